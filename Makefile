@@ -1,0 +1,102 @@
+# Needs python3 (3.11 or newer) and make; everything else goes into .venv, pinned by hash.
+# Another interpreter: make PYTHON=/path/to/python3.12 test
+
+PYTHON  ?=
+WORKERS ?= 2
+ARGS    ?=
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip --disable-pip-version-check --no-input -q install --no-compile
+UV   := 0.13.7
+
+# Anything left in the caller's environment must not decide what is imported or how it runs.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench bench-peers soak lock fmt clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+run: $(VENV)/.ready-run ## append, kill -9, reopen, verify: see that nothing is lost
+	@$(BIN)/holdfast demo $(ARGS)
+
+test: check ## every check, then every test (but soak)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+check: $(VENV)/.ready-dev ## format, lint, types, import contracts
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/python -m pyright
+	$(BIN)/lint-imports --no-cache --no-logo
+
+bench: $(VENV)/.ready-dev ## the figures, as ratios to the bare driver
+	@$(BIN)/holdfast bench --report docs/benchmarks.md $(ARGS)
+
+bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an environment of its own (.venv-peers)
+	@test -x .venv-peers/bin/python || $(BIN)/python -m venv .venv-peers
+	@.venv-peers/bin/python -m pip --disable-pip-version-check --no-input -q install -r bench/requirements-peers.txt -e .
+	@.venv-peers/bin/python bench/peers.py --report docs/benchmarks.md $(ARGS)
+
+soak: $(VENV)/.ready-dev ## the long kill and fault runs
+	HOLDFAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 -p no:xdist $(ARGS)
+
+fmt: $(VENV)/.ready-dev ## format and fix what can be fixed
+	$(BIN)/ruff check -q --fix-only .
+	$(BIN)/ruff format -q .
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .venv-peers .lock-venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- environment ----------------------------------------------------------------------------------------------------
+
+# One line and its remedy when Python is missing, too old, or lacks venv (Debian ships it apart).
+define make_venv
+	@set -e; found=; \
+	for p in $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11); do \
+	  v=$$("$$p" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null) || continue; \
+	  found=$${found:-$$v}; \
+	  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue; \
+	  "$$p" -c 'import venv, ensurepip' 2>/dev/null || { \
+	    echo "Holdfast needs Python's venv module, which $$p ($$v) lacks. Install it (apt-get install python3-venv) or run make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
+	  "$(BIN)/python" -c 'import pip' 2>/dev/null || { \
+	    rm -rf "$(VENV)"; "$$p" -m venv "$(VENV)" || { \
+	      rm -rf "$(VENV)"; echo "Holdfast could not make $(VENV) with $$p ($$v). Install its venv module (apt-get install python3-venv) or run make PYTHON=/path/to/python3.12" >&2; exit 1; }; }; \
+	  exit 0; \
+	done; \
+	echo "Holdfast needs Python 3.11 or newer; found $${found:-none}. Install it (apt-get install python3 python3-venv, or brew install python) or run make PYTHON=/path/to/python3.12" >&2; \
+	exit 1
+endef
+
+# The locks are complete, so no resolver is needed; every file is checked against its hash.
+$(VENV)/.ready-run: requirements.lock requirements-build.lock pyproject.toml
+	$(make_venv)
+	@echo "Setting up $(VENV) ..."
+	@$(PIP) --no-deps --require-hashes -r requirements.lock -r requirements-build.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.ready-dev: requirements-dev.lock requirements.lock requirements-build.lock pyproject.toml
+	$(make_venv)
+	@echo "Setting up $(VENV) with the development tools (about a minute the first time) ..."
+	@$(PIP) --no-deps --require-hashes -r requirements-dev.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $(VENV)/.ready-run $@
+
+# ---- locks ----------------------------------------------------------------------------------------------------------
+
+# Universal (Python 3.11 to 3.14, Linux and macOS), hashes for every wheel, no index named. make lock UPGRADE=1 for newer pins.
+COMPILE = .lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
+
+lock: ## pin every dependency again (UPGRADE=1 for newer ones)
+	@test -x .lock-venv/bin/uv || { $(or $(PYTHON),python3) -m venv .lock-venv && .lock-venv/bin/python -m pip -q install uv==$(UV); }
+	@$(COMPILE) pyproject.toml --extra postgres --extra dev -o requirements-dev.lock
+	@$(COMPILE) pyproject.toml --extra postgres -c requirements-dev.lock -o requirements.lock
+	@echo hatchling | $(COMPILE) - -c requirements-dev.lock -o requirements-build.lock
+	@for f in requirements.lock requirements-dev.lock requirements-build.lock; do \
+	  { echo '# Made by `make lock`; do not edit.'; grep -v '^#' $$f; } > $$f.new && mv $$f.new $$f; done
+	@echo "requirements.lock, requirements-dev.lock and requirements-build.lock are up to date."

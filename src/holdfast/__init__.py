@@ -1,0 +1,70 @@
+"""Holdfast: a coding agent and session engine whose conversations cannot be lost.
+
+Public names load on first use, so that `import holdfast` costs next to nothing: no driver, no SDK, no framework.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from holdfast._version import __version__
+
+if TYPE_CHECKING:
+    from holdfast.app import load_settings
+    from holdfast.core.errors import (
+        AmbiguousSession,
+        ConflictError,
+        DamagedSession,
+        HoldfastError,
+        OutcomeUnknown,
+        SessionBusy,
+        SessionEnded,
+        SessionNotFound,
+        StaleLease,
+        StoreUnavailable,
+    )
+    from holdfast.core.messages import Message, Role, ToolCall
+    from holdfast.session import ConversationSession
+    from holdfast.store import open_store
+
+__all__ = [
+    "AmbiguousSession",
+    "ConflictError",
+    "ConversationSession",
+    "DamagedSession",
+    "HoldfastError",
+    "Message",
+    "OutcomeUnknown",
+    "Role",
+    "SessionBusy",
+    "SessionEnded",
+    "SessionNotFound",
+    "StaleLease",
+    "StoreUnavailable",
+    "ToolCall",
+    "__version__",
+    "load_settings",
+    "open_store",
+]
+
+_HOME_OF = {
+    "ConversationSession": "holdfast.session",
+    "Message": "holdfast.core.messages",
+    "Role": "holdfast.core.messages",
+    "ToolCall": "holdfast.core.messages",
+    "load_settings": "holdfast.app",
+    "open_store": "holdfast.store",
+}
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+        value = getattr(import_module(_HOME_OF.get(name, "holdfast.core.errors")), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

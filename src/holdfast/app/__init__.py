@@ -1,0 +1,8 @@
+"""Settings and wiring: the one place that knows every layer below it.
+
+`settings` is the only reader of the environment; everything else is handed what it needs.
+"""
+
+from holdfast.app.settings import PermissionMode, Settings, load_settings
+
+__all__ = ["PermissionMode", "Settings", "load_settings"]

@@ -1,0 +1,137 @@
+"""What the doors need to prove, save and repair a store: opened by its URL, never created by looking at it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from holdfast.app.settings import load_settings
+from holdfast.core import codec
+from holdfast.core.errors import HoldfastError, SessionNotFound
+from holdfast.core.ids import ID_LENGTH, is_id
+from holdfast.core.log import StoredEvent
+from holdfast.store import open_existing
+from holdfast.store.backup import verified_backup
+from holdfast.store.doctor import Check, Status, examine
+from holdfast.store.log_store import LogStore
+from holdfast.store.schema import Schema, schema_of
+from holdfast.store.sealing import plain_body
+from holdfast.store.verify import Finding, Report, What, salvage, verify
+
+__all__ = [
+    "Check",
+    "Finding",
+    "Report",
+    "Schema",
+    "Status",
+    "back_up",
+    "examine_store",
+    "exported",
+    "schema",
+    "upgrade",
+    "verify_store",
+]
+
+Progress = Callable[[int, int], None]
+
+
+def verify_store(
+    url: str | None, session: str | None, *, deep: bool = False, progress: Progress | None = None
+) -> Report:
+    """Verify all sessions, or the one whose id begins so."""
+    with closing(open_existing(_url(url))) as store:
+        return verify(store, _named(store, session) if session else None, deep=deep, progress=progress)
+
+
+def back_up(
+    url: str | None, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
+) -> tuple[str, Report]:
+    """An online copy of the store, verified; the copy's URL and what verifying it found."""
+    with closing(open_existing(_url(url))) as store:
+        return verified_backup(store, target.expanduser().absolute(), copying=copying, verifying=verifying)
+
+
+def examine_store(url: str | None) -> Iterator[Check]:
+    settings = load_settings(store=url)
+    return examine(settings.store, settings.home)
+
+
+def schema(url: str | None) -> Schema:
+    return schema_of(_url(url))
+
+
+def upgrade(url: str | None) -> tuple[Schema, Schema]:
+    """The schema before and after applying what was outstanding; opening a store applies it."""
+    place = _url(url)
+    before = schema_of(place)
+    open_existing(place).close()
+    return before, schema_of(place)
+
+
+def exported(url: str | None, session: str) -> Iterator[bytes | Finding]:
+    """A session as JSON lines, lossless; findings stand where something is damaged and was left out.
+
+    One line an event, all fields of its row: `body` as it is where it is JSON, else `body_base64`. A line with `blob`
+    comes before the first event that names that blob.
+    """
+    with closing(open_existing(_url(url))) as store:
+        written: set[tuple[str, str]] = set()
+        for found in salvage(store, _named(store, session)):
+            if isinstance(found, Finding):
+                yield found
+                continue
+            yield from _blobs(store, found, written)
+            yield _line(found)
+
+
+def _url(given: str | None) -> str:
+    return load_settings(store=given).store
+
+
+def _named(store: LogStore, session: str) -> str:
+    """A whole id is taken as it is: that session may be too damaged to be found by its beginning, or deleted."""
+    if is_id(session):
+        return session
+    if len(session) >= ID_LENGTH:
+        raise SessionNotFound(f"no session '{session}'; `holdfast sessions list` shows those there are")
+    return store.resolve(session)
+
+
+def _line(event: StoredEvent) -> bytes:
+    fields: dict[str, object] = {**event._asdict(), "hash": event.hash.hex(), "redacted": bool(event.redacted)}
+    del fields["body"]
+    if event.enc == "plain" and not event.redacted and _is_one_line_of_json(event.body):
+        fields["body"] = msgspec.Raw(event.body)
+    else:
+        fields["body_base64"] = base64.b64encode(event.body).decode("ascii")
+    return msgspec.json.encode(fields)
+
+
+def _is_one_line_of_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return b"\n" not in body
+
+
+def _blobs(store: LogStore, event: StoredEvent, written: set[tuple[str, str]]) -> Iterator[bytes | Finding]:
+    named: set[str] = set()
+    if not event.redacted and event.enc in ("plain", "zstd"):
+        named = codec.blobs_named(plain_body(event))
+    for sha256 in sorted(named):
+        if (event.session_id, sha256) in written:
+            continue
+        written.add((event.session_id, sha256))
+        try:
+            data = store.blob(event.session_id, sha256)
+        except HoldfastError as error:
+            text = str(getattr(error, "what", error))
+            yield Finding(what=What.BLOB, session_id=event.session_id, seq=event.seq, text=text)
+            continue
+        line = {"blob": sha256, "session_id": event.session_id, "base64": base64.b64encode(data).decode("ascii")}
+        yield msgspec.json.encode(line)

@@ -1,0 +1,229 @@
+"""What the user asked for, read once: flags > environment > project file > home file > defaults.
+
+Promises:
+- Nothing else in the package reads the environment.
+- `.holdfast/config.toml` in a project comes with whatever was cloned, so it can name a model and a persona and can
+  *lower* the permission mode. Everything else in it is refused, not ignored: an endpoint, a token or a store from
+  there could take the user's keys or transcripts away.
+- A mistake is one sentence that names the file or variable, the key and the remedy. Tokens are never shown.
+
+Whether a store or a model can really be opened is found out by whoever opens it.
+"""
+
+import os
+import pwd
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import cast
+
+from holdfast.core.errors import ConfigError
+
+TOKEN_MIN_CHARS = 32
+
+
+class PermissionMode(StrEnum):
+    READ_ONLY = "read-only"
+    WORKSPACE_WRITE = "workspace-write"
+    DANGER_FULL_ACCESS = "danger-full-access"
+    PROMPT = "prompt"
+    ALLOW = "allow"
+
+    def is_at_most(self, ceiling: "PermissionMode") -> bool:
+        """True when this mode permits nothing that `ceiling` does not; modes that cannot be compared are not."""
+        return self is ceiling or self in _LOWER[ceiling]
+
+
+_LOWER: Mapping[PermissionMode, frozenset[PermissionMode]] = {
+    PermissionMode.READ_ONLY: frozenset(),
+    PermissionMode.PROMPT: frozenset({PermissionMode.READ_ONLY}),
+    PermissionMode.WORKSPACE_WRITE: frozenset({PermissionMode.READ_ONLY}),
+    PermissionMode.DANGER_FULL_ACCESS: frozenset(
+        {PermissionMode.READ_ONLY, PermissionMode.PROMPT, PermissionMode.WORKSPACE_WRITE}
+    ),
+    PermissionMode.ALLOW: frozenset(PermissionMode) - {PermissionMode.ALLOW},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    home: Path
+    project_root: Path
+    store: str
+    model: str | None = None
+    persona: str | None = None
+    base_url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
+    allowed_hosts: tuple[str, ...] = ()
+
+
+def load_settings(
+    *,
+    home: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    token: str | None = None,
+    project_root: str | os.PathLike[str] | None = None,
+    permission_mode: str | None = None,
+    allowed_hosts: Sequence[str] | None = None,
+) -> Settings:
+    """The settings of this process. Every argument is a flag and beats every other source."""
+    home_dir = _home(home)
+    root = Path(os.path.abspath(project_root if project_root is not None else Path.cwd()))
+    flags = _checked(
+        "this call",
+        {
+            "store": store,
+            "model": model,
+            "base_url": base_url,
+            "token": token,
+            "permission_mode": permission_mode,
+            "allowed_hosts": allowed_hosts,
+        },
+    )
+    environment = _environment()
+    own = _read(home_dir / "config.toml", _HOME_KEYS)
+    merged = {
+        "store": f"sqlite:///{home_dir}/holdfast.db",
+        **own,
+        **_project(root, home_dir, own, flags),
+        **environment,
+        **flags,
+    }
+    return Settings(home=home_dir, project_root=root, **merged)  # pyright: ignore[reportArgumentType]
+
+
+# ---- where values come from -----------------------------------------------------------------------------------------
+
+_VARIABLES = {
+    "store": "HOLDFAST_STORE",
+    "model": "HOLDFAST_MODEL",
+    "base_url": "HOLDFAST_BASE_URL",
+    "token": "HOLDFAST_TOKEN",
+}
+
+
+def _home(given: str | os.PathLike[str] | None) -> Path:
+    chosen = os.fspath(given) if given is not None else os.environ.get("HOLDFAST_HOME")
+    if chosen:
+        return Path(os.path.abspath(os.path.expanduser(chosen)))
+    user_home = os.environ.get("HOME")  # may be unset or empty in a container
+    if not user_home:
+        try:
+            user_home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError as error:
+            raise ConfigError("this user has no home directory; set HOLDFAST_HOME to a directory you own") from error
+    return Path(os.path.abspath(user_home)) / ".holdfast"
+
+
+def _environment() -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, variable in _VARIABLES.items():
+        found |= _checked(f"the environment variable {variable}", {key: os.environ.get(variable) or None})
+    return found
+
+
+def _project(root: Path, home: Path, own: Mapping[str, object], flags: Mapping[str, object]) -> dict[str, object]:
+    path = root / ".holdfast" / "config.toml"
+    if os.path.realpath(path) == os.path.realpath(home / "config.toml"):
+        return {}  # started in the user's home directory: that file is the user's own
+    found = _read(path, _PROJECT_KEYS)
+    if "permission_mode" in found and "permission_mode" not in flags:
+        _refuse_raise(path, found["permission_mode"], own.get("permission_mode", PermissionMode.WORKSPACE_WRITE))
+    return found
+
+
+def _refuse_raise(path: Path, mode: object, ceiling: object) -> None:
+    if isinstance(mode, PermissionMode) and isinstance(ceiling, PermissionMode) and mode.is_at_most(ceiling):
+        return
+    raise ConfigError(
+        f"{path}: a project file may only lower permission_mode, and '{mode}' is not below '{ceiling}'; "
+        f"remove it, or start with --permission-mode {mode} yourself"
+    )
+
+
+def _read(path: Path, known: frozenset[str]) -> dict[str, object]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); correct its permissions or remove it") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8 or remove it") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML ({error}); correct that line or remove the file") from error
+    for key in table:
+        if key not in known:
+            raise ConfigError(_unknown(path, key, known))
+    return _checked(str(path), table)
+
+
+def _unknown(path: Path, key: str, known: frozenset[str]) -> str:
+    allowed = ", ".join(sorted(known))
+    if key in _HOME_KEYS:
+        return (
+            f"{path}: a project file may not set '{key}', only {allowed}; "
+            "put it into config.toml in your Holdfast home or give it as a flag"
+        )
+    return f"{path}: unknown key '{key}'; known keys are {allowed}"
+
+
+# ---- what values must look like -------------------------------------------------------------------------------------
+
+
+def _text(where: str, key: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{where}: {key} must be text that is not empty; correct or remove it")
+    return value
+
+
+def _base_url(where: str, key: str, value: object) -> str:
+    url = _text(where, key, value)
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: {key} must start with http:// or https://, usually ending in /v1")
+    return url
+
+
+def _token(where: str, key: str, value: object) -> str:
+    token = _text(where, key, value)
+    if len(token) < TOKEN_MIN_CHARS:
+        raise ConfigError(f"{where}: {key} must have at least {TOKEN_MIN_CHARS} characters; use a longer random one")
+    return token
+
+
+def _permission_mode(where: str, key: str, value: object) -> PermissionMode:
+    name = _text(where, key, value)
+    try:
+        return PermissionMode(name)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {key} '{name}' is unknown; use one of {', '.join(PermissionMode)}") from error
+
+
+def _hosts(where: str, key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f'{where}: {key} must be a list of host names, like ["localhost:8765"]')
+    return tuple(_text(where, key, host) for host in cast("Sequence[object]", value))
+
+
+_CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
+    "store": _text,
+    "model": _text,
+    "persona": _text,
+    "base_url": _base_url,
+    "token": _token,
+    "permission_mode": _permission_mode,
+    "allowed_hosts": _hosts,
+}
+_HOME_KEYS = frozenset(_CHECKS)
+_PROJECT_KEYS = frozenset({"model", "persona", "permission_mode"})
+
+
+def _checked(where: str, values: Mapping[str, object]) -> dict[str, object]:
+    return {key: _CHECKS[key](where, key, value) for key, value in values.items() if value is not None}

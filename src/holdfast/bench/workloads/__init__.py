@@ -1,0 +1,62 @@
+"""Every workload by name, and the run through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from holdfast.bench.figure import Figure, Skipped
+from holdfast.bench.lab import Lab
+from holdfast.bench.server import Unavailable
+from holdfast.bench.workloads.append import append_async, append_sync
+from holdfast.bench.workloads.crowd import crowd
+from holdfast.bench.workloads.following import follow
+from holdfast.bench.workloads.importing import importing
+from holdfast.bench.workloads.length import append_late, fork_late, open_late
+from holdfast.bench.workloads.lists import list_newest, resume_prefix
+from holdfast.bench.workloads.processes import processes
+from holdfast.bench.workloads.wal import wal_bytes
+from holdfast.core.errors import ConfigError
+
+Run = Callable[[Lab, str], Iterator[Figure]]
+
+_ALL: Mapping[str, tuple[str, Run]] = {
+    "append-sqlite": ("sqlite", append_sync),
+    "append-sqlite-async": ("sqlite", append_async),
+    "append-files": ("files", append_sync),
+    "append-postgres": ("postgres", append_sync),
+    "append-postgres-async": ("postgres", append_async),
+    "crowd-sqlite": ("sqlite", crowd),
+    "crowd-postgres": ("postgres", crowd),
+    "late-append": ("sqlite", append_late),
+    "processes": ("sqlite", processes),
+    "open-last-50": ("sqlite", open_late),
+    "list": ("sqlite", list_newest),
+    "resume": ("sqlite", resume_prefix),
+    "wal-bytes": ("sqlite", wal_bytes),
+    "fork": ("sqlite", fork_late),
+    "follow": ("sqlite", follow),
+    "import": ("", importing),
+}
+NAMES = tuple(_ALL)
+
+
+def measure(lab: Lab) -> Iterator[Figure | Skipped]:
+    """Run what the lab's options ask for, in order; each figure as soon as it is there."""
+    for name in _chosen(lab):
+        kind, run = _ALL[name]
+        lab.tell(name)
+        try:
+            yield from run(lab, kind)
+        except Unavailable as error:
+            yield Skipped(name=name, reason=str(error))
+
+
+def _chosen(lab: Lab) -> list[str]:
+    unknown = [name for name in lab.options.only if name not in _ALL]
+    if unknown:
+        raise ConfigError(f"there is no workload '{unknown[0]}'; there are {', '.join(NAMES)}")
+    return [
+        name
+        for name, (kind, _) in _ALL.items()
+        if (name in lab.options.only if lab.options.only else kind in ("", *lab.options.stores))
+    ]

@@ -1,0 +1,127 @@
+"""Every error Holdfast raises on purpose.
+
+The docstring of a class is its default message; the text given on raising names the cause and the remedy.
+
+    HoldfastError
+    ├── ConfigError            a setting or a configuration file is wrong
+    ├── MissingExtra           an optional part is not installed
+    ├── SessionNotFound        nothing under that id
+    │   └── SessionDeleted     there was, and it was deleted on purpose
+    ├── AmbiguousSession       a prefix that fits several sessions
+    ├── DamagedSession         stored bytes do not verify; never shown as missing or empty
+    ├── OutcomeUnknown         the write may or may not be durable; repeat it with the same key
+    └── Refused                certainly not written
+        ├── InvalidInput       the value cannot be stored as it is
+        ├── ConflictError      same key with other content, or the head moved
+        ├── SessionEnded       the session takes no more input
+        ├── SessionBusy        somebody else holds the lease
+        ├── StaleLease         the lease was taken over
+        └── StoreUnavailable   the store cannot be reached, opened or written
+            └── SchemaTooNew   the store was written by a newer Holdfast
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """Holdfast could not do what was asked."""
+
+    exit_code = 1
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class ConfigError(HoldfastError):
+    """A setting is wrong."""
+
+
+class MissingExtra(HoldfastError):
+    """An optional part of Holdfast is not installed."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        super().__init__(f"{needed_for} needs an optional part: pip install 'holdfast[{extra}]'")
+        self.extra = extra
+
+
+class SessionNotFound(HoldfastError):
+    """There is no such session."""
+
+    exit_code = 3
+
+
+class SessionDeleted(SessionNotFound):
+    """The session was deleted; only its tombstone is left."""
+
+
+class AmbiguousSession(HoldfastError):
+    """The prefix fits more than one session."""
+
+    exit_code = 3
+
+    def __init__(self, prefix: str, matches: list[str]) -> None:
+        super().__init__(f"'{prefix}' fits {len(matches)} sessions: {', '.join(matches)}; type more characters")
+        self.prefix = prefix
+        self.matches = matches
+
+
+class DamagedSession(HoldfastError):
+    """The stored session is damaged."""
+
+    def __init__(self, session_id: str, seq: int | None, what: str) -> None:
+        where = f" at event {seq}" if seq else ""
+        super().__init__(
+            f"session {session_id} is damaged{where}: {what}; "
+            "`holdfast verify` lists all damage, undamaged events can still be exported"
+        )
+        self.session_id = session_id
+        self.seq = seq
+        self.what = what
+
+
+class OutcomeUnknown(HoldfastError):
+    """The write may or may not be durable; repeat it with the same key to find out."""
+
+    def __init__(self, message: str | None = None, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class Refused(HoldfastError):
+    """The write was refused; nothing was stored."""
+
+
+class InvalidInput(Refused):
+    """The value cannot be stored."""
+
+
+class ConflictError(Refused):
+    """The write conflicts with what is stored."""
+
+    exit_code = 4
+
+
+class SessionEnded(Refused):
+    """The session has ended; reopen or fork it to go on."""
+
+    exit_code = 4
+
+
+class SessionBusy(Refused):
+    """Another process is driving the session."""
+
+    exit_code = 4
+
+
+class StaleLease(Refused):
+    """The lease was taken over; this driver may not write any more."""
+
+    exit_code = 4
+
+
+class StoreUnavailable(Refused):
+    """The store cannot be used."""
+
+
+class SchemaTooNew(StoreUnavailable):
+    """The store was written by a newer Holdfast; upgrade this one."""

@@ -1,0 +1,38 @@
+"""`holdfast backup PATH`: an online copy of the store, verified before it is called one."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.app.integrity import back_up
+from holdfast.doors.cli.options import Json, Store
+from holdfast.doors.cli.printing import counted, plain, print_json
+from holdfast.doors.cli.progress import bar
+from holdfast.doors.cli.verify import as_json
+
+app = typer.Typer()
+
+
+@app.command("backup")
+def backup(
+    path: Annotated[Path, typer.Argument(help="Where the copy goes; nothing may be there yet.")],
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Copy the store while others go on writing, then verify the copy."""
+    with bar("copying", wanted=not json) as copying:
+        copy, report = back_up(store, path, copying=copying)
+    if json:
+        print_json({"copy": copy, **as_json(report)})
+    elif report.ok:
+        size = f"{counted(report.sessions, 'session')}, {counted(report.events, 'event')}"
+        print(f"copied to {plain(str(path))} and verified: {size}, no damage")
+    else:
+        for finding in report.damage:
+            print(f"DAMAGED  {plain(finding.line())}")
+    if not report.ok:
+        told = f"{path} holds the same damage as the store (see `holdfast verify`): {len(report.damage)} findings"
+        print(f"holdfast: {plain(told)}", file=sys.stderr)
+    raise typer.Exit(0 if report.ok else 1)

@@ -1,0 +1,28 @@
+"""`holdfast doctor`: is everything in place that the promises rest on? Exit 1 when something failed."""
+
+import typer
+
+from holdfast.app.integrity import Check, Status, examine_store
+from holdfast.doors.cli.options import Json, Store
+from holdfast.doors.cli.printing import plain, print_json
+
+app = typer.Typer()
+
+
+@app.command("doctor")
+def doctor(store: Store = None, json: Json = False) -> None:
+    """Check versions, permissions, disk, sync settings and the write-ahead log; each with a remedy."""
+    checks: list[Check] = []
+    for check in examine_store(store):
+        checks.append(check)
+        if not json:
+            _show(check)
+    failed = any(check.status is Status.FAIL for check in checks)
+    if json:
+        print_json({"ok": not failed, "checks": checks})
+    raise typer.Exit(1 if failed else 0)
+
+
+def _show(check: Check) -> None:
+    remedy = f"  -> {plain(check.remedy)}" if check.remedy else ""
+    print(f"{check.status.value:<5} {check.name:<13} {plain(check.text)}{remedy}")

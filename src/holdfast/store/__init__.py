@@ -1,0 +1,61 @@
+"""The log on disk: one port, three adapters. `open_store` is the only place that picks one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote
+
+from holdfast.core.errors import ConfigError, StoreUnavailable
+from holdfast.store.log_store import LogStore
+
+__all__ = ["open_existing", "open_store", "place_of"]
+
+
+def open_store(url: str) -> LogStore:
+    """Open (and if need be create or migrate) the store at a URL.
+
+    `sqlite:///PATH`, `files:///DIR` (after the three slashes a relative or an absolute path, so an absolute one gives
+    four), `postgresql://...`.
+    """
+    scheme, path = place_of(url)
+    if path is None:
+        from holdfast.store.postgres import PostgresStore
+
+        return PostgresStore(url)
+    if scheme == "files":
+        from holdfast.store.files import FilesStore
+
+        return FilesStore(path, url)
+    from holdfast.store.sqlite import SqliteStore
+
+    return SqliteStore(path, url)
+
+
+def open_existing(url: str) -> LogStore:
+    """The same, but never creates one: `StoreUnavailable` where there is none yet."""
+    _, path = place_of(url)
+    if path is not None and not path.exists():
+        raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to make it")
+    return open_store(url)
+
+
+def place_of(url: str) -> tuple[str, Path | None]:
+    """Which adapter a URL names (sqlite, files, postgresql), and the path of its file or directory if it has one."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme in ("sqlite", "files") and rest.startswith("/") and len(rest) > 1:
+        path = Path(unquote(rest[1:])).expanduser()
+        if "\0" in str(path):
+            raise ConfigError("a store's path may not hold a NUL character")
+        return scheme, path
+    if scheme in ("postgresql", "postgres") and separator:
+        return "postgresql", None
+    raise ConfigError(
+        f"'{_shown(url)}' is not a store: use sqlite:///PATH, files:///DIR or postgresql://USER@HOST/DATABASE"
+    )
+
+
+def _shown(url: str) -> str:
+    """A URL without its password."""
+    head, at, tail = url.rpartition("@")
+    scheme, separator, user = head.partition("://")
+    return f"{scheme}{separator}{user.split(':')[0]}:***@{tail}" if at and ":" in user else url

@@ -1,0 +1,82 @@
+"""What a write may hold beside its events, checked in the calling thread, before it can hurt its neighbours in a batch.
+
+Names (actors, routes, scopes, owners, titles of headers) go into text columns, which hold neither NUL nor text that is
+not valid Unicode; numbers go into 64 bits. Event bodies have no such limits: their codec takes care of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from holdfast.core.codec import INT_MAX, INT_MIN
+from holdfast.core.errors import InvalidInput, SessionNotFound
+from holdfast.core.header import Header
+from holdfast.core.ids import is_id
+from holdfast.store.port import Append, NewEvent, PutBlob, Write
+
+_SESSIONS = frozenset({"session_id", "continues", "from_session_id", "to_session_id"})
+
+
+def storable(text: str) -> bool:
+    """Whether every store can hold it as a name."""
+    if text.isascii():
+        return "\0" not in text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def check(write: Write) -> None:
+    """Raise unless every store can hold what this write names."""
+    if type(write) is Append and write.lease is None and write.scope is None and write.expect is None:
+        # What `_check_fields` would check, for the write that is on the hot path.
+        if not is_id(write.session_id):
+            _check_text(write.session_id, "session_id", "Append", is_header=False)
+        for event in write.events:
+            _check_event(event, "Append")
+        return
+    _check_fields(write, type(write).__name__)
+    if isinstance(write, PutBlob) and hashlib.sha256(write.data).hexdigest() != write.sha256:
+        raise InvalidInput("a blob's name must be the SHA-256 of its bytes, in lower-case hex")
+
+
+def _check_fields(value: Any, path: str) -> None:
+    for name in value.__struct_fields__:
+        field = getattr(value, name)
+        if field is None or isinstance(field, bytes | bool):
+            continue
+        if isinstance(field, str):
+            _check_text(field, name, path, is_header=isinstance(value, Header))
+        elif isinstance(field, int):
+            _check_number(field, f"{path}.{name}")
+        elif isinstance(field, tuple):
+            for event in field:  # pyright: ignore[reportUnknownVariableType]
+                _check_event(event, path)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(field, msgspec.Struct):
+            _check_fields(field, f"{path}.{name}")
+
+
+def _check_event(new: NewEvent, path: str) -> None:
+    if not storable(new.actor) or (new.turn is not None and not storable(new.turn)):
+        raise InvalidInput(f"{path}: actor and turn must be valid Unicode text without NUL")
+    if new.at is not None:
+        _check_number(new.at, f"{path}.events.at")
+
+
+def _check_text(text: str, name: str, path: str, *, is_header: bool) -> None:
+    if name in _SESSIONS and not is_header:
+        if not is_id(text):
+            shown = text.encode("utf-8", "backslashreplace").decode("utf-8")[:80]
+            raise SessionNotFound(f"no session '{shown}'; `holdfast sessions list` shows those there are")
+    elif not storable(text):
+        raise InvalidInput(f"{path}.{name} must be valid Unicode text without NUL")
+
+
+def _check_number(number: int, path: str) -> None:
+    if not INT_MIN <= number <= INT_MAX:
+        raise InvalidInput(f"{path} is a number beyond 64 bits")

@@ -1,0 +1,34 @@
+"""One thing that the doctor looked at."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`text` says what was found, `remedy` what to do about it."""
+
+    name: str
+    status: Status
+    text: str
+    remedy: str | None = None
+
+
+def ok(name: str, text: str) -> Check:
+    return Check(name=name, status=Status.OK, text=text)
+
+
+def warn(name: str, text: str, remedy: str) -> Check:
+    return Check(name=name, status=Status.WARN, text=text, remedy=remedy)
+
+
+def fail(name: str, text: str, remedy: str) -> Check:
+    return Check(name=name, status=Status.FAIL, text=text, remedy=remedy)

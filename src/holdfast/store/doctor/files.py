@@ -1,0 +1,54 @@
+"""Checks of a files store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.core.errors import HoldfastError
+from holdfast.store.doctor.check import Check, Status, fail, ok, warn
+from holdfast.store.doctor.machine import disk, private, process_is_stopped
+from holdfast.store.files import opening, txn
+from holdfast.store.files.lock import held_by
+from holdfast.store.sqlite.opening import NETWORK, file_system
+
+
+def checks(path: Path) -> Iterator[Check]:
+    path = path.resolve()
+    yield private("store folder", path)
+    yield from _files(path)
+    yield disk(path)
+    kind = file_system(path)
+    if kind in NETWORK:
+        remedy = "use it from one machine only, or move the store to a local disk or PostgreSQL"
+        yield warn("file system", f"{kind} is a network file system, whose locks may not reach other machines", remedy)
+    else:
+        yield ok("file system", kind)
+    yield ok("sync", "every commit is synced (fdatasync) before it is acknowledged")
+    yield from _inside(path)
+
+
+def _files(path: Path) -> Iterator[Check]:
+    """Thousands of files are one line, unless something is wrong with one."""
+    found = [private("store file", file) for file in sorted(path.rglob("*")) if file.is_file()]
+    wrong = [check for check in found if check.status is not Status.OK]
+    yield from wrong[:10]
+    if not wrong:
+        yield ok("store files", f"{len(found)} files, all yours alone")
+
+
+def _inside(path: Path) -> Iterator[Check]:
+    try:
+        opening.check(path)
+    except HoldfastError as error:
+        yield fail("store", str(error), "choose another directory, or restore a backup")
+        return
+    yield ok("schema", f"format {opening.FORMAT}")
+    left = txn.outstanding(path) if (path / txn.FOLDER).is_dir() else []
+    if left:
+        yield ok("commits", f"{len(left)} were begun and not finished; whoever opens the store finishes them")
+    pid = held_by(path / "store.lock")
+    if pid and pid.isdigit() and process_is_stopped(int(pid)):
+        yield fail("lock", f"process {pid} is stopped in the middle of a write", f"kill -CONT {pid}, or end it")
+    else:
+        yield ok("lock", f"process {pid} is writing" if pid else "nobody is writing to several sessions")

@@ -1,0 +1,52 @@
+"""Checks of a PostgreSQL store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+
+from holdfast.core.errors import HoldfastError
+from holdfast.store.doctor.check import Check, fail, ok, warn
+from holdfast.store.migrations import newest, outstanding
+from holdfast.store.postgres import faults
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.link import Link
+from holdfast.store.postgres.schema import applied_in
+
+SETTINGS = (
+    "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), "
+    "current_setting('full_page_writes'), current_setting('server_encoding'), pg_is_in_recovery()"
+)
+
+
+def checks(url: str) -> Iterator[Check]:
+    address = Address.parse(url)
+    try:
+        with Link.to(address) as link:
+            found = link.execute(SETTINGS).fetchone()
+            assert found is not None
+            yield from _settings(*found)
+            yield _schema(len(outstanding("postgres", applied_in(link), address.shown)))
+    except (HoldfastError, psycopg.Error) as error:
+        told = error if isinstance(error, HoldfastError) else faults.translation(error, address)
+        yield fail("store", str(told), "check that the server runs, and the URL's host, user and database")
+
+
+def _settings(version: str, fsync: str, commit: str, pages: str, encoding: str, standby: bool) -> Iterator[Check]:
+    yield ok("server", f"PostgreSQL {version}, {encoding}")
+    if fsync != "on" or pages != "on":
+        yield fail("sync", f"fsync={fsync}, full_page_writes={pages}: a power cut could lose everything", "set both on")
+    elif commit in ("off", "local"):
+        text = f"fsync on; synchronous_commit={commit} by default, which Holdfast sets on in every append"
+        yield warn("sync", text, "set synchronous_commit = on for other writers too")
+    else:
+        yield ok("sync", f"fsync on, full_page_writes on, synchronous_commit {commit}")
+    if standby:
+        yield fail("role", "this is a read-only standby", "use the primary server's address")
+
+
+def _schema(todo: int) -> Check:
+    if todo:
+        return warn("schema", f"{todo} migrations are outstanding", "holdfast db upgrade")
+    return ok("schema", f"version {newest('postgres')}")

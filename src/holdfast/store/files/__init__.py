@@ -1,0 +1,210 @@
+"""The files store: a directory, one `<session>.jsonl` each. Greppable, committable, syncable; see `docs/files.md`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.core.errors import ConfigError, DamagedSession, HoldfastError, StoreUnavailable
+from holdfast.core.header import Header
+from holdfast.core.ids import is_id
+from holdfast.store import port
+from holdfast.store.engine import run, sessions_of
+from holdfast.store.files import disk
+from holdfast.store.files.backup import copy_to
+from holdfast.store.files.catalog import Catalog
+from holdfast.store.files.folder import STORE, Folder
+from holdfast.store.files.held import Held, MoreLocks
+from holdfast.store.files.rows import FilesRows, Group
+from holdfast.store.files.scopes import lock_name
+from holdfast.store.files.view import FilesView
+from holdfast.store.files.writing import ROTATE_AFTER, Unknown, Writer, unknown
+from holdfast.store.group import Entry
+from holdfast.store.log_store import LogStore, Progress
+from holdfast.store.port import Receipt
+from holdfast.store.sealing import Commit
+
+__all__ = ["FilesStore"]
+
+MAX_SESSIONS = 64
+LINES = (port.Append, port.Claim, port.Renew, port.Release, port.PutBlob, port.PutSnapshot)
+CHUNKS = (port.PutChunk, port.PutSnapshot)
+_OPTION = re.compile(r"(.*)\?rotate_after_bytes=(\d+)", re.DOTALL)
+
+
+class FilesStore(LogStore):
+    compress = False
+
+    def __init__(self, path: Path, url: str | None = None, *, rotate_after_bytes: int | None = None) -> None:
+        option = _OPTION.fullmatch(str(path))
+        if option is not None:
+            path, rotate_after_bytes = Path(option[1]), int(option[2])
+        if rotate_after_bytes is not None and rotate_after_bytes < 1:
+            raise ConfigError("rotate_after_bytes must be at least 1")
+        self.rotate_after_bytes = rotate_after_bytes
+        self._folder = Folder.shared(path)
+        self.path = self._folder.path
+        self._catalog = Catalog(self._folder)
+        self._seen = (self._folder.pulse.look(), self._folder.commits)
+        super().__init__(url or f"files:///{path}")
+
+    def storage_path(self, session_id: str) -> Path:
+        return self.path / f"{session_id}.jsonl"
+
+    def backup(self, target: Path, progress: Progress | None = None) -> str:
+        self._usable()
+        if target.exists():
+            raise StoreUnavailable(f"{target} exists already; a backup does not overwrite anything")
+        copy_to(self._folder, target, progress)
+        return f"files:///{target}"
+
+    def _usable(self) -> None:
+        if self._folder.forked:
+            raise StoreUnavailable("this store was opened before a fork; open it again in the child process")
+        super()._usable()
+
+    # --- writing
+
+    def _run(self, batch: list[Entry]) -> None:
+        with self._folder.writing:
+            together: list[tuple[Entry, Plan]] = []
+            for entry in batch:
+                plan = _plan(entry.commit)
+                if plan.simple and len(together) < MAX_SESSIONS:
+                    together.append((entry, plan))
+                    continue
+                self._commit(together)
+                together = []
+                self._commit([(entry, plan)])
+            self._commit(together)
+            self._folder.commits += 1
+
+    def _commit(self, planned: list[tuple[Entry, Plan]]) -> None:
+        """Decide these commits, each by itself. More than one only if each touches one file."""
+        entries = [entry for entry, _ in planned]
+        names = set[str]().union(*(plan.names for _, plan in planned))
+        new = set[str]().union(*(plan.new for _, plan in planned))
+        while entries:
+            try:
+                with Held(self._folder, names, new) as held:
+                    self._decide(entries, held)
+                return
+            except MoreLocks as more:
+                names |= more.names
+            except (HoldfastError, OSError) as error:
+                _refuse(entries, disk.translation(error, self.path))
+                return
+
+    def _decide(self, entries: list[Entry], held: Held) -> None:
+        group = Group(held)
+        done: list[tuple[Entry, list[Receipt], list[str]]] = []
+        for entry in entries:
+            rows = FilesRows(group)
+            try:
+                receipts = run(rows, entry.commit)
+            except (HoldfastError, OSError) as error:
+                entry.error = disk.translation(error, self.path)
+                continue
+            if any(receipt.replayed for receipt in receipts):
+                held.sync()  # it may be a dead process that wrote it
+            done.append((entry, receipts, group.take(rows)))
+        if not done:
+            return
+        self._folder.pulse.beat()
+        writer = Writer(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
+        failed = self._alone(writer, group) if len(entries) == 1 else writer.each(group)
+        for entry, receipts, sessions in done:
+            errors = [failed[name] for name in (*sessions, STORE) if name in failed]
+            if errors:
+                entry.error = self._outcome(errors[0], entry.commit)
+            else:
+                entry.receipts = receipts
+
+    def _alone(self, writer: Writer, group: Group) -> dict[str, Exception]:
+        try:
+            writer.all(group)
+        except (OSError, HoldfastError, Unknown) as error:
+            for session in group.held.sessions.values():
+                with session.mutex:
+                    session.forget()
+            return {STORE: error}
+        return {}
+
+    def _outcome(self, error: Exception, commit: Commit) -> HoldfastError:
+        if isinstance(error, Unknown):
+            return unknown(error, next((write.key for write in commit.writes if write.key), None))
+        return disk.translation(error, self.path)
+
+    # --- reading
+
+    def head(self, session_id: str) -> Header:
+        found = super().head(session_id)
+        with self._folder.using(session_id) as session:
+            if session.hole:
+                raise DamagedSession(session_id, session.hole, "a line of its log cannot be read")
+        return found
+
+    @contextmanager
+    def _view(self) -> Generator[FilesView]:
+        view = FilesView(self._folder, self._catalog)
+        try:
+            yield view
+        except OSError as error:
+            raise disk.translation(error, self.path) from error
+        finally:
+            view.close()
+
+    def _changed(self) -> bool:
+        if self._folder.forked:
+            return False
+        try:
+            seen = self._folder.pulse.look()
+        except OSError:
+            return True
+        now = (seen, self._folder.commits)
+        changed, self._seen = now != self._seen, now
+        return changed
+
+    def close(self) -> None:
+        if not self._folder.forked:  # what the parent opened is not the child's to close
+            super().close()
+
+    def _close(self) -> None:
+        self._folder.let_go()
+
+
+class Plan(NamedTuple):
+    """What can be told of a commit before it is looked at: which locks it needs, and whether it touches one file."""
+
+    simple: bool
+    names: set[str]
+    new: set[str]
+
+
+def _plan(commit: Commit) -> Plan:
+    writes = [sealed.write for sealed in commit.writes]
+    only = writes[0] if len(writes) == 1 else None
+    if isinstance(only, port.Append) and only.scope is None and not only.to_tip and is_id(only.session_id):
+        return Plan(True, {only.session_id}, set())  # what almost every commit is
+    names = {name for write in writes for name in sessions_of(write) if is_id(name)}
+    simple = len(names) == 1 and (
+        all(isinstance(write, LINES) for write in writes) or all(isinstance(write, CHUNKS) for write in writes)
+    )
+    new: set[str] = set()
+    for write in writes:
+        if isinstance(write, port.Append | port.Create):
+            if isinstance(write, port.Create):
+                new.add(write.header.session_id)
+            simple &= write.scope is None and not getattr(write, "to_tip", False)
+            if write.scope is not None:
+                names.add(lock_name(write.scope))
+    return Plan(simple, names, new & names)
+
+
+def _refuse(batch: list[Entry], error: HoldfastError) -> None:
+    for entry in batch:
+        if not entry.decided:
+            entry.error = error

@@ -1,0 +1,72 @@
+"""Facts about this machine and its processes: the clock that leases run on, and whether a holder is still alive."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def now_us() -> int:
+    """Wall clock, microseconds UTC. Shown to people, never used to order."""
+    return time.time_ns() // 1000
+
+
+def boot_ms() -> int:
+    """A clock that neither jumps nor stops while the machine sleeps; comparable between processes of one boot."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+
+
+@functools.cache
+def boot_id() -> str:
+    """Which boot of which machine this is. A lease of another boot has expired."""
+    if sys.platform == "darwin":
+        words = ["sysctl", "-n", "kern.bootsessionuuid"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@functools.cache
+def hostname() -> str:
+    return socket.gethostname().replace(" ", "-") or "localhost"
+
+
+def started(pid: int) -> str | None:
+    """When the process was started, as the kernel tells it (pids are used again); None when there is none."""
+    try:
+        if sys.platform == "darwin":
+            words = ["ps", "-o", "lstart=", "-p", str(pid)]
+            told = subprocess.run(words, capture_output=True, text=True, check=False)
+            return told.stdout.strip().replace(" ", "_") or None
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else fields[19]
+
+
+@functools.lru_cache(maxsize=4)
+def _holder(pid: int) -> str:
+    return f"{hostname()} {boot_id()} {pid} {started(pid)}"
+
+
+def holder() -> str:
+    """This process, as written into a lease: host, boot, pid, start time."""
+    return _holder(os.getpid())
+
+
+def holder_is_gone(text: str) -> bool:
+    """Whether a lease's holder certainly lives no more: same host and boot, and its process is gone."""
+    words = text.split(" ")
+    if len(words) != 4 or words[:2] != [hostname(), boot_id()] or not words[2].isdigit():
+        return False
+    return started(int(words[2])) != words[3]
+
+
+def holder_pid(text: str) -> str:
+    words = text.split(" ")
+    return f"process {words[2]} on {words[0]}" if len(words) == 4 else text

@@ -1,0 +1,460 @@
+"""The store without its disk: everything that all adapters do alike.
+
+An adapter says how a batch of commits reaches the disk (`_run`), how rows are read in one snapshot (`_view`) and how it
+notices other processes' commits (`_changed`). Sealing, group commit, checked reads across forks, following: here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from holdfast.core.errors import (
+    AmbiguousSession,
+    ConflictError,
+    DamagedSession,
+    InvalidInput,
+    SessionDeleted,
+    SessionNotFound,
+    StoreUnavailable,
+)
+from holdfast.core.header import Header
+from holdfast.core.ids import ID_LENGTH, is_id, is_prefix
+from holdfast.core.log import GENESIS, StoredEvent, check_chain
+from holdfast.store.bell import POLL_SECONDS, Bell
+from holdfast.store.checking import storable
+from holdfast.store.engine import expired
+from holdfast.store.group import Entry, GroupCommit
+from holdfast.store.port import Batch, Chunk, Holder, Page, Query, Receipt, Snapshot, Write
+from holdfast.store.sealing import seal
+from holdfast.store.tx import Row
+from holdfast.store.view import Listed as Listed
+from holdfast.store.view import View as View
+from holdfast.store.view import public
+
+PAGE = 512
+FOLLOW_PAGE = 256
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+NO_EVENTS: list[StoredEvent] = []
+
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+class LogStore(ABC):
+    """What `open_store` returns."""
+
+    url: str
+    compress = True
+    poll_seconds = POLL_SECONDS
+    rotate_after_bytes: int | None = None
+    """When a live segment is sealed; only the files store has segments."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._group = GroupCommit(self._run_and_ring)
+        self._bell = Bell(self._changed, self.poll_seconds)
+        self._closed = False
+
+    # --- what an adapter does
+
+    @abstractmethod
+    def _run(self, batch: list[Entry]) -> None:
+        """Decide every entry: durable receipts, or an error. Called by one thread at a time."""
+
+    @abstractmethod
+    def _view(self) -> AbstractContextManager[View]: ...
+
+    @abstractmethod
+    def _changed(self) -> bool:
+        """Whether another process may have committed since it was last asked."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def storage_path(self, session_id: str) -> Path | None:
+        """The file that holds the session's newest events, where there is one."""
+        return None
+
+    def backup(self, target: Path, progress: Progress | None = None) -> str:
+        """A consistent copy, made while others write, at a path where nothing is yet; the URL that opens the copy."""
+        raise StoreUnavailable("this store makes no copies of itself; use its own tools")
+
+    def _usable(self) -> None:
+        """Raise unless the store may be used here and now."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed; open it again")
+
+    # --- writing
+
+    def commit(self, *writes: Write) -> list[Receipt]:
+        self._usable()
+        return self._group.submit(seal(writes, compress=self.compress))
+
+    async def commit_async(self, *writes: Write) -> list[Receipt]:
+        self._usable()
+        return await self._group.submit_async(seal(writes, compress=self.compress))
+
+    def _run_and_ring(self, batch: list[Entry]) -> None:
+        try:
+            self._run(batch)
+        finally:
+            self._bell.ring()
+
+    # --- reading
+
+    def head(self, session_id: str) -> Header:
+        with self._reading() as view:
+            return public(_live(view, session_id))
+
+    def holder(self, session_id: str) -> Holder | None:
+        with self._reading() as view:
+            row = _live(view, session_id)
+            if row.lease_token is None:
+                return None
+            late = expired(row, *view.lease_clock())
+        return Holder(holder=row.lease_holder or "?", epoch=row.epoch, since=row.lease_since, expired=late)
+
+    def read(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        kinds: frozenset[str] | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredEvent]:
+        with self._reading() as view:
+            log = Log(view, _live(view, session_id))
+            last = log.row.last_seq if before is None else min(before - 1, log.row.last_seq)
+            pages = (
+                log.backwards(max(after, 0), last, limit) if newest_first else log.forwards(max(after, 0), last, limit)
+            )
+            found: list[StoredEvent] = []
+            for page in pages:
+                found += page if kinds is None else [event for event in page if event.kind in kinds]
+                if limit is not None and len(found) >= limit:
+                    return found[:limit]
+            return found
+
+    def find(self, query: Query) -> Page:
+        if query.limit < 1:
+            raise InvalidInput("limit must be at least 1")
+        position = _position(query.cursor)
+        if not all(storable(name) for name in (query.owner_id, query.state, query.project_key, query.base_id) if name):
+            return Page(headers=[])  # no store can hold such a name, so none does
+        headers: list[Header] = []
+        damaged: list[str] = []
+        every = query.title is None and query.prefix is None and query.pending is None
+        with self._reading() as view:
+            while True:
+                rows = view.listed(query, position, query.limit + 1)
+                if every and not headers and None not in [listed.row for listed in rows]:
+                    return _page(rows, query.limit, damaged)
+                for listed in rows:
+                    if len(headers) == query.limit:
+                        return Page(headers=headers, cursor=_cursor(*position), damaged=damaged)
+                    position = (listed.updated_at, listed.session_id)
+                    if listed.row is None:
+                        damaged.append(listed.session_id)
+                    elif _fits(listed.row, query):
+                        headers.append(public(listed.row))
+                if len(rows) <= query.limit:
+                    return Page(headers=headers, damaged=damaged)
+
+    def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
+        if not is_prefix(prefix):
+            raise SessionNotFound(
+                f"'{prefix}' is not a session id: give at least 6 of its {ID_LENGTH} characters (a-z, 2-7)"
+            )
+        with self._reading() as view:
+            matches = view.with_prefix(prefix, owner_id, 11) if storable(owner_id) else []
+        if not matches:
+            raise SessionNotFound(f"no session begins with {prefix}; `holdfast sessions list` shows those there are")
+        if len(matches) > 1:
+            raise AmbiguousSession(prefix, matches)
+        return matches[0]
+
+    def tip(self, session_id: str) -> str:
+        with self._reading() as view:
+            row = _live(view, session_id)
+            return (view.tip(row.root_id) if row.rotated_to else None) or session_id
+
+    def route(self, route: str) -> str | None:
+        with self._reading() as view:
+            return view.route(route) if storable(route) else None
+
+    def blob(self, session_id: str, sha256: str) -> bytes:
+        with self._reading() as view:
+            row = _there(view, session_id)
+            data = _blob(view, row, sha256) if _DIGEST.fullmatch(sha256) else None
+        if data is None:
+            if row.deleted_at is not None:
+                raise SessionDeleted(f"session {session_id} was deleted")
+            raise DamagedSession(session_id, None, f"blob {_named(sha256)} is missing")
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise DamagedSession(session_id, None, f"blob {sha256} does not match its name")
+        return data
+
+    def snapshot(self, session_id: str, *, at_most: int | None = None) -> Snapshot | None:
+        with self._reading() as view:
+            row = _live(view, session_id)
+            return view.snapshot(session_id, row.last_seq if at_most is None else at_most)
+
+    # --- following
+
+    def follow(
+        self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
+    ) -> Iterator[Batch]:
+        cursor = _Cursor(session_id, after, chunk)
+        while True:
+            heard = self._bell.now()
+            batch = self._look(cursor)
+            if batch is not None:
+                yield batch
+                cursor.rest()
+            if cursor.over:
+                return
+            if batch is None and not self._bell.wait(heard, cursor.patience(timeout)):
+                return
+
+    async def follow_async(
+        self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[Batch]:
+        cursor = _Cursor(session_id, after, chunk)
+        while True:
+            heard = self._bell.now()
+            batch = await asyncio.to_thread(self._look, cursor)
+            if batch is not None:
+                yield batch
+                cursor.rest()
+            if cursor.over:
+                return
+            if batch is None and not await self._bell.wait_async(heard, cursor.patience(timeout)):
+                return
+
+    def _look(self, cursor: _Cursor) -> Batch | None:
+        """What is new after the cursor, which moves along; None when there is nothing."""
+        session_id = cursor.session_id
+        try:
+            with self._reading() as view:
+                row = _live(view, session_id)
+                if cursor.seq > row.last_seq:
+                    raise ConflictError(
+                        f"session {session_id} has no event {cursor.seq}; its last one is {row.last_seq}"
+                    )
+                events = next(Log(view, row).forwards(cursor.seq, row.last_seq, FOLLOW_PAGE), NO_EVENTS)
+                caught_up = cursor.seq + len(events) == row.last_seq
+                chunks = view.chunks(session_id, 0 if events else cursor.chunk) if caught_up else []
+        except SessionDeleted:
+            cursor.over = True
+            return None
+        return cursor.move(events, chunks, row.last_seq)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def inspect(self) -> AbstractContextManager[View]:
+        """The rows as they lie there, unchecked: for `holdfast.store.verify` and nobody else."""
+        return self._reading()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._group.close()
+            self._closed = True
+            self._bell.close()
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _reading(self) -> AbstractContextManager[View]:
+        self._usable()
+        return self._view()
+
+
+class Log:
+    """One session's events, its own and those of the sessions it stands on, read in checked pages."""
+
+    def __init__(self, view: View, row: Row) -> None:
+        self.row = row
+        self._view = view
+        self._segments = self._walk(view, row)
+
+    @staticmethod
+    def _walk(view: View, row: Row) -> list[tuple[str, int, int]]:
+        """(owner, after, upto), newest first."""
+        segments = [(row.session_id, row.base_seq, row.last_seq)]
+        while row.base_id is not None:
+            upto = row.base_seq
+            base = view.header(row.base_id)
+            if base is None:
+                raise DamagedSession(row.session_id, upto, f"the session {row.base_id} it stands on is missing")
+            segments.append((base.session_id, base.base_seq, upto))
+            row = base
+        return segments
+
+    def forwards(self, after: int, upto: int, limit: int | None) -> Iterator[list[StoredEvent]]:
+        step = _page_size(limit)
+        while after < upto:
+            page = self._page(after, min(upto, after + step))
+            yield page
+            after += len(page)
+            step = min(2 * step, PAGE)
+
+    def backwards(self, after: int, upto: int, limit: int | None) -> Iterator[list[StoredEvent]]:
+        step = _page_size(limit)
+        while after < upto:
+            page = self._page(max(after, upto - step), upto)
+            upto -= len(page)
+            page.reverse()
+            yield page
+            step = min(2 * step, PAGE)
+
+    def _page(self, after: int, upto: int) -> list[StoredEvent]:
+        """All rows with `after < seq <= upto`, each checked against its predecessor."""
+        rows: list[StoredEvent] = []
+        for owner, low, high in reversed(self._segments):
+            if low < upto and after < high:
+                rows += self._view.rows(owner, max(after, low), min(upto, high))
+        if len(rows) != upto - after:
+            there = {row.seq for row in rows}
+            missing = next(seq for seq in range(after + 1, upto + 2) if seq not in there)
+            raise DamagedSession(self.row.session_id, missing, "event is missing")
+        last = check_chain(self._hash_before(after), after, rows)
+        if upto == self.row.last_seq and last != self.row.head_hash:
+            raise DamagedSession(self.row.session_id, upto, "the last event is not the one the header names")
+        return rows
+
+    def _hash_before(self, seq: int) -> bytes:
+        if seq == 0:
+            return GENESIS
+        for owner, low, high in self._segments:
+            if low < seq <= high:
+                hashed = self._view.hash_at(owner, seq)
+                if hashed is None:
+                    raise DamagedSession(self.row.session_id, seq, "event is missing")
+                return hashed
+        raise DamagedSession(self.row.session_id, seq, "event is missing")
+
+
+class _Cursor:
+    """How far a follower has read."""
+
+    def __init__(self, session_id: str, seq: int, chunk: int) -> None:
+        self.session_id = session_id
+        self.seq, self.chunk, self.over = max(seq, 0), max(chunk, 0), False
+        self.rest()
+
+    def rest(self) -> None:
+        """Nothing more to read for now: the idle time begins."""
+        self._idle_since = time.monotonic()
+
+    def patience(self, timeout: float | None) -> float | None:
+        """How long to wait still, whatever the other sessions of the store do meanwhile."""
+        return None if timeout is None else max(0.0, self._idle_since + timeout - time.monotonic())
+
+    def move(self, events: list[StoredEvent], chunks: list[Chunk], last_seq: int) -> Batch | None:
+        if not events and not chunks:
+            return None
+        if events:
+            self.seq, self.chunk = events[-1].seq, 0
+            # One that a fork has inherited ended the other session's stream, not this one's.
+            self.over = any(row.kind == "SessionRotated" and row.session_id == self.session_id for row in events)
+        if chunks:
+            self.chunk = chunks[-1].n
+        return Batch(events=events, chunks=chunks, last_seq=last_seq)
+
+
+def _page_size(limit: int | None) -> int:
+    """The first page's size; the next ones grow, for those who look for something rare."""
+    return PAGE if limit is None else max(1, min(limit, PAGE))
+
+
+def _there(view: View, session_id: str) -> Row:
+    """The row of a session, tombstones included."""
+    row = view.header(session_id) if is_id(session_id) else None
+    if row is None:
+        raise SessionNotFound(f"no session {_named(session_id)}; `holdfast sessions list` shows those there are")
+    return row
+
+
+def _named(text: str) -> str:
+    """What somebody called a session or a blob, fit for a message."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")[:80]
+
+
+def _blob(view: View, row: Row, sha256: str) -> bytes | None:
+    """A payload of the session, or of the history that it shares."""
+    data = view.blob(row.session_id, sha256)
+    while data is None and row.base_id is not None:
+        row = _there(view, row.base_id)
+        data = view.blob(row.session_id, sha256)
+    return data
+
+
+def _live(view: View, session_id: str) -> Row:
+    row = _there(view, session_id)
+    if row.deleted_at is not None:
+        raise SessionDeleted(f"session {session_id} was deleted")
+    return row
+
+
+def _page(rows: list[Listed], limit: int, damaged: list[str]) -> Page:
+    """All of these rows that a page holds."""
+    headers = [public(listed.row) for listed in rows[:limit] if listed.row is not None]
+    more = rows[limit - 1] if len(rows) > limit else None
+    return Page(headers=headers, cursor=more and _cursor(more.updated_at, more.session_id), damaged=damaged)
+
+
+def _fits(row: Header, query: Query) -> bool:
+    if query.title is not None and query.title.casefold() not in (row.title or "").casefold():
+        return False
+    if query.prefix is not None and not row.session_id.startswith(query.prefix):
+        return False
+    return query.pending is None or query.pending == (row.pending_count > 0 or row.turn is not None)
+
+
+FIRST = (2**63 - 1, "~")
+
+
+def _cursor(updated_at: int, session_id: str) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode([updated_at, session_id])).decode("ascii").rstrip("=")
+
+
+def _position(cursor: str | None) -> tuple[int, str]:
+    if cursor is None:
+        return FIRST
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=tuple[int, str])
+    except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError):
+        raise InvalidInput("the cursor is not one that this store gave out; start from the first page") from None

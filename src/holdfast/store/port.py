@@ -1,0 +1,331 @@
+"""The port: what a store promises. One way to write, a few ways to read.
+
+A write ends in one of three ways and never in a fourth: a `Receipt` (durable: synced before this returned), a
+`Refused` (certainly not written) or `OutcomeUnknown` (repeat it with the same key). Unreadable never looks like empty:
+damage raises `DamagedSession`, absence `SessionNotFound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+import msgspec
+
+from holdfast.core.events import Event
+from holdfast.core.header import Header
+from holdfast.core.log import StoredEvent
+
+LEASE_MS = 10_000
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to drive a session. Epoch 0 means: the one that this commit's own claim is given."""
+
+    session_id: str
+    epoch: int
+    token: str
+
+
+class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event to be written. `at` is the writer's clock in microseconds UTC; None takes the clock now."""
+
+    event: Event
+    actor: str = "system"
+    turn: str | None = None
+    at: int | None = None
+
+
+# --- writes --------------------------------------------------------------------------------------------------------
+
+
+class Base(msgspec.Struct, frozen=True):
+    """Where a fork begins: the event of a session that is the last one of the shared history."""
+
+    session_id: str
+    seq: int
+
+
+class Create(msgspec.Struct, frozen=True, kw_only=True):
+    """A new session with its first events. `header` holds what a list shows of it; counts are what it inherits.
+
+    With `base` its log goes on at `base.seq + 1`. With `continues` it is the new tip of that session's lineage, and
+    shares its keys. Creating a session that exists is a `ConflictError`, unless the key says it was this very write.
+    """
+
+    header: Header
+    events: tuple[NewEvent, ...]
+    base: Base | None = None
+    continues: str | None = None
+    key: str | None = None
+    scope: str | None = None
+
+
+class Append(msgspec.Struct, frozen=True, kw_only=True):
+    """Events for one session, gapless and together.
+
+    With a lease it is a driver's write and refused as `StaleLease` once the lease was taken over; without one it is a
+    door's and may interleave anywhere. `expect` refuses (`ConflictError`) unless it is the head's seq. `to_tip` writes
+    to the newest session of the lineage. `touch` False leaves `updated_at`. The key is looked up before lease, state
+    and expectation: a repeat returns the first receipt, another content under the same key is a `ConflictError`.
+    """
+
+    session_id: str
+    events: tuple[NewEvent, ...]
+    key: str | None = None
+    scope: str | None = None
+    lease: Lease | None = None
+    expect: int | None = None
+    to_tip: bool = False
+    touch: bool = True
+
+
+class PutChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """The next piece of a streaming reply: `n` counts from 1 without gaps. All go when the attempt is closed."""
+
+    lease: Lease
+    attempt_seq: int
+    n: int
+    part: str
+    data: bytes
+
+
+class PutRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat's route now leads to this session (None: nowhere)."""
+
+    route: str
+    session_id: str | None
+
+
+class MoveRoutes(msgspec.Struct, frozen=True, kw_only=True):
+    """Every route that leads to one session now leads to another."""
+
+    from_session_id: str
+    to_session_id: str
+
+
+class PutBlob(msgspec.Struct, frozen=True, kw_only=True):
+    """A payload, stored under the SHA-256 (hex) of its bytes; repeating it changes nothing."""
+
+    session_id: str
+    sha256: str
+    data: bytes
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Take the lease: free, expired, its holder dead on this host, ours already, or by `force`; else `SessionBusy`."""
+
+    session_id: str
+    token: str
+    holder: str
+    ttl_ms: int = LEASE_MS
+    force: bool = False
+
+
+class Renew(msgspec.Struct, frozen=True, kw_only=True):
+    lease: Lease
+    ttl_ms: int = LEASE_MS
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """Give the lease back. Releasing one that was taken over changes nothing."""
+
+    lease: Lease
+
+
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
+    """Erase a session and leave a tombstone. Events that forks stand on stay, hidden, until the last fork goes."""
+
+    session_id: str
+    actor: str
+    with_forks: bool = False
+
+
+class Redact(msgspec.Struct, frozen=True, kw_only=True):
+    """Replace one event's body by its digest, and say so in the log."""
+
+    session_id: str
+    seq: int
+    actor: str
+    reason: str | None = None
+
+
+class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A folded state as a cache; may be dropped at any time."""
+
+    session_id: str
+    seq: int
+    fold_version: int
+    state: bytes
+
+
+Write = (
+    Create
+    | Append
+    | PutChunk
+    | PutRoute
+    | MoveRoutes
+    | PutBlob
+    | Claim
+    | Renew
+    | Release
+    | Delete
+    | Redact
+    | PutSnapshot
+)
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """Proof of a durable write. `seq` is the last event it wrote, 0 when it wrote none."""
+
+    session_id: str
+    seq: int = 0
+    first_seq: int = 0
+    replayed: bool = False
+    lease: Lease | None = None
+
+
+# --- reads ---------------------------------------------------------------------------------------------------------
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a lease. Its token is nobody else's business."""
+
+    holder: str
+    epoch: int
+    since: int
+    expired: bool
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions; newest activity first. `prefix` is the beginning of an id, `title` a part of the title."""
+
+    owner_id: str = "local"
+    state: str | None = None
+    project_key: str | None = None
+    prefix: str | None = None
+    title: str | None = None
+    base_id: str | None = None
+    pending: bool | None = None
+    limit: int = 50
+    cursor: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list. Sessions whose header cannot be read are named in `damaged`, never left out silently."""
+
+    headers: list[Header]
+    cursor: str | None = None
+    damaged: list[str] = []
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    attempt_seq: int
+    n: int
+    part: str
+    data: bytes
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a follower gets: events and draft chunks read in one snapshot."""
+
+    events: list[StoredEvent]
+    chunks: list[Chunk]
+    last_seq: int
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    fold_version: int
+    state: bytes
+
+
+class Store(Protocol):
+    """An open store. Safe from any thread and any number of event loops; not across a fork."""
+
+    url: str
+
+    def commit(self, *writes: Write) -> list[Receipt]:
+        """All of the writes or none, durable on return; one receipt per write, in their order.
+
+        If a keyed write of the commit was done before, nothing is written and the first receipts come back.
+        """
+        ...
+
+    async def commit_async(self, *writes: Write) -> list[Receipt]:
+        """The same. Cancelling the caller does not withdraw the write."""
+        ...
+
+    def head(self, session_id: str) -> Header:
+        """The header as of now. `SessionNotFound` when absent, `SessionDeleted` when only a tombstone is left."""
+        ...
+
+    def holder(self, session_id: str) -> Holder | None:
+        """Who holds the lease, expired or not; None when it is free."""
+        ...
+
+    def read(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        kinds: frozenset[str] | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredEvent]:
+        """Events with `after < seq < before`, ascending; `newest_first` takes the last `limit` of them instead of the
+        first and returns them descending. History shared with a base is included. Every row read is checked against
+        its predecessor; a gap or a changed byte raises `DamagedSession`, before anything behind it is returned."""
+        ...
+
+    def find(self, query: Query) -> Page:
+        """A page of headers. Passing the page's cursor on gives the next one; sessions that do not change meanwhile
+        are seen exactly once."""
+        ...
+
+    def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
+        """The one session whose id begins so. `AmbiguousSession` names the matches, `SessionNotFound` if none."""
+        ...
+
+    def tip(self, session_id: str) -> str:
+        """The newest session of its lineage: itself unless it was rotated."""
+        ...
+
+    def route(self, route: str) -> str | None: ...
+
+    def blob(self, session_id: str, sha256: str) -> bytes:
+        """The bytes, checked against their name. `DamagedSession` if they are missing or changed."""
+        ...
+
+    def snapshot(self, session_id: str, *, at_most: int | None = None) -> Snapshot | None:
+        """The newest snapshot (not past `at_most`)."""
+        ...
+
+    def follow(
+        self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
+    ) -> Iterator[Batch]:
+        """What is there after the cursor, then whatever comes, from any process. Ends after `timeout` idle seconds,
+        or when the session is deleted. A cursor past the head raises `ConflictError`."""
+        ...
+
+    def follow_async(
+        self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[Batch]: ...
+
+    def close(self) -> None:
+        """Finish what was handed in, then let go. Further calls raise `StoreUnavailable`."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,263 @@
+"""The PostgreSQL store: any number of processes and machines on one database."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from holdfast.core.errors import HoldfastError, MissingExtra, OutcomeUnknown, StoreUnavailable
+
+try:
+    import psycopg
+except ImportError:
+    raise MissingExtra("postgres", "a postgresql:// store") from None
+
+from holdfast.core.header import Header
+from holdfast.core.log import StoredEvent
+from holdfast.store.group import Entry
+from holdfast.store.log_store import LogStore, Progress, _Cursor  # pyright: ignore[reportPrivateUsage]
+from holdfast.store.port import Append, Batch, Holder, Page, Query, Receipt, Snapshot
+from holdfast.store.postgres import appending, faults, schema
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.batch import steps_of
+from holdfast.store.postgres.inspection import PostgresView
+from holdfast.store.postgres.link import Link
+from holdfast.store.postgres.pool import ReadPool
+from holdfast.store.postgres.transactions import carry_out
+from holdfast.store.postgres.wakeups import Wakeups
+from holdfast.store.postgres.writer import MOST_COLLISIONS, Unsettled, Writer
+
+__all__ = ["PostgresStore"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOK_SECONDS = 1.0
+RETRY_READ_SECONDS = 0.1
+
+
+class Away(StoreUnavailable):
+    """The server went away in the middle of a read; reads may simply be repeated."""
+
+
+class PostgresStore(LogStore):
+    poll_seconds = 0.05
+
+    def __init__(self, url: str) -> None:
+        self._address = Address.parse(url)
+        self._forked = False
+        self._looked_at = 0.0
+        self._writer = self._open()
+        self._pool = ReadPool(self._address)
+        super().__init__(self._address.shown)
+        self._wakeups = Wakeups(self._address, self._bell.ring)
+        _open_stores.add(self)
+
+    def _open(self) -> Writer:
+        """Connect, check and migrate at once: what is wrong with a store is said when it is opened."""
+        try:
+            link = Link.to(self._address)
+        except psycopg.Error as error:
+            raise faults.translation(error, self._address) from error
+        try:
+            schema.check_server(link, self._address)
+            return Writer(self._address, link, schema.migrate(link, self._address))
+        except BaseException:
+            link.close()
+            raise
+
+    def backup(self, target: Path, progress: Progress | None = None) -> str:
+        raise StoreUnavailable(
+            f"{self.url} is copied with PostgreSQL's own tools: pg_dump --schema=holdfast, or pg_basebackup"
+        )
+
+    def _usable(self) -> None:
+        if self._forked:
+            raise StoreUnavailable("this store was opened before a fork; open it again in the child process")
+        super()._usable()
+
+    # --- writing
+
+    def _run(self, batch: list[Entry]) -> None:
+        for step in steps_of(batch):
+            if step.plain:
+                self._append(step.entries)
+            else:
+                self._carry_out(step.entries)
+        if any(entry.receipts for entry in batch):
+            self._wakeups.announce()
+
+    def _append(self, entries: list[Entry]) -> None:
+        """By the SQL function; what it did not write goes to the engine, which knows why."""
+        entries = sorted(entries, key=_session)
+        commits = [entry.commit for entry in entries]
+        record, collisions = self._writer.record, _collisions(entries)
+        try:
+            written = self._writer.settle(lambda link, _: appending.append(link, commits, record), collisions)
+        except Unsettled as unsettled:
+            _leave(entries, unsettled)
+            return
+        except HoldfastError:
+            self._take_apart(entries)
+            return
+        others: list[Entry] = []
+        for place, entry in enumerate(entries):
+            if place in written:
+                entry.receipts = [_receipt(entry, written[place])]
+            else:
+                others.append(entry)
+        if others:
+            self._carry_out(others)
+
+    def _take_apart(self, entries: list[Entry]) -> None:
+        """One of them cannot be stored, or its session is locked: that must not be the others' trouble."""
+        if len(entries) == 1:
+            self._carry_out(entries)
+            return
+        for entry in entries:
+            self._append([entry])
+
+    def _carry_out(self, entries: list[Entry]) -> None:
+        """By the engine, all in one transaction; if one is refused, each in its own, so that it is refused alone."""
+        commits = [entry.commit for entry in entries]
+        try:
+            done = self._writer.settle(lambda link, again: carry_out(link, commits, again=again), _collisions(entries))
+        except Unsettled as unsettled:
+            _leave(entries, unsettled)
+        except HoldfastError as error:
+            if len(entries) == 1:
+                entries[0].error = error
+                return
+            for entry in entries:
+                self._carry_out([entry])
+        else:
+            for entry, receipts in zip(entries, done, strict=True):
+                entry.receipts = receipts
+
+    # --- reading: a restart of the server is waited out
+
+    def head(self, session_id: str) -> Header:
+        return self._patiently(super().head, session_id)
+
+    def holder(self, session_id: str) -> Holder | None:
+        return self._patiently(super().holder, session_id)
+
+    def read(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        kinds: frozenset[str] | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredEvent]:
+        return self._patiently(
+            super().read, session_id, after=after, before=before, limit=limit, kinds=kinds, newest_first=newest_first
+        )
+
+    def find(self, query: Query) -> Page:
+        return self._patiently(super().find, query)
+
+    def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
+        return self._patiently(super().resolve, prefix, owner_id=owner_id)
+
+    def tip(self, session_id: str) -> str:
+        return self._patiently(super().tip, session_id)
+
+    def route(self, route: str) -> str | None:
+        return self._patiently(super().route, route)
+
+    def blob(self, session_id: str, sha256: str) -> bytes:
+        return self._patiently(super().blob, session_id, sha256)
+
+    def snapshot(self, session_id: str, *, at_most: int | None = None) -> Snapshot | None:
+        return self._patiently(super().snapshot, session_id, at_most=at_most)
+
+    def _look(self, cursor: _Cursor) -> Batch | None:
+        return self._patiently(super()._look, cursor)
+
+    def _patiently(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        end = time.monotonic() + self._address.retry_seconds
+        while True:
+            try:
+                return read(*args, **kwargs)
+            except Away:
+                if time.monotonic() >= end:
+                    raise
+            time.sleep(RETRY_READ_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - to keep readers apart
+
+    @contextmanager
+    def _view(self) -> Generator[PostgresView]:
+        try:
+            with self._pool.view() as rows:
+                yield rows
+        except psycopg.Error as error:
+            told = faults.translation(error, self._address)
+            raise (Away(str(told)) if faults.is_away(error) else told) from error
+
+    def _changed(self) -> bool:
+        """Others' commits are told by the listener; this is for those it missed."""
+        if self._forked:
+            return False
+        self._wakeups.listen()
+        now = time.monotonic()
+        if now < self._looked_at + LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        return True
+
+    def _close(self) -> None:
+        _open_stores.discard(self)
+        self._wakeups.close()
+        self._pool.close()
+        self._writer.hang_up()
+
+    def forget(self) -> None:
+        """In a child process: neither use nor close what belongs to the parent."""
+        self._forked = True
+
+
+def _session(entry: Entry) -> str:
+    write = entry.commit.writes[0].write
+    assert isinstance(write, Append)
+    return write.session_id
+
+
+def _collisions(entries: list[Entry]) -> int:
+    """How patient to be with others' locks: a batch is soon taken apart, so that nobody waits for a stranger's."""
+    return MOST_COLLISIONS if len(entries) == 1 else 2
+
+
+def _receipt(entry: Entry, seq: int) -> Receipt:
+    return Receipt(session_id=_session(entry), seq=seq, first_seq=seq - len(entry.commit.writes[0].events) + 1)
+
+
+def _leave(entries: list[Entry], unsettled: Unsettled) -> None:
+    """Out of time: certainly not written, or not known."""
+    for entry in entries:
+        if unsettled.unknown:
+            key = next((sealed.key for sealed in entry.commit.writes if sealed.key is not None), None)
+            entry.error = OutcomeUnknown(f"it is not known whether this was stored: {unsettled.cause}", key=key)
+        else:
+            entry.error = unsettled.cause
+
+
+_open_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+_left_behind: list[PostgresStore] = []
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_open_stores):
+        store.forget()
+        _left_behind.append(store)
+    _open_stores.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

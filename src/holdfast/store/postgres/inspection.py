@@ -1,0 +1,142 @@
+"""What readers see of a PostgreSQL store, and what those see who look for damage.
+
+A page that cannot be read ends the statement and with it the transaction. So a read that fails begins a new one: what
+is damaged is named, and the rest stays readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from holdfast.core.errors import DamagedSession, StoreUnavailable
+from holdfast.core.log import StoredEvent
+from holdfast.store.inspection import StoredKey
+from holdfast.store.postgres import faults
+from holdfast.store.postgres.link import LONG_SECONDS
+from holdfast.store.postgres.rows import PostgresRows
+from holdfast.store.tx import KeyRow, Row
+
+BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+BLOCKS = "SELECT pg_relation_size('holdfast.events') / current_setting('block_size')::bigint"
+# By position in the file, because an index may be what is damaged.
+SCAN = (
+    "SELECT seq, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted FROM holdfast.events "
+    "WHERE session_id = %s AND ctid >= %s::tid AND ctid < %s::tid"
+)
+KEYS_OF = "SELECT scope, key, session_id, seq, count, digest FROM holdfast.keys WHERE session_id = ANY(%s)"
+STRANGERS = (
+    "SELECT DISTINCT e.session_id FROM holdfast.events e "
+    "WHERE NOT EXISTS (SELECT FROM holdfast.sessions s WHERE s.session_id = e.session_id) LIMIT 100"
+)
+INDEXES = (
+    "SELECT c.oid::regclass::text, c.oid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid "
+    "JOIN pg_am a ON a.oid = c.relam WHERE c.relnamespace = 'holdfast'::regnamespace AND a.amname = 'btree' "
+    "AND to_regprocedure('bt_index_check(regclass,boolean)') IS NOT NULL ORDER BY 1"
+)
+
+
+class Unreadable(StoreUnavailable):
+    """A part of the database cannot be read."""
+
+
+class PostgresView(PostgresRows):
+    """What readers get."""
+
+    def _all(self, statement: Any, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return super()._all(statement, values)
+        except psycopg.Error as error:
+            if not faults.is_damage(error):
+                raise
+            if self._link.pgconn.transaction_status == TransactionStatus.INERROR:
+                self._link.execute("ROLLBACK")
+                self._link.execute(BEGIN)
+            raise Unreadable(f"a part of the database cannot be read ({error}); check the server's log") from error
+
+    def _slowly(self, statement: Any, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """What may have to read all there is."""
+        usual, self._link.answer_seconds = self._link.answer_seconds, LONG_SECONDS
+        try:
+            return self._all(statement, values)
+        finally:
+            self._link.answer_seconds = usual
+
+    def _one(self, statement: Any, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        found = self._all(statement, values)
+        return found[0] if found else None
+
+    def header(self, session_id: str) -> Row | None:
+        try:
+            return super().header(session_id)
+        except Unreadable as error:
+            raise DamagedSession(session_id, None, str(error)) from error
+
+    def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
+        try:
+            return super().rows(session_id, after, upto)
+        except Unreadable as error:
+            raise DamagedSession(session_id, None, str(error)) from error
+
+    # --- for `holdfast verify`
+
+    def everything(self) -> tuple[list[str], list[str]]:
+        try:
+            found = self._slowly("SELECT session_id FROM holdfast.sessions ORDER BY session_id")
+        except Unreadable as error:
+            return [], [str(error)]
+        return [name for (name,) in found], []
+
+    def scan(self, session_id: str) -> Iterator[StoredEvent]:
+        found = self._one(BLOCKS)
+        blocks = 0 if found is None else found[0]
+        yield from self._scan(session_id, 0, blocks)
+
+    def _scan(self, session_id: str, first: int, end: int) -> Iterator[StoredEvent]:
+        """The rows in these blocks; where they cannot be read together, those of each half."""
+        if first >= end:
+            return
+        try:
+            found = self._slowly(SCAN, (session_id, f"({first},0)", f"({end},0)"))
+        except Unreadable:
+            if end - first > 1:
+                middle = (first + end) // 2
+                yield from self._scan(session_id, first, middle)
+                yield from self._scan(session_id, middle, end)
+            return
+        for values in found:
+            yield StoredEvent(session_id, *values)
+
+    def keys_of(self, session_ids: Collection[str]) -> list[StoredKey]:
+        found = self._slowly(KEYS_OF, (list(session_ids),))
+        return [StoredKey(scope, key, KeyRow(name, *row)) for scope, key, name, *row in found]
+
+    def blobs_of(self, session_id: str) -> list[str]:
+        found = self._all("SELECT DISTINCT sha256 FROM holdfast.blobs WHERE session_id = %s", (session_id,))
+        return [sha256 for (sha256,) in found]
+
+    def routes(self) -> list[tuple[str, str]]:
+        found = self._all("SELECT route, session_id FROM holdfast.routes ORDER BY route")
+        return [(route, name) for route, name in found]
+
+    def lineages(self) -> list[tuple[str, str]]:
+        found = self._all("SELECT root_id, tip_id FROM holdfast.lineage ORDER BY root_id")
+        return [(root, tip) for root, tip in found]
+
+    def flaws(self, session_id: str) -> Iterator[str]:
+        return iter(())  # a session is its rows, and those are compared with each other
+
+    def checks(self, deep: bool) -> Iterator[str]:
+        try:
+            for (name,) in self._slowly(STRANGERS):
+                yield f"there are events of session {name}, and no such session"
+        except Unreadable as error:
+            yield str(error)
+        for name, number in self._all(INDEXES) if deep else ():
+            try:
+                self._slowly("SELECT bt_index_check(%s::oid::regclass, true)", (number,))
+            except Unreadable as error:
+                yield f"index {name}: {error}"

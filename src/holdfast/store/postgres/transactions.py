@@ -1,0 +1,67 @@
+"""Commits carried out by the engine, in one transaction over the connection that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import psycopg
+
+from holdfast.core.errors import SessionDeleted
+from holdfast.store.engine import run, sessions_of
+from holdfast.store.port import Delete, Receipt
+from holdfast.store.postgres.link import Link
+from holdfast.store.postgres.rows import PostgresRows
+from holdfast.store.sealing import Commit
+
+# All of it in one message. A process that is stopped in the middle must not hold its locks for ever.
+BEGIN = """
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL lock_timeout = '5s';
+SET LOCAL statement_timeout = '8s';
+SET LOCAL idle_in_transaction_session_timeout = '10s';
+SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') <> 'remote_apply'
+"""
+
+
+def carry_out(link: Link, commits: Sequence[Commit], *, again: bool) -> list[list[Receipt]]:
+    """All of the commits or none, durable on return. `again`: an earlier try may have been committed."""
+    try:
+        link.execute(BEGIN)
+        rows = PostgresRows(link, writing=True)
+        named = {name for commit in commits for sealed in commit.writes for name in sessions_of(sealed.write)}
+        rows.lock(sorted(named))
+        for commit in commits:
+            commit.rerun = commit.rerun or again
+        done = [_run(rows, commit) for commit in commits]
+        rows.flush()
+    except BaseException:
+        _roll_back(link)
+        raise
+    if link.execute("COMMIT").statusmessage != "COMMIT":
+        raise psycopg.errors.InFailedSqlTransaction("the transaction was rolled back")
+    return done
+
+
+def _run(rows: PostgresRows, commit: Commit) -> list[Receipt]:
+    try:
+        return run(rows, _keyed(commit))
+    except SessionDeleted:
+        # A deletion has no key; if it is done, it may well have been this one.
+        names = [sealed.write.session_id for sealed in commit.writes if isinstance(sealed.write, Delete)]
+        if not commit.rerun or len(names) != len(commit.writes):
+            raise
+        return [Receipt(session_id=name, replayed=True) for name in names]
+
+
+def _keyed(commit: Commit) -> Commit:
+    """The same commit with its keys stored and looked up, those too that were made for it."""
+    return Commit(tuple(msgspec.structs.replace(sealed, own_key=False) for sealed in commit.writes))
+
+
+def _roll_back(link: Link) -> None:
+    try:
+        if not link.closed and link.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            link.execute("ROLLBACK")
+    except psycopg.Error:
+        link.close()  # the server rolls back by itself

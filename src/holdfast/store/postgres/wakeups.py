@@ -1,0 +1,133 @@
+"""NOTIFY and LISTEN: a hint to other processes that something was written, and theirs to us.
+
+A hint only. It is sent after the commit, on a connection of its own, at most once in 20 ms however much is written
+(inside the commit it would halve the throughput); it says nothing but "look", and it may be lost: followers look once a
+second anyway. After a lost connection we listen first and then ring, so that nothing falls between.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+
+from holdfast.core.errors import HoldfastError
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.link import Link
+
+BETWEEN_SECONDS = 0.02
+RECONNECT_SECONDS = 1.0
+NAME = "SET application_name = 'holdfast wake-ups'"
+LISTEN = "LISTEN holdfast"
+# The hint itself need not survive a power cut, so it does not wait for the disk.
+NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('holdfast', '')"
+
+
+class Wakeups:
+    def __init__(self, address: Address, ring: Callable[[], None]) -> None:
+        self._address = address
+        self._ring = ring
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._link: Link | None = None
+        self._news = False
+        self._others = False
+        self._closed = False
+        self._sent_at = 0.0
+
+    def announce(self) -> None:
+        """Tell the others, soon. Costs the caller next to nothing."""
+        if not self._news:
+            self._news = True
+            self.listen()
+            os.write(self._wake_write, b"!")
+
+    def listen(self) -> None:
+        if self._thread is None:
+            with self._mutex:
+                if self._thread is None and not self._closed:
+                    self._thread = threading.Thread(target=self._work, name="holdfast-notify", daemon=True)
+                    self._thread.start()
+
+    def close(self) -> None:
+        """Send what is still to be told, then stop."""
+        with self._mutex:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            os.write(self._wake_write, b".")
+            thread.join()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self._serve(self._connected())
+            except (psycopg.Error, HoldfastError):
+                self._hang_up()
+            if self._closed:
+                self._hang_up()
+                return
+            self._pause(RECONNECT_SECONDS)
+
+    def _connected(self) -> Link:
+        self._link = link = Link.to(self._address)
+        link.execute(NAME)
+        link.add_notify_handler(self._heard)
+        link.execute(LISTEN)
+        self._ring()
+        return link
+
+    def _serve(self, link: Link) -> None:
+        """Until closed: send our news, and ring for that of others."""
+        ready = select.poll()
+        ready.register(link.pgconn.socket, select.POLLIN)
+        ready.register(self._wake_read, select.POLLIN)
+        while True:
+            pause = self._sent_at + BETWEEN_SECONDS - time.monotonic()
+            if self._news and (pause <= 0 or self._closed):
+                self._send(link)
+            elif self._closed:
+                return
+            else:
+                told = [fd for fd, _ in ready.poll(pause * 1000 if self._news else None)]
+                if self._wake_read in told:
+                    os.read(self._wake_read, 512)
+            self._hear(link)
+
+    def _send(self, link: Link) -> None:
+        self._news = False
+        self._sent_at = time.monotonic()
+        link.execute(NOTIFY)
+
+    def _hear(self, link: Link) -> None:
+        wire = link.pgconn
+        wire.consume_input()
+        while (notice := wire.notifies()) is not None:
+            self._others = self._others or notice.be_pid != wire.backend_pid
+        if self._others:
+            self._others = False
+            self._ring()
+
+    def _heard(self, notice: psycopg.Notify) -> None:
+        """The driver found one in the answer to something else."""
+        self._others = self._others or self._link is None or notice.pid != self._link.pgconn.backend_pid
+
+    def _pause(self, seconds: float) -> None:
+        """Wait before the next try; a commit of ours is no reason to hurry, closing is."""
+        end = time.monotonic() + seconds
+        while not self._closed and time.monotonic() < end:
+            if select.select([self._wake_read], [], [], max(0.0, end - time.monotonic()))[0]:
+                os.read(self._wake_read, 512)
+
+    def _hang_up(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None

@@ -1,0 +1,50 @@
+"""From rows to events: decoding with blobs, and the folded state from the newest snapshot on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.core.errors import StoreUnavailable
+from holdfast.core.fold import Row, fold
+from holdfast.core.log import StoredEvent
+from holdfast.core.snapshots import state_from_bytes, state_to_bytes
+from holdfast.core.state import FOLD_VERSION, SessionState
+from holdfast.store.port import PutSnapshot, Store
+from holdfast.store.sealing import event_of
+
+SNAPSHOT_EVERY = 1_000
+FOLD_PAGE = 512
+
+
+def decoded(store: Store, rows: Iterable[StoredEvent]) -> list[Row]:
+    """Each row with its event; texts that lie in blobs are fetched."""
+    return [(stored, event_of(stored, lambda sha256, at=stored: store.blob(at.session_id, sha256))) for stored in rows]
+
+
+def folded_state(store: Store, session_id: str, *, upto: int | None = None) -> SessionState:
+    """The state after event `upto` (the head's by default), read from the newest snapshot on.
+
+    Leaves a snapshot behind when it had to read far; a store that cannot take it now loses nothing.
+    """
+    last = store.head(session_id).last_seq if upto is None else upto
+    snapshot = store.snapshot(session_id, at_most=last)
+    state = None
+    if snapshot is not None and snapshot.fold_version == FOLD_VERSION:
+        state = state_from_bytes(snapshot.state)
+    state = state or SessionState()
+    began = state.last_seq
+    while state.last_seq < last:
+        page = store.read(session_id, after=state.last_seq, before=last + 1, limit=FOLD_PAGE)
+        for stored, event in decoded(store, page):
+            fold(state, stored, event)
+    if state.last_seq - began >= SNAPSHOT_EVERY:
+        _leave_snapshot(store, session_id, state)
+    return state
+
+
+def _leave_snapshot(store: Store, session_id: str, state: SessionState) -> None:
+    data = state_to_bytes(state)
+    try:
+        store.commit(PutSnapshot(session_id=session_id, seq=state.last_seq, fold_version=FOLD_VERSION, state=data))
+    except StoreUnavailable:
+        return  # only a cache: a full or read-only disk must not keep anybody from reading

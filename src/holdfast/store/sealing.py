@@ -1,0 +1,214 @@
+"""From an event to the bytes of its row, and back.
+
+Sealing happens in the calling thread, before the store's lock is taken: encoding, digests, the header's delta. Only the
+seq, the epoch and the chain's hash are left to the commit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from holdfast.core import codec
+from holdfast.core.errors import InvalidInput
+from holdfast.core.events import Event, Opaque
+from holdfast.core.header import Delta, delta_of
+from holdfast.core.log import StoredEvent, body_digest, chain, hashed_fields
+from holdfast.store.checking import check, storable
+from holdfast.store.host import now_us
+from holdfast.store.port import Append, Create, NewEvent, Write
+
+COMPRESS_FROM = 4096
+NO_BLOBS: Mapping[str, bytes] = MappingProxyType({})
+CLOSES_ATTEMPT = frozenset({"AssistantReplied", "ReplyInterrupted"})
+PLAIN, ZSTD = "plain", "zstd"
+OWN_KEY = "~"
+"""How a key begins that was made here. It stands in its row, where a repeat finds it; not every store indexes it."""
+
+
+class Sealed(msgspec.Struct, frozen=True, gc=False):
+    """One event, ready but for seq, epoch and hash. `digest` is of the body as stored, `content` of the plain one."""
+
+    kind: str
+    v: int
+    at: int
+    actor: str
+    turn: str | None
+    key: str | None
+    enc: str
+    body: bytes
+    digest: bytes
+    content: bytes
+    fields: bytes
+    delta: Delta
+    closes_attempt: bool
+
+    def row(self, session_id: str, seq: int, epoch: int | None, previous: bytes) -> StoredEvent:
+        hashed = chain(previous, seq, epoch, self.fields, self.digest)
+        return StoredEvent(
+            session_id,
+            seq,
+            self.kind,
+            self.v,
+            self.at,
+            self.actor,
+            self.turn,
+            self.key,
+            epoch,
+            self.enc,
+            self.body,
+            hashed,
+        )
+
+
+class SealedWrite(msgspec.Struct, frozen=True):
+    """A write with its events sealed. `key` is the caller's or one made here; only the caller's is always looked up."""
+
+    write: Write
+    events: tuple[Sealed, ...] = ()
+    blobs: Mapping[str, bytes] = NO_BLOBS
+    key: str | None = None
+    own_key: bool = False
+    size: int = 0
+
+    @property
+    def digest(self) -> bytes:
+        """Of all that it says, however it is stored: the same for a repeat, and for nothing else."""
+        return body_digest(b"".join([content_of(event.kind, event.v, event.content) for event in self.events]))
+
+
+class Commit:
+    """The writes of one call, sealed. `rerun` is set when an earlier try ended with an unknown outcome."""
+
+    __slots__ = ("rerun", "size", "writes")
+
+    def __init__(self, writes: tuple[SealedWrite, ...]) -> None:
+        self.writes = writes
+        self.size = writes[0].size if len(writes) == 1 else sum(write.size for write in writes)
+        self.rerun = False
+
+    @property
+    def key(self) -> str | None:
+        """The first key in it: whoever repeats the commit with it finds out whether it was done."""
+        return next((write.key for write in self.writes if write.key is not None), None)
+
+
+def seal(writes: tuple[Write, ...], *, compress: bool) -> Commit:
+    if len(writes) == 1:
+        return Commit((_sealed(writes[0], compress),))
+    return Commit(tuple(_sealed(write, compress) for write in writes))
+
+
+def _sealed(write: Write, compress: bool) -> SealedWrite:
+    check(write)
+    if isinstance(write, Append):
+        session_id = write.session_id
+    elif isinstance(write, Create):
+        session_id = write.header.session_id
+    else:
+        return SealedWrite(write, size=len(getattr(write, "data", b"")))
+    if not write.events:
+        raise InvalidInput("a write to the log needs at least one event")
+    key = f"{OWN_KEY}{_process.mark}{next(_made):x}" if write.key is None else _checked_key(write.key)
+    blobs: dict[str, bytes] = {}
+    events: list[Sealed] = []
+    size = 0
+    for new in write.events:
+        encoded = codec.encode(new.event)
+        sealed = _sealed_event(session_id, new, encoded, None if events else key, compress)
+        events.append(sealed)
+        size += len(sealed.body)
+        if encoded.blobs:
+            blobs.update(encoded.blobs)
+            size += sum(map(len, encoded.blobs.values()))
+    return SealedWrite(write, tuple(events), blobs, key, write.key is None, size)
+
+
+_made = itertools.count()
+
+
+class _Process:
+    """What the keys made by this process begin with, so that nobody else makes the same."""
+
+    mark = secrets.token_hex(8)
+
+    def renew(self) -> None:
+        self.mark = secrets.token_hex(8)
+
+
+_process = _Process()
+os.register_at_fork(after_in_child=_process.renew)
+
+
+def content_of(kind: str, v: int, digest: bytes) -> bytes:
+    """What one event adds to the digest of its write, which is stored beside the key: kind, version, body's digest."""
+    return f"{kind} {v} ".encode() + digest
+
+
+def _checked_key(key: str) -> str:
+    if not key or len(key) > 512:
+        raise InvalidInput("a key has 1 to 512 characters")
+    if not storable(key):
+        raise InvalidInput("a key must be valid Unicode text without NUL")
+    return key
+
+
+def _sealed_event(session_id: str, new: NewEvent, encoded: codec.Encoded, key: str | None, compress: bool) -> Sealed:
+    at = now_us() if new.at is None else new.at
+    enc, body = PLAIN, encoded.body
+    content = digest = body_digest(body)
+    if compress and len(body) >= COMPRESS_FROM:
+        packed = _zstd(body)
+        if len(packed) < len(body):
+            enc, body, digest = ZSTD, packed, body_digest(packed)
+    event = new.event
+    return Sealed(
+        encoded.kind,
+        encoded.v,
+        at,
+        new.actor,
+        new.turn,
+        key,
+        enc,
+        body,
+        digest,
+        content,
+        hashed_fields(session_id, encoded.kind, encoded.v, at, new.actor, new.turn, key, enc),
+        delta_of(event, new.turn),
+        encoded.kind in CLOSES_ATTEMPT,
+    )
+
+
+def _zstd(body: bytes) -> bytes:
+    import zstandard  # loaded only when a body is worth compressing
+
+    return zstandard.ZstdCompressor(level=3).compress(body)
+
+
+def plain_body(stored: StoredEvent) -> bytes:
+    """The JSON bytes of a row's body."""
+    if stored.enc == ZSTD:
+        import zstandard
+
+        try:
+            return zstandard.ZstdDecompressor().decompress(stored.body, max_output_size=codec.MAX_BODY)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"its body does not unpack: {error}") from error
+    return stored.body
+
+
+def event_of(stored: StoredEvent, blob: codec.BlobReader | None = None) -> Event | Opaque:
+    """The event in a row. Redacted bodies and encodings we do not know are opaque."""
+    if stored.redacted:
+        return Opaque(stored.kind, stored.v, "redacted")
+    if stored.enc not in (PLAIN, ZSTD):
+        return Opaque(stored.kind, stored.v, f"encoding {stored.enc}")
+    try:
+        return codec.decode(stored.kind, stored.v, plain_body(stored), blob)
+    except ValueError as error:
+        return Opaque(stored.kind, stored.v, str(error))

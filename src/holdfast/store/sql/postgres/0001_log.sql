@@ -1,0 +1,260 @@
+-- min_reader: 1
+-- The log. Everything lies in its own schema, so that it can share a database with other programs. Text is compared byte
+-- by byte (COLLATE "C").
+
+CREATE TABLE holdfast.migrations (
+    number int PRIMARY KEY,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    min_reader int NOT NULL,
+    at bigint NOT NULL
+);
+
+-- One row a session, tombstones included: the header, then the lease. Every append updates its row: there is room in each
+-- page for the next version, and lists are ordered by `activity` (about 1/15 s) first, whose index an append seldom
+-- touches, so that most updates stay within the page.
+CREATE TABLE holdfast.sessions (
+    session_id text COLLATE "C" PRIMARY KEY,
+    owner_id text COLLATE "C" NOT NULL,
+    root_id text COLLATE "C" NOT NULL,
+    base_id text COLLATE "C",
+    base_seq bigint NOT NULL,
+    parent_session_id text COLLATE "C",
+    depth bigint NOT NULL,
+    project_key text COLLATE "C",
+    project_root text COLLATE "C",
+    project_fingerprint text COLLATE "C",
+    title text COLLATE "C",
+    titled boolean NOT NULL,
+    state text COLLATE "C" NOT NULL,
+    rotated_to text COLLATE "C",
+    model text COLLATE "C",
+    persona text COLLATE "C",
+    message_count bigint NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    pending_count bigint NOT NULL,
+    pending_text text COLLATE "C",
+    pending_at bigint,
+    turn text COLLATE "C",
+    boundary_seq bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    head_hash bytea NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    last_message_at bigint,
+    epoch bigint NOT NULL,
+    deleted_at bigint,
+    deleted_by text COLLATE "C",
+    lease_token text COLLATE "C",
+    lease_holder text COLLATE "C",
+    lease_since bigint NOT NULL,
+    lease_expires bigint NOT NULL,
+    lease_boot text COLLATE "C",
+    activity bigint NOT NULL GENERATED ALWAYS AS (updated_at >> 16) STORED
+) WITH (fillfactor = 50);
+
+CREATE INDEX sessions_by_activity ON holdfast.sessions (owner_id, activity) WHERE deleted_at IS NULL;
+
+CREATE INDEX sessions_by_base ON holdfast.sessions (base_id) WHERE base_id IS NOT NULL;
+
+CREATE TABLE holdfast.events (
+    session_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    v int NOT NULL,
+    at bigint NOT NULL,
+    epoch bigint,
+    redacted boolean NOT NULL DEFAULT false,
+    kind text COLLATE "C" NOT NULL,
+    actor text COLLATE "C" NOT NULL,
+    turn text COLLATE "C",
+    key text COLLATE "C",
+    enc text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    body bytea STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (session_id, seq)
+);
+
+CREATE TABLE holdfast.keys (
+    scope text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    session_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    count bigint NOT NULL,
+    digest bytea NOT NULL,
+    PRIMARY KEY (scope, key)
+);
+
+CREATE TABLE holdfast.lineage (
+    root_id text COLLATE "C" PRIMARY KEY,
+    tip_id text COLLATE "C" NOT NULL
+);
+
+-- The draft of the open attempt.
+CREATE TABLE holdfast.chunks (
+    session_id text COLLATE "C" NOT NULL,
+    n bigint NOT NULL,
+    attempt_seq bigint NOT NULL,
+    part text COLLATE "C" NOT NULL,
+    data bytea STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (session_id, n)
+);
+
+CREATE TABLE holdfast.routes (
+    route text COLLATE "C" PRIMARY KEY,
+    session_id text COLLATE "C" NOT NULL
+);
+
+CREATE INDEX routes_by_session ON holdfast.routes (session_id);
+
+CREATE TABLE holdfast.blobs (
+    session_id text COLLATE "C" NOT NULL,
+    sha256 text COLLATE "C" NOT NULL,
+    chunk bigint NOT NULL,
+    at bigint NOT NULL,
+    data bytea STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (session_id, sha256, chunk)
+);
+
+CREATE TABLE holdfast.snapshots (
+    session_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    fold_version bigint NOT NULL,
+    state bytea STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (session_id, seq)
+);
+
+-- The store's wall clock, microseconds UTC.
+CREATE FUNCTION holdfast.clock() RETURNS bigint LANGUAGE sql VOLATILE
+RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- One event of an append on its way into the log. `append` numbers the append it belongs to, `round` is its place among
+-- the batch's events for its session. From `key` on: of the append as a whole, null in all but its first event.
+CREATE TYPE holdfast.new_event AS (
+    append bigint,
+    round bigint,
+    session_id text,
+    kind text,
+    v bigint,
+    at bigint,
+    actor text,
+    turn text,
+    enc text,
+    body bytea,
+    digest bytea,
+    fields bytea,
+    messages bigint,
+    input_tokens bigint,
+    output_tokens bigint,
+    pending bigint,
+    pending_text text,
+    title text,
+    first_title text,
+    state text,
+    rotated_to text,
+    model text,
+    persona text,
+    turn_begun text,
+    turn_over boolean,
+    boundary boolean,
+    touch boolean,
+    lease_token text,
+    lease_epoch bigint,
+    key text,
+    scope text,
+    append_digest bytea,
+    events bigint,
+    expect bigint,
+    if_rotated boolean,
+    if_ended boolean
+);
+
+-- The hot path: appends of many callers, each decided on its own, all made durable by the one commit that follows. It
+-- works in rounds, one event a session in each, and every round is one statement over all sessions.
+--
+-- Returns the numbers of the appends that were written, then the seqs of their last events in the same order. An append
+-- that is not among them was not written, and the engine finds out why: it gives the first receipt of a known key again,
+-- or the exact refusal. A key that turned up while we waited for its header is a serialization failure: nothing is
+-- written, and the same batch is tried again.
+CREATE FUNCTION holdfast.append(new_events holdfast.new_event[], rounds bigint, closing bigint[], lock_ms text)
+RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    appends bigint[];
+    seqs bigint[];
+    taken bigint;
+    ignored text;
+BEGIN
+    -- Sequential scans look cheap while the store is new, and the plans made then are kept.
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+        OR current_setting('lock_timeout') <> lock_ms OR current_setting('enable_seqscan') <> 'off' THEN
+        ignored := set_config('synchronous_commit', 'on', true) || set_config('lock_timeout', lock_ms, true)
+            || set_config('enable_seqscan', 'off', true);
+    END IF;
+    -- Everybody locks headers in the same order, so that two batches cannot deadlock each other.
+    IF cardinality(new_events) > 1 THEN
+        PERFORM FROM holdfast.sessions s WHERE s.session_id = ANY (ARRAY(SELECT e.session_id FROM unnest(new_events) e))
+            ORDER BY s.session_id FOR UPDATE;
+    END IF;
+
+    FOR this_round IN 1 .. rounds LOOP
+        WITH moved AS (
+            UPDATE holdfast.sessions s SET
+                last_seq = s.last_seq + 1,
+                head_hash = sha256(s.head_hash || int8send(s.last_seq + 1)
+                    || int8send(CASE WHEN e.lease_token IS NULL THEN -1 ELSE s.epoch END) || e.fields || e.digest),
+                -- The same sums as in core/header.py.
+                message_count = s.message_count + e.messages,
+                input_tokens = s.input_tokens + e.input_tokens,
+                output_tokens = s.output_tokens + e.output_tokens,
+                last_message_at = CASE e.messages WHEN 0 THEN s.last_message_at ELSE e.at END,
+                title = coalesce(e.title, s.title, e.first_title),
+                titled = s.titled OR e.title IS NOT NULL,
+                state = coalesce(e.state, s.state),
+                rotated_to = coalesce(e.rotated_to, s.rotated_to),
+                model = coalesce(e.model, s.model),
+                persona = coalesce(e.persona, s.persona),
+                pending_count = greatest(0, s.pending_count + e.pending),
+                pending_text = CASE WHEN s.pending_count + e.pending > 0 THEN coalesce(e.pending_text, s.pending_text) END,
+                pending_at = CASE WHEN s.pending_count + e.pending > 0
+                    THEN CASE WHEN e.pending_text IS NULL THEN s.pending_at ELSE e.at END END,
+                turn = CASE WHEN NOT e.turn_over THEN coalesce(e.turn_begun, s.turn) END,
+                boundary_seq = CASE WHEN e.boundary THEN s.last_seq + 1 ELSE s.boundary_seq END,
+                updated_at = CASE WHEN e.touch THEN greatest(holdfast.clock(), s.updated_at + 1) ELSE s.updated_at END
+            FROM unnest(new_events) e
+            WHERE e.round = this_round AND s.session_id = e.session_id
+                AND CASE WHEN e.key IS NULL THEN e.append = ANY (appends) ELSE
+                    s.deleted_at IS NULL
+                    AND (e.lease_token IS NULL OR (s.lease_token = e.lease_token AND e.lease_epoch IN (0, s.epoch)))
+                    AND (s.rotated_to IS NULL OR e.if_rotated)
+                    AND (s.state <> 'ended' OR e.if_ended)
+                    AND (e.expect IS NULL OR e.expect = s.last_seq)
+                    AND NOT EXISTS (
+                        SELECT FROM holdfast.keys k WHERE k.scope = coalesce(e.scope, s.root_id) AND k.key = e.key
+                    )
+                END
+            RETURNING e.*, s.last_seq, s.head_hash, coalesce(e.scope, s.root_id) AS in_scope,
+                CASE WHEN e.lease_token IS NOT NULL THEN s.epoch END AS epoch
+        ), keyed AS (
+            INSERT INTO holdfast.keys (scope, key, session_id, seq, count, digest)
+            SELECT in_scope, key, session_id, last_seq + events - 1, events, append_digest FROM moved
+            WHERE key IS NOT NULL ON CONFLICT DO NOTHING RETURNING 1
+        ), logged AS (
+            INSERT INTO holdfast.events (session_id, seq, v, at, epoch, kind, actor, turn, key, enc, hash, body)
+            SELECT session_id, last_seq, v, at, epoch, kind, actor, turn, key, enc, head_hash, body FROM moved
+        )
+        SELECT appends || array_agg(append) FILTER (WHERE key IS NOT NULL),
+            seqs || array_agg(last_seq + events - 1) FILTER (WHERE key IS NOT NULL),
+            count(key) - (SELECT count(*) FROM keyed)
+        INTO appends, seqs, taken FROM moved;
+        IF taken > 0 THEN
+            RAISE serialization_failure USING MESSAGE = 'a key was taken while its header was waited for';
+        END IF;
+    END LOOP;
+
+    IF closing IS NOT NULL THEN
+        DELETE FROM holdfast.chunks c USING unnest(new_events) e
+        WHERE c.session_id = e.session_id AND e.append = ANY (closing) AND e.append = ANY (appends);
+    END IF;
+    RETURN appends || seqs;
+END
+$$;

@@ -1,0 +1,170 @@
+"""The SQLite store: the default. WAL with `synchronous=FULL`, through apsw, which brings a current SQLite with it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
+from holdfast.store.engine import run
+from holdfast.store.group import Entry
+from holdfast.store.log_store import LogStore, Progress
+from holdfast.store.port import Receipt
+from holdfast.store.sqlite import opening
+from holdfast.store.sqlite.database import Database, copy_to
+from holdfast.store.sqlite.inspection import SqliteView
+from holdfast.store.sqlite.rows import SqliteRows
+
+__all__ = ["SqliteStore"]
+
+
+class SqliteStore(LogStore):
+    def __init__(self, path: Path, url: str | None = None) -> None:
+        self._database = Database.shared(path)
+        self.path = self._database.path
+        self._seen: int | None = None
+        super().__init__(url or f"sqlite:///{path}")
+
+    def storage_path(self, session_id: str) -> Path:
+        return self.path
+
+    def backup(self, target: Path, progress: Progress | None = None) -> str:
+        self._usable()
+        if target.exists():
+            raise StoreUnavailable(f"{target} exists already; a backup does not overwrite anything")
+        with self._database.reader() as connection:
+            copy_to(connection, target, progress)
+        return f"sqlite:///{target}"
+
+    def _usable(self) -> None:
+        if self._database.forked:
+            raise StoreUnavailable(
+                "this store was opened before a fork and is no use in the child; open it only after the fork, "
+                "or start the process anew (multiprocessing: spawn)"
+            )
+        super()._usable()
+
+    # --- writing
+
+    def _run(self, batch: list[Entry]) -> None:
+        database = self._database
+        with database.writing:
+            try:
+                database.gate.enter()
+            except HoldfastError as error:
+                _refuse(batch, error)
+                return
+            try:
+                self._together(batch)
+                database.checkpoint()
+            except apsw.Error as error:
+                # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
+                _refuse(batch, opening.translation(error, self.path))
+            finally:
+                database.gate.leave()
+
+    def _together(self, batch: list[Entry]) -> None:
+        """All commits of the batch in one transaction; if that fails, each in its own, so that one fails alone."""
+        try:
+            self._database.check_in_place()
+            writer = self._database.ready()
+            writer.execute("BEGIN IMMEDIATE")
+        except (apsw.Error, HoldfastError) as error:
+            _refuse(batch, opening.translation(error, self.path))
+            return
+        try:
+            rows = SqliteRows(writer, self._database.take_heads())
+            done = [run(rows, batch[0].commit)] if len(batch) == 1 else [run(rows, entry.commit) for entry in batch]
+            rows.flush()
+        except (apsw.Error, HoldfastError, UnicodeDecodeError) as error:
+            self._roll_back()
+            if len(batch) == 1:
+                batch[0].error = opening.translation(error, self.path)
+            else:
+                for entry in batch:
+                    self._together([entry])
+            return
+        except BaseException:
+            self._roll_back()
+            raise
+        if self._commit(batch, done):
+            self._database.keep_heads(rows.heads)
+
+    def _commit(self, batch: list[Entry], done: list[list[Receipt]]) -> bool:
+        try:
+            self._database.writer.execute("COMMIT")
+        except apsw.Error as error:
+            self._find_out(batch, error)
+            return False
+        for entry, receipts in zip(batch, done, strict=True):
+            entry.receipts = receipts
+        return True
+
+    def _roll_back(self) -> None:
+        try:
+            if self._database.writer.in_transaction:
+                self._database.writer.execute("ROLLBACK")
+        except apsw.Error:
+            self._database.distrust()
+
+    def _find_out(self, batch: list[Entry], error: apsw.Error) -> None:
+        """COMMIT failed, which decides nothing: it may come back after a recovery. Run it again under its keys."""
+        cause = opening.translation(error, self.path)
+        self._database.distrust()
+        for entry in batch:
+            if entry.commit.rerun:
+                _leave_unknown([entry], cause)
+                continue
+            entry.commit.rerun = True
+            self._together([entry])
+            if isinstance(entry.error, StoreUnavailable):
+                entry.error = None
+                _leave_unknown([entry], cause)
+
+    def close(self) -> None:
+        if not self._database.forked:  # what the parent opened is not the child's to close
+            super().close()
+
+    # --- reading
+
+    @contextmanager
+    def _view(self) -> Generator[SqliteView]:
+        with self._database.reader() as connection:
+            yield SqliteView(connection)
+
+    def _changed(self) -> bool:
+        if self._database.forked:
+            return False
+        try:
+            version = self._watcher().pragma("data_version")
+        except (apsw.Error, StoreUnavailable):
+            return True
+        changed, self._seen = version != self._seen, version
+        return changed
+
+    def _watcher(self) -> apsw.Connection:
+        if self._watching is None:
+            self._watching = opening.connect(self.path)
+        return self._watching
+
+    _watching: apsw.Connection | None = None
+
+    def _close(self) -> None:
+        if self._watching is not None:
+            self._watching.close()
+        self._database.let_go()
+
+
+def _refuse(batch: list[Entry], error: HoldfastError) -> None:
+    for entry in batch:
+        if not entry.decided:
+            entry.error = error
+
+
+def _leave_unknown(batch: list[Entry], cause: HoldfastError) -> None:
+    for entry in batch:
+        if not entry.decided:
+            entry.error = OutcomeUnknown(f"it is not known whether this was stored: {cause}", key=entry.commit.key)

@@ -1,0 +1,342 @@
+"""One database file in this process: the writer's connection, the readers', the gate, the checkpoints.
+
+There is one of these per real path and process, however many stores are open on it, because SQLite's locks belong to
+the process and two writers of one process would only get in each other's way.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import apsw
+
+from holdfast.core.errors import StoreUnavailable
+from holdfast.store.host import now_us
+from holdfast.store.migrations import Applied, Migration, outstanding
+from holdfast.store.sqlite import opening
+from holdfast.store.sqlite.gate import Gate
+from holdfast.store.sqlite.rows import Heads
+
+CHECKPOINT_PAGES = 4_000
+FORCED_PAGES = 32_768  # 64 MiB
+FORCED_WAIT_MS = 200
+MAX_IDLE_READERS = 8
+MAX_HEADS = 1_024
+COPIED_AT_ONCE = 1_024  # pages
+GATE_SECONDS = 30.0
+
+_databases: dict[Path, Database] = {}
+_mutex = threading.Lock()
+_left_behind: list[Database] = []
+_inherited: set[tuple[int, int] | None] = set()
+
+
+class Database:
+    """Use `shared`; the constructor opens, checks and migrates."""
+
+    def __init__(self, path: Path, *, migrate: bool = True) -> None:
+        self.path = path
+        self._name = str(path)
+        self.users = 0
+        self.forked = False
+        self.writing = threading.RLock()
+        self._readers: list[apsw.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._sound = False
+        self._failed = False
+        self._wal_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES
+        self._heads: Heads = {}
+        self._heads_at = 0
+        opening.check_version()
+        opening.create(path)
+        self._refuse_inherited()
+        opening.check_file_system(path)
+        self.writer = self._open_writer()  # before the gate: no file is left beside a database that is not ours
+        try:
+            self.gate = Gate(path.with_name(path.name + ".gate"), GATE_SECONDS)
+        except BaseException:
+            self.writer.close()
+            raise
+        try:
+            if migrate:
+                self._migrate()
+        except BaseException:
+            self.writer.close()
+            self.gate.close()
+            raise
+        self.inode = self._stat()
+
+    @classmethod
+    def shared(cls, path: Path) -> Database:
+        real = path.resolve()
+        with _mutex:
+            database = _databases.get(real)
+            if database is None:
+                database = _databases[real] = cls(real)
+            database.users += 1
+            return database
+
+    def let_go(self) -> None:
+        with _mutex:
+            self.users -= 1
+            if self.users:
+                return
+            _databases.pop(self.path, None)
+        with self.writing:
+            with self._readers_lock:
+                readers, self._readers = self._readers, []
+            for connection in readers:
+                connection.close()
+            self.writer.close()
+            self.gate.close()
+
+    # --- writing
+
+    def ready(self) -> apsw.Connection:
+        """The writer's connection, fit to write.
+
+        What a recovery found in the log may never have reached the disk: a failed sync leaves pages that only look
+        written. Whatever went into the log behind them, or from them into the database, could be lost with them. So the
+        log is written once more over itself: after a commit that failed, and once after opening, because another
+        process may have left it so. Until then nothing moves from the log to the database, not by closing either.
+        """
+        if self._failed:
+            self.writer.close(force=True)
+            self.writer = self._open_writer()
+            self._failed = self._sound = False
+        if self.writer.in_transaction:  # whoever had it was interrupted
+            self.writer.execute("ROLLBACK")
+        if not self._sound:
+            self.writer.execute("BEGIN IMMEDIATE")  # nobody may write meanwhile, not even without our gate
+            try:
+                opening.rewrite_log(self.path)
+            finally:
+                self.writer.execute("ROLLBACK")
+            self.writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            self._sound = True
+        return self.writer
+
+    def take_heads(self) -> Heads:
+        """The headers as this process stored them last, unless anybody has written since; inside a transaction.
+
+        They are given away: whoever takes them changes them, and only what is committed may be kept.
+        """
+        heads, self._heads = self._heads, {}
+        return heads if heads and self.writer.data_version() == self._heads_at else {}
+
+    def keep_heads(self, heads: Heads) -> None:
+        """After the commit: it saves the next one reading them."""
+        if len(heads) <= MAX_HEADS:
+            self._heads, self._heads_at = heads, self.writer.data_version()
+
+    def distrust(self) -> None:
+        """Commit or rollback failed: what this connection thinks is stored may not be. The next `ready` replaces it."""
+        self._failed = True
+        self.writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
+    def checkpoint(self) -> None:
+        """Between batches: move the log into the database now and then, and never let it grow past 64 MiB."""
+        if self._wal_pages < self._checkpoint_at or self._failed or not self._sound:
+            return
+        # Whoever reads right now may keep the log from being emptied: then try again later, not with every batch.
+        self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
+        if self._wal_pages < FORCED_PAGES:
+            self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            return
+        self.writer.set_busy_timeout(FORCED_WAIT_MS)
+        try:
+            self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return
+        finally:
+            self.writer.set_busy_timeout(opening.BUSY_MS)
+
+    def check_in_place(self) -> None:
+        """Refuse to write to a file that is not under its name any more."""
+        try:
+            found = os.stat(self._name)
+            here = (found.st_dev, found.st_ino) == self.inode
+        except OSError:
+            here = False
+        if not here:
+            raise StoreUnavailable(
+                f"{self.path} was moved, deleted or replaced while it was open; end this process and start again"
+            )
+
+    def _refuse_inherited(self) -> None:
+        """SQLite believes to hold the locks that the parent has; the kernel does not give them to a child."""
+        if self._stat() in _inherited:
+            raise StoreUnavailable(
+                f"{self.path} was open when this process was forked, and its locks do not pass to a child; "
+                "open it only after the fork, or start the process anew (multiprocessing: spawn)"
+            )
+
+    def _stat(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._name)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _open_writer(self) -> apsw.Connection:
+        connection = opening.connect(self.path)
+        try:
+            opening.identify(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        connection.set_wal_hook(self._after_commit)
+        return connection
+
+    def _after_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        if pages < self._wal_pages:  # the log began anew
+            self._checkpoint_at = CHECKPOINT_PAGES
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    # --- reading
+
+    @contextmanager
+    def reader(self) -> Generator[apsw.Connection]:
+        """A connection inside a read transaction."""
+        with self._readers_lock:
+            connection = self._readers.pop() if self._readers else None
+        with opening.translated(self.path):
+            if connection is None:
+                connection = opening.connect(self.path)
+                connection.execute("PRAGMA query_only=ON")
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                self._give_back(connection)
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        with self._readers_lock:
+            if len(self._readers) < MAX_IDLE_READERS and self.users:
+                self._readers.append(connection)
+                return
+        connection.close()
+
+    # --- migrations
+
+    def _migrate(self) -> None:
+        if not self._outstanding():
+            return
+        self.gate.enter()
+        try:
+            todo = self._outstanding()
+            if todo:
+                self._prepare(todo)
+                with opening.translated(self.path):
+                    self.ready()
+                    self._apply(todo)
+        finally:
+            self.gate.leave()
+
+    def applied(self) -> list[Applied]:
+        with opening.translated(self.path):
+            if not self.writer.table_exists("main", "migrations"):
+                return []
+            found = self.writer.execute(
+                "SELECT number, checksum, min_reader FROM migrations ORDER BY number"
+            ).fetchall()
+            if any(list(map(type, row)) != [int, str, int] for row in found):
+                raise StoreUnavailable(f"{self.path} is damaged (its list of migrations); restore it from a backup")
+            return [Applied(*cast("tuple[int, str, int]", row)) for row in found]
+
+    def _outstanding(self) -> list[Migration]:
+        return outstanding("sqlite", self.applied(), str(self.path))
+
+    def _prepare(self, todo: list[Migration]) -> None:
+        """Room for the work and a copy of what was there, unless there was nothing."""
+        if not self.applied():
+            return
+        size = self.path.stat().st_size
+        free = shutil.disk_usage(self.path.parent).free
+        if free < 3 * size + 16 * 1024 * 1024:
+            raise StoreUnavailable(
+                f"upgrading {self.path} to schema {todo[-1].number} needs {3 * size // 2**20 + 16} MiB of free disk, "
+                f"there are {free // 2**20} MiB; free some space and try again"
+            )
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        copy_to(self.writer, self.path.with_name(f"{self.path.name}.before-{todo[0].number:04d}.{stamp}"))
+
+    def _apply(self, todo: list[Migration]) -> None:
+        self.writer.pragma("application_id", opening.APPLICATION_ID)
+        self.writer.execute("BEGIN IMMEDIATE")
+        try:
+            for migration in todo:
+                self.writer.execute(migration.sql).fetchall()
+                values = (migration.number, migration.name, migration.checksum, migration.min_reader, now_us())
+                self.writer.execute("INSERT INTO migrations VALUES (?, ?, ?, ?, ?)", values)
+            self.writer.execute("COMMIT")
+        except BaseException:
+            if self.writer.in_transaction:
+                self.writer.execute("ROLLBACK")
+            raise
+
+
+def copy_to(connection: apsw.Connection, target: Path, progress: Callable[[int, int], None] | None = None) -> None:
+    """An online copy: consistent, made while others write; synced before it takes its name.
+
+    `progress` is told how many pages are copied, and of how many.
+    """
+    partial = target.with_name(target.name + ".partial")
+    partial.unlink(missing_ok=True)
+    opening.create(partial)
+    try:
+        _copy_pages(connection, partial, progress)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    descriptor = os.open(partial, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    os.replace(partial, target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def _copy_pages(connection: apsw.Connection, partial: Path, progress: Callable[[int, int], None] | None) -> None:
+    with opening.translated(partial):
+        copy = apsw.Connection(str(partial))
+        try:
+            # Reading begins the transaction, if there is to be one: then all steps see the same moment.
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            with copy.backup("main", connection, "main") as backup:
+                while not backup.done:
+                    backup.step(COPIED_AT_ONCE)
+                    if progress is not None:
+                        progress(backup.page_count - backup.remaining, backup.page_count)
+        finally:
+            copy.close()
+
+
+def _after_fork_in_child() -> None:
+    """A child must neither use nor close its parent's connections; keep them, unused, until it ends.
+
+    The gate's descriptor is closed, though: while the child has it, the parent's lock would outlive the parent.
+    """
+    global _mutex
+    _mutex = threading.Lock()
+    for database in _databases.values():
+        database.forked = True
+        database.gate.close()
+        _inherited.add(database.inode)
+        _left_behind.append(database)
+    _databases.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

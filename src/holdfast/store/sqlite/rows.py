@@ -1,0 +1,297 @@
+"""Rows in SQLite: what the engine writes and what reads see. SQL lives here and in the migrations, nowhere else."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from time import time_ns
+from typing import Any
+
+import apsw
+import msgspec
+
+from holdfast.core.errors import DamagedSession
+from holdfast.core.header import Header
+from holdfast.core.log import StoredEvent
+from holdfast.store.host import boot_id, boot_ms
+from holdfast.store.port import Chunk, Query, Snapshot
+from holdfast.store.tx import KeyRow, Row
+from holdfast.store.view import Listed
+
+MIB = 1024 * 1024
+KEY_LOOK_BACK = 4096
+
+UNREADABLE = (apsw.CorruptError, apsw.TooBigError, apsw.SQLError, UnicodeDecodeError)
+"""What reading a damaged row raises; an SQLError, when the definition of its table is damaged."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Row).decode
+_decode_listed = msgspec.json.Decoder(Header).decode
+
+HEADER = "SELECT sid, header, crc FROM sessions WHERE session_id = ?"
+INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+SAVE = "UPDATE sessions SET updated_at = ?, state = ?, base_id = ?, deleted_at = ?, header = ?, crc = ? WHERE sid = ?"
+CREATE = (
+    "INSERT INTO sessions (session_id, owner_id, updated_at, state, project_key, base_id, header, crc) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+EVENTS = (
+    "SELECT id & 4294967295, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted IS 1 "
+    "FROM events WHERE id > ? AND id <= ? ORDER BY id"
+)
+HASH = "SELECT hash FROM events WHERE id = ?"
+KEY = "SELECT session_id, seq, count, digest FROM keys WHERE scope = ? AND key = ?"
+PUT_KEY = "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)"
+KEY_IN_LOG = "SELECT id & 4294967295 FROM events WHERE id > ? AND id <= ? AND key = ?"
+LISTED = (
+    "SELECT session_id, updated_at, header, crc FROM sessions INDEXED BY sessions_by_activity "
+    "WHERE deleted_at IS NULL AND owner_id = :owner AND (updated_at, session_id) < (:at, :id) "
+    "AND (:state IS NULL OR state = :state) AND (:project IS NULL OR project_key = :project) "
+    "AND (:base IS NULL OR base_id = :base) ORDER BY updated_at DESC, session_id DESC LIMIT :limit"
+)
+WITH_PREFIX = (
+    "SELECT session_id FROM sessions WHERE session_id >= ? AND session_id < ? AND owner_id = ? AND deleted_at IS NULL "
+    "ORDER BY session_id LIMIT ?"
+)
+FORKS = "SELECT session_id FROM sessions WHERE base_id = ?"
+
+
+Heads = dict[str, tuple[int, Row]]
+"""Sessions' numbers and headers by id: those read or written, as they are once the transaction is committed."""
+
+
+class SqliteRows:
+    """Both sides, `Tx` and `View`, over one connection inside one transaction."""
+
+    def __init__(self, connection: apsw.Connection, known: Heads | None = None) -> None:
+        self._execute: Callable[..., Any] = connection.execute
+        self._connection = connection
+        self.heads: Heads = {} if known is None else known
+        self._dirty: Heads = {}
+
+    # --- headers
+
+    def clock(self) -> int:
+        return time_ns() // 1000
+
+    def lease_clock(self) -> tuple[int, str]:
+        return boot_ms(), boot_id()
+
+    def header(self, session_id: str) -> Row | None:
+        known = self.heads.get(session_id) or self._find(session_id)
+        return None if known is None else known[1]
+
+    def _find(self, session_id: str) -> tuple[int, Row] | None:
+        known = self.heads.get(session_id)
+        if known is None:
+            try:
+                found = self._execute(HEADER, (session_id,)).fetchone()
+            except UNREADABLE as error:
+                raise DamagedSession(session_id, None, f"its header cannot be read ({error})") from error
+            if found is None:
+                return None
+            row = readable(found[1], found[2])
+            if row is None or row.session_id != session_id:
+                raise DamagedSession(session_id, None, "its header does not match its checksum")
+            known = self.heads[session_id] = (found[0], row)
+        return known
+
+    def _sid(self, session_id: str) -> int:
+        """-1, which owns nothing, for a session that is not there."""
+        known = self._find(session_id)
+        return -1 if known is None else known[0]
+
+    def create(self, row: Row) -> None:
+        header = _encode(row)
+        values = (row.session_id, row.owner_id, row.updated_at, row.state, row.project_key, row.base_id, header)
+        self._execute(CREATE, (*values, zlib.crc32(header)))
+        self.heads[row.session_id] = (self._connection.last_insert_rowid(), row)
+
+    def save(self, row: Row) -> None:
+        self._dirty[row.session_id] = self.heads[row.session_id]
+
+    def flush(self) -> None:
+        """Write the changed headers, each once, however many commits of the batch changed it."""
+        for sid, row in self._dirty.values():
+            header = _encode(row)
+            values = (row.updated_at, row.state, row.base_id, row.deleted_at, header, zlib.crc32(header), sid)
+            self._execute(SAVE, values)
+        self._dirty.clear()
+
+    # --- events and keys
+
+    def append(self, row: Row, events: list[StoredEvent]) -> None:
+        known = self.heads[row.session_id]
+        sid = known[0] << 32
+        for event in events:
+            self._execute(INSERT_EVENT, (sid | event.seq, *event[2:12]))
+        self._dirty[row.session_id] = known
+
+    def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
+        sid = self._sid(session_id) << 32
+        try:
+            return [StoredEvent(session_id, *values) for values in self._execute(EVENTS, (sid | after, sid | upto))]
+        except UNREADABLE as error:
+            raise DamagedSession(session_id, None, f"events {after + 1} to {upto} cannot be read ({error})") from error
+
+    def hash_at(self, session_id: str, seq: int) -> bytes | None:
+        return self._execute(HASH, (self._sid(session_id) << 32 | seq,)).get
+
+    def key(self, scope: str, key: str) -> KeyRow | None:
+        found = self._execute(KEY, (scope, key)).fetchone()
+        return None if found is None else KeyRow(*found)
+
+    def put_key(self, scope: str, key: str, row: KeyRow) -> None:
+        self._execute(PUT_KEY, (scope, key, *row))
+
+    def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
+        row = self.header(session_id)
+        if row is None:
+            return None
+        sid = self._sid(session_id) << 32
+        seq = self._execute(KEY_IN_LOG, (sid | max(0, row.last_seq - KEY_LOOK_BACK), sid | row.last_seq, key)).get
+        return None if seq is None else KeyRow(session_id, seq, 1, b"")
+
+    def tip(self, root_id: str) -> str | None:
+        return self._execute("SELECT tip_id FROM lineage WHERE root_id = ?", (root_id,)).get
+
+    def put_tip(self, root_id: str, session_id: str) -> None:
+        self._execute("INSERT OR REPLACE INTO lineage VALUES (?, ?)", (root_id, session_id))
+
+    def drop_events(self, session_id: str, after: int) -> None:
+        sid = self._sid(session_id) << 32
+        self._connection.pragma("secure_delete", True)
+        self._execute("DELETE FROM events WHERE id > ? AND id <= ?", (sid | after, sid | 4294967295))
+
+    def blank(self, session_id: str, seq: int, digest: bytes) -> None:
+        self._connection.pragma("secure_delete", True)
+        values = (digest, self._sid(session_id) << 32 | seq)
+        self._execute("UPDATE events SET body = ?, redacted = 1 WHERE id = ?", values)
+
+    def forks(self, session_id: str) -> list[Row]:
+        found = [name for (name,) in self._execute(FORKS, (session_id,)).fetchall()]
+        rows = [self.header(name) for name in found]
+        return [row for row in rows if row is not None and row.base_id == session_id]
+
+    # --- drafts
+
+    def last_chunk(self, session_id: str, attempt_seq: int) -> int:
+        sid = self._sid(session_id) << 32
+        found = self._execute(
+            "SELECT id & 4294967295, attempt_seq FROM chunks WHERE id > ? AND id <= ? ORDER BY id DESC LIMIT 1",
+            (sid, sid | 4294967295),
+        ).fetchone()
+        return found[0] if found is not None and found[1] == attempt_seq else 0
+
+    def chunk(self, session_id: str, attempt_seq: int, n: int) -> Chunk | None:
+        found = [chunk for chunk in self.chunks(session_id, n - 1) if chunk.n == n]
+        return found[0] if found and found[0].attempt_seq == attempt_seq else None
+
+    def chunks(self, session_id: str, after: int) -> list[Chunk]:
+        sid = self._sid(session_id) << 32
+        found = self._execute(
+            "SELECT attempt_seq, id & 4294967295, part, data FROM chunks WHERE id > ? AND id <= ? ORDER BY id",
+            (sid | after, sid | 4294967295),
+        )
+        return [Chunk(attempt_seq=seq, n=n, part=part, data=data) for seq, n, part, data in found]
+
+    def put_chunk(self, session_id: str, chunk: Chunk) -> None:
+        if chunk.n == 1:
+            self.drop_chunks(session_id)
+        values = (self._sid(session_id) << 32 | chunk.n, chunk.attempt_seq, chunk.part, chunk.data)
+        self._execute("INSERT INTO chunks VALUES (?, ?, ?, ?)", values)
+
+    def drop_chunks(self, session_id: str) -> None:
+        sid = self._sid(session_id) << 32
+        self._execute("DELETE FROM chunks WHERE id > ? AND id <= ?", (sid, sid | 4294967295))
+
+    # --- routes, blobs, snapshots
+
+    def route(self, route: str) -> str | None:
+        return self._execute("SELECT session_id FROM routes WHERE route = ?", (route,)).get
+
+    def put_route(self, route: str, session_id: str | None) -> None:
+        if session_id is None:
+            self._execute("DELETE FROM routes WHERE route = ?", (route,))
+        else:
+            self._execute("INSERT OR REPLACE INTO routes VALUES (?, ?)", (route, session_id))
+
+    def move_routes(self, from_session_id: str, to_session_id: str | None) -> None:
+        if to_session_id is None:
+            self._execute("DELETE FROM routes WHERE session_id = ?", (from_session_id,))
+        else:
+            values = (to_session_id, from_session_id)
+            self._execute("UPDATE routes SET session_id = ? WHERE session_id = ?", values)
+
+    def blob(self, session_id: str, sha256: str) -> bytes | None:
+        found = self._execute(
+            "SELECT data FROM blobs WHERE sid = ? AND sha256 = ? ORDER BY chunk", (self._sid(session_id), sha256)
+        ).fetchall()
+        # A damaged row may hold another type; without it the bytes do not match their name.
+        return b"".join(data for (data,) in found if isinstance(data, bytes)) if found else None
+
+    def put_blob(self, session_id: str, sha256: str, data: bytes) -> None:
+        sid, now = self._sid(session_id), self.clock()
+        pieces = range(0, max(len(data), 1), MIB)
+        rows: list[tuple[Any, ...]] = [(sid, sha256, at // MIB, now, data[at : at + MIB]) for at in pieces]
+        self._connection.executemany("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?, ?)", rows)
+
+    def drop_blobs(self, session_id: str, keep: set[str]) -> None:
+        sid = self._sid(session_id)
+        self._connection.pragma("secure_delete", True)
+        for (sha256,) in self._execute("SELECT DISTINCT sha256 FROM blobs WHERE sid = ?", (sid,)).fetchall():
+            if sha256 not in keep:
+                self._execute("DELETE FROM blobs WHERE sid = ? AND sha256 = ?", (sid, sha256))
+
+    def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
+        found = self._execute(
+            "SELECT seq, fold_version, state FROM snapshots WHERE sid = ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
+            (self._sid(session_id), at_most),
+        ).fetchone()
+        return None if found is None else Snapshot(seq=found[0], fold_version=found[1], state=found[2])
+
+    def put_snapshot(self, session_id: str, seq: int, fold_version: int, state: bytes) -> None:
+        values = (self._sid(session_id), seq, fold_version, state)
+        self._execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", values)
+
+    def drop_snapshots(self, session_id: str) -> None:
+        self._execute("DELETE FROM snapshots WHERE sid = ?", (self._sid(session_id),))
+
+    # --- lists
+
+    def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
+        values = {
+            "owner": query.owner_id,
+            "at": before[0],
+            "id": before[1],
+            "state": query.state,
+            "project": query.project_key,
+            "base": query.base_id,
+            "limit": limit,
+        }
+        found = self._execute(LISTED, values)
+        return [Listed(session_id, updated_at, _listed(header, crc)) for session_id, updated_at, header, crc in found]
+
+    def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
+        found = self._execute(WITH_PREFIX, (prefix, prefix + "~", owner_id, limit))
+        return [session_id for (session_id,) in found]
+
+
+def _listed(header: Any, crc: Any) -> Header | None:
+    """The same as `readable`, without the lease."""
+    if not isinstance(header, bytes) or zlib.crc32(header) != crc:
+        return None
+    try:
+        return _decode_listed(header)
+    except msgspec.DecodeError:
+        return None
+
+
+def readable(header: Any, crc: Any) -> Row | None:
+    """The header in these bytes, unless they were changed."""
+    if not isinstance(header, bytes) or zlib.crc32(header) != crc:
+        return None
+    try:
+        return _decode(header)
+    except msgspec.DecodeError:
+        return None

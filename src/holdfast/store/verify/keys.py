@@ -1,0 +1,62 @@
+"""Whether a session's stored keys and the keys in its events agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.core.log import StoredEvent, body_digest
+from holdfast.store.inspection import StoredKey
+from holdfast.store.sealing import OWN_KEY, PLAIN, ZSTD, content_of, plain_body
+
+
+class KeyCheck:
+    """Fed with a session's genuine events in order, compares them with the keys that are stored for it; None is for
+    keys that cannot be read, whose damage is reported elsewhere."""
+
+    def __init__(self, stored: list[StoredKey] | None) -> None:
+        keys = stored or []
+        self.seen = len(keys)
+        self._known = stored is not None
+        self._wrong: list[tuple[int, str]] = []
+        self._waiting = {key.row.seq - key.row.events + 1: key for key in keys if _sound(key)}
+        self._wrong += [(0, f"the key {key.key!r} has an unreadable receipt") for key in keys if not _sound(key)]
+        self._open: tuple[StoredKey, list[bytes]] | None = None
+        self._last = 0
+
+    def note(self, event: StoredEvent) -> None:
+        stored = self._waiting.pop(event.seq, None)
+        if stored is not None:
+            if stored.key != event.key:
+                self._wrong.append((event.seq, f"its key is {event.key!r}, but {stored.key!r} is stored for it"))
+            self._open = (stored, [])
+        elif self._known and event.key is not None and not event.key.startswith(OWN_KEY):
+            self._wrong.append((event.seq, f"its key {event.key!r} is not stored: a repeat would be written twice"))
+        if self._open is not None:
+            self._add(event, *self._open)
+        self._last = event.seq
+
+    def _add(self, event: StoredEvent, stored: StoredKey, content: list[bytes]) -> None:
+        if event.enc not in (PLAIN, ZSTD) or (event.redacted and event.enc != PLAIN):
+            self._open = None  # what was written can no longer be told
+            return
+        digest = event.body if event.redacted else body_digest(plain_body(event))
+        content.append(content_of(event.kind, event.v, digest))
+        if event.seq >= stored.row.seq:
+            self._open = None
+            if stored.row.digest and body_digest(b"".join(content)) != stored.row.digest:
+                self._wrong.append((event.seq, f"the stored digest of key {stored.key!r} is not that of its events"))
+
+    def differences(self) -> Iterator[tuple[int, str]]:
+        """Seq and words. Only to be asked after all events."""
+        yield from self._wrong
+        for seq, stored in sorted(self._waiting.items()):
+            if 0 < seq <= self._last:
+                continue  # that event is damaged or inherited, and was reported as such
+            yield seq, f"the key {stored.key!r} leads to an event that is not there"
+
+
+def _sound(key: StoredKey) -> bool:
+    try:
+        return 0 < key.row.events <= key.row.seq
+    except TypeError:
+        return False  # a damaged row may hold a value of any type

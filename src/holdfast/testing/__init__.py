@@ -1,0 +1,21 @@
+"""For those who test with Holdfast, or write a store for it.
+
+`StoreContract` is the exam that every store passes; it needs pytest, which is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.testing.contract import StoreContract
+
+__all__ = ["StoreContract"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "StoreContract":
+        from holdfast.testing.contract import StoreContract
+
+        return StoreContract
+    raise AttributeError(f"module 'holdfast.testing' has no attribute '{name}'")

@@ -1,0 +1,314 @@
+"""verify, backup, doctor, db, sessions export and demo, as a user types them: real processes, exit codes, one line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import pytest
+
+from holdfast.core.log import StoredEvent, check_chain
+from holdfast.doors.cli import main
+from holdfast.store import open_store
+from holdfast.store.port import Append
+from tests.unit.store.populated import Populated, said
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def process(*words: str) -> Done:
+    """As a user types it."""
+    command = [sys.executable, "-m", "holdfast", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def holdfast(capfd: pytest.CaptureFixture[str]) -> Run:
+    """The same without the time it takes to start a process."""
+
+    def run(*words: str) -> Done:
+        try:
+            code = main(words)
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        told = capfd.readouterr()
+        return Done(code, told.out, told.err)
+
+    return run
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Populated:
+    (tmp_path / "s").mkdir(mode=0o700)
+    return Populated(tmp_path / "s" / "a.db")
+
+
+# --- verify
+
+
+def test_verify_of_a_whole_store_exits_0(there: Populated) -> None:
+    done = process("verify", "--store", there.url)
+    assert (done.code, done.err) == (0, "")
+    assert "no damage" in done.out
+
+
+def test_verify_names_damage_and_exits_1(holdfast: Run, there: Populated) -> None:
+    there.sql("UPDATE events SET at = at + 1 WHERE id = ?", there.row_id("talk", 4))
+    done = holdfast("verify", "--store", there.url)
+    assert done.code == 1
+    assert f"session {there.names['talk']}, event 4: " in done.out
+    assert done.err.startswith("holdfast: 1 finding of damage in 1 session;")
+    assert done.err.count("\n") == 1
+    found = holdfast("verify", there.names["talk"][:8], "--json", "--store", there.url)
+    assert found.code == 1
+    assert found.json["findings"] == [
+        {"what": "event", "text": "stored bytes do not match their hash", "session_id": there.names["talk"], "seq": 4}
+    ]
+    assert holdfast("verify", there.names["other"][:8], "--store", there.url).code == 0
+
+
+def test_verify_of_a_session_that_is_not_there_exits_3(holdfast: Run, there: Populated) -> None:
+    for name in ("aaaaaa", "a" * 26, "a" * 40, "UPPER!", "../../etc"):
+        done = holdfast("verify", name, "--store", there.url)
+        assert done.code == 3, name
+        assert done.err.count("\n") == 1
+
+
+def test_stored_text_cannot_steer_the_terminal(holdfast: Run, there: Populated) -> None:
+    there.sql("INSERT INTO routes VALUES (?, ?)", "chat\x1b[2J\n", "a" * 26)
+    done = holdfast("verify", "--store", there.url)
+    assert done.code == 1
+    assert "\x1b" not in done.out
+
+
+# --- stores that are none
+
+
+@pytest.mark.parametrize(
+    "command", [("verify",), ("db", "version"), ("db", "upgrade"), ("backup", "copy"), ("doctor",)]
+)
+@pytest.mark.parametrize("kind", ["foreign", "other program", "garbage url", "folder", "missing folder"])
+def test_what_is_no_store_is_one_clear_line(holdfast: Run, tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
+    path = tmp_path / "x" / "a.db"
+    path.parent.mkdir()
+    match kind:
+        case "foreign":
+            path.write_text("a letter to a friend " * 100)
+        case "other program":
+            connection = apsw.Connection(str(path))
+            connection.execute("CREATE TABLE t (x)")
+            connection.close()
+        case "folder":
+            path.mkdir()
+        case _:
+            path = tmp_path / "none" / "a.db"
+    before = sorted(tmp_path.rglob("*"))
+    url = "mysql://me:secret@host/db" if kind == "garbage url" else f"sqlite:///{path}"
+    words = [str(tmp_path / word) if word == "copy" else word for word in command]
+    done = holdfast(*words, "--store", url)
+    if command == ("doctor",) and kind != "garbage url":
+        assert done.code == (0 if kind == "missing folder" else 1)
+    else:
+        assert done.code == 1
+        assert done.err.startswith("holdfast: ")
+        assert done.err.count("\n") == 1
+        assert done.out == ""
+    assert "secret" not in done.out + done.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_no_permission_is_one_clear_line(holdfast: Run, there: Populated) -> None:
+    there.path.chmod(0o000)
+    done = holdfast("verify", "--store", there.url)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "permission" in done.err
+
+
+def test_wrong_usage_exits_2(holdfast: Run, there: Populated) -> None:
+    assert holdfast("verify", "a", "b", "--store", there.url).code == 2
+    assert holdfast("backup").code == 2
+    assert holdfast("sessions", "export", "aaaaaa", "--format", "pdf").code == 2
+
+
+def test_the_default_store_is_the_one_in_the_home(
+    holdfast: Run, there: Populated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    assert holdfast("verify").code == 1
+    assert not home.exists()
+    home.mkdir(mode=0o700)
+    there.path.rename(home / "holdfast.db")
+    assert holdfast("verify").code == 0
+
+
+# --- backup
+
+
+def test_backup_copies_verifies_and_never_overwrites(holdfast: Run, there: Populated, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    done = holdfast("backup", str(copy), "--store", there.url)
+    assert (done.code, done.err) == (0, "")
+    assert "verified" in done.out
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.glob("copy*")] == ["copy.db"]
+    again = holdfast("backup", str(copy), "--store", there.url)
+    assert again.code == 1
+    assert "exists already" in again.err
+    with open_store(f"sqlite:///{copy}") as store:
+        assert {name: store.read(name) for name in there.truth} == there.truth
+
+
+def test_backup_while_another_process_writes_is_a_whole_moment(there: Populated, tmp_path: Path) -> None:
+    enough = threading.Event()
+    with open_store(there.url) as store:
+
+        def write() -> None:
+            while not enough.is_set():
+                store.commit(Append(session_id=there.names["talk"], events=(said("more"), said("and more"))))
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        done = process("backup", str(tmp_path / "copy.db"), "--json", "--store", there.url)
+        enough.set()
+        writer.join()
+    assert done.code == 0
+    assert done.json["ok"] is True
+    with open_store(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        events = copy.read(there.names["talk"])
+        assert (len(events) - len(there.truth[there.names["talk"]])) % 2 == 0  # never half a commit
+
+
+def test_backup_of_a_damaged_store_says_so(holdfast: Run, there: Populated, tmp_path: Path) -> None:
+    there.sql("UPDATE events SET at = at + 1 WHERE id = ?", there.row_id("talk", 4))
+    done = holdfast("backup", str(tmp_path / "copy.db"), "--store", there.url)
+    assert done.code == 1
+    assert "same damage" in done.err
+
+
+# --- export
+
+
+def events_in(lines: str) -> list[StoredEvent]:
+    """The rows that an export holds, to the byte."""
+    found: list[StoredEvent] = []
+    for line in lines.splitlines():
+        row = json.loads(line)
+        if "blob" in row:
+            continue
+        body = _bytes(row, line)
+        row |= {"body": body, "hash": bytes.fromhex(row["hash"])}
+        found.append(StoredEvent(**{name: row[name] for name in StoredEvent._fields}))
+    return found
+
+
+def _bytes(row: dict[str, Any], line: str) -> bytes:
+    if "body_base64" in row:
+        return base64.b64decode(row["body_base64"])
+    return line[line.index('"body":') + 7 : -1].encode()
+
+
+@pytest.mark.parametrize("what", ["talk", "fork", "long", "redacted"])
+def test_export_is_lossless(holdfast: Run, there: Populated, what: str) -> None:
+    name = there.names[what]
+    done = holdfast("sessions", "export", name[:10], "--format", "jsonl", "--store", there.url)
+    assert (done.code, done.err) == (0, "")
+    events = events_in(done.out)
+    assert events == there.truth[name]
+    check_chain(bytes(32), 0, [event for event in events if event.session_id == events[0].session_id])
+
+
+def test_export_keeps_large_texts(holdfast: Run, there: Populated) -> None:
+    done = holdfast("sessions", "export", there.names["long"], "--store", there.url)
+    [blob] = [json.loads(line) for line in done.out.splitlines() if line.startswith('{"blob"')]
+    assert len(blob["base64"]) > 70_000
+
+
+def test_export_of_a_damaged_session_writes_what_is_whole(holdfast: Run, there: Populated, tmp_path: Path) -> None:
+    there.sql("UPDATE events SET body = x'00' WHERE id = ?", there.row_id("talk", 4))
+    there.sql("UPDATE sessions SET crc = 0 WHERE session_id = ?", there.names["talk"])
+    file = tmp_path / "out.jsonl"
+    done = holdfast("sessions", "export", there.names["talk"], "-o", str(file), "--store", there.url)
+    assert done.code == 1
+    assert f"session {there.names['talk']}, event 4: " in done.err
+    truth = there.truth[there.names["talk"]]
+    assert events_in(file.read_text()) == [event for event in truth if event.seq != 4]
+
+
+def test_export_neither_overwrites_nor_leaves_an_empty_file(holdfast: Run, there: Populated, tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    assert holdfast("sessions", "export", "aaaaaa", "-o", str(file), "--store", there.url).code == 3
+    assert not file.exists()
+    file.write_text("mine")
+    done = holdfast("sessions", "export", there.names["talk"], "-o", str(file), "--store", there.url)
+    assert (done.code, file.read_text()) == (1, "mine")
+    nowhere = str(tmp_path / "none" / "out")
+    assert holdfast("sessions", "export", there.names["talk"], "-o", nowhere, "--store", there.url).code == 1
+
+
+# --- doctor, db
+
+
+def test_doctor_exits_1_only_when_something_failed(holdfast: Run, there: Populated) -> None:
+    assert holdfast("doctor", "--store", there.url).code == 0
+    there.path.chmod(0o644)
+    warned = holdfast("doctor", "--json", "--store", there.url)
+    assert warned.code == 0
+    assert [check["status"] for check in warned.json["checks"]].count("warn") >= 1
+    there.path.chmod(0o666)
+    failed = holdfast("doctor", "--store", there.url)
+    assert failed.code == 1
+    assert f"-> chmod 600 '{there.path}'" in failed.out
+
+
+def test_db_version_tells_what_is_applied_and_what_is_not(holdfast: Run, there: Populated, tmp_path: Path) -> None:
+    done = holdfast("db", "version", "--json", "--store", there.url)
+    assert done.json["applied"] == ["0001_log"]
+    assert done.json["outstanding"] == []
+    assert "nothing to do" in holdfast("db", "upgrade", "--store", there.url).out
+
+
+def test_a_newer_schema_is_refused_in_one_line(holdfast: Run, there: Populated) -> None:
+    there.sql("INSERT INTO migrations VALUES (99, 'future', 'x', 99, 0)")
+    for command in (["verify"], ["db", "version"], ["db", "upgrade"]):
+        done = holdfast(*command, "--store", there.url)
+        assert done.code == 1
+        assert "upgrade Holdfast" in done.err
+        assert done.err.count("\n") == 1
+
+
+# --- demo
+
+
+@pytest.mark.parametrize("kind", ["temporary", "sqlite", "files"])
+def test_demo_kills_reopens_and_loses_nothing(tmp_path: Path, kind: str) -> None:
+    url = {"sqlite": f"sqlite:///{tmp_path / 'd.db'}", "files": f"files:///{tmp_path / 'd'}"}.get(kind)
+    done = process("demo", *(["--store", url] if url else []))
+    assert (done.code, done.err) == (0, "")
+    assert "kill -9" in done.out
+    assert "of these missing 0, stored twice 0" in done.out
+    assert "every hash is right" in done.out
+    assert 10 <= len(done.out.splitlines()) <= 20

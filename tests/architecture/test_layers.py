@@ -1,0 +1,73 @@
+"""Who may import whom, where the import contracts in pyproject.toml cannot say it (modules that do not exist yet)."""
+
+import ast
+import sys
+
+import pytest
+
+from tests.architecture.source import Module, dotted, modules
+
+DOORS = ("holdfast.doors", "holdfast.app", "holdfast.runtime.service", "holdfast.core", "holdfast._version")
+FACADES = ("holdfast.session", "holdfast.context")
+MAY_KNOW = {
+    "holdfast.runtime": ("holdfast.runtime", "holdfast.store.port", "holdfast.models.port", "holdfast.core"),
+    "holdfast.doors": (*DOORS, *FACADES, "holdfast.bench"),
+    "holdfast.bridges": ("holdfast.bridges", *DOORS[1:], *FACADES, "holdfast.store.port"),
+}
+IMPURE = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "open", "input"}
+
+
+def own(name: str) -> bool:
+    return name.split(".")[0] == "holdfast"
+
+
+@pytest.mark.parametrize("layer", sorted(MAY_KNOW))
+def test_layer_imports_only_what_it_may_know(layer: str) -> None:
+    stray = [
+        f"{module.where}:{line} imports {name}"
+        for module in modules()
+        if module.is_in(layer)
+        for line, name in module.imports()
+        if own(name) and not any(name == known or name.startswith(f"{known}.") for known in MAY_KNOW[layer])
+    ]
+    assert stray == []
+
+
+def test_core_knows_the_standard_library_and_msgspec() -> None:
+    allowed = {"msgspec", "holdfast", *sys.stdlib_module_names}
+    stray = [
+        f"{module.where}:{line} imports {name}"
+        for module in modules()
+        if module.is_in("holdfast.core")
+        for line, name in module.imports()
+        if name.split(".")[0] not in allowed
+    ]
+    assert stray == []
+
+
+def calls(module: Module) -> list[tuple[int, str]]:
+    return [(node.lineno, dotted(node.func)) for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
+
+
+def test_core_asks_no_clock_and_opens_no_file() -> None:
+    stray = [
+        f"{module.where}:{line} calls {name}"
+        for module in modules()
+        if module.is_in("holdfast.core")
+        for line, name in calls(module)
+        if ".".join(name.split(".")[-2:]) in IMPURE
+    ]
+    assert stray == []
+
+
+def test_nobody_inside_goes_through_the_front_door() -> None:
+    """`from holdfast import X` inside the package would be an edge that the layer contract cannot see."""
+    tops = {module.name.split(".")[1] for module in modules() if module.name != "holdfast"}
+    stray = [
+        f"{module.where}:{line} imports {name}"
+        for module in modules()
+        if module.name != "holdfast"
+        for line, name in module.imports()
+        if name == "holdfast" or (own(name) and name.split(".")[1] not in tops)
+    ]
+    assert stray == []

@@ -1,0 +1,71 @@
+"""What every test may rely on: markers by directory, hypothesis profiles, `needs`."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.pg import pg_server, pg_url
+
+__all__ = ["pg_server", "pg_url"]  # fixtures for every test
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+KINDS = ("unit", "contract", "integration", "acceptance", "golden", "architecture")
+
+_patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("dev", _patient, derandomize=True, database=None, max_examples=50)
+settings.register_profile("ci", _patient, derandomize=True, database=None, max_examples=200)
+settings.register_profile("soak", _patient, max_examples=5000)
+
+
+def everything_is_required() -> bool:
+    """In CI a missing part is a failure: a skip there would be a hole nobody sees."""
+    return os.environ.get("CI") == "true" or os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
+
+
+def needs(program: str) -> str:
+    """The path of a program this test cannot do without; skips with its name where it is missing, fails in CI."""
+    path = shutil.which(program)
+    if path is None:
+        return _missing(f"needs {program}, which is not installed")
+    trial = _TRIALS.get(program)
+    if trial is not None and subprocess.run([path, *trial], capture_output=True, timeout=30).returncode != 0:
+        return _missing(f"needs {program}, which is installed but may not run here")
+    return path
+
+
+_TRIALS: dict[str, Sequence[str]] = {"strace": ("-f", "-o", os.devnull, "true")}  # ptrace is often forbidden
+
+
+def _missing(reason: str) -> str:
+    if everything_is_required():
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    soak = os.environ.get("HOLDFAST_SOAK") == "1"
+    settings.load_profile("soak" if soak else "ci" if everything_is_required() else "dev")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        kind = item.path.relative_to(TESTS).parts[0]
+        if kind in KINDS:
+            item.add_marker(kind)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test may see or touch the sessions of whoever runs it."""
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_") and name not in _OURS]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path_factory.getbasetemp() / "holdfast-home"))
+
+
+_OURS = {"HOLDFAST_SOAK", "HOLDFAST_REQUIRE_ALL"}

@@ -1,0 +1,36 @@
+"""Killed at any moment, a store has everything it acknowledged, once, and opens without repair."""
+
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from tests.conftest import ROOT
+from tests.faults.factory import Report
+from tests.faults.stores import ALL
+
+
+def killed(kind: str, place: str, rounds: int) -> Report:
+    seed = time.time_ns() % 2**31
+    words = [sys.executable, "-m", "tests.faults.factory", kind, place, str(rounds), str(seed)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=None if rounds > 100 else 110, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    report = msgspec.json.decode(done.stdout, type=Report)
+    assert report.problems == [], f"factory seed {seed}\n{done.stderr.decode()}"
+    return report
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_sigkill_at_any_moment_loses_and_doubles_nothing(kind: str, place: str) -> None:
+    report = killed(kind, place, 100)
+    assert report.rounds == 100
+    assert report.acknowledged >= 300, "too few acknowledged writes to prove anything"
+    assert report.unanswered >= 20, "too few kills hit a write"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ALL)
+def test_3000_sigkills_lose_and_double_nothing(kind: str, place: str) -> None:
+    assert killed(kind, place, 3_000).rounds == 3_000

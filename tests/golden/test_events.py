@@ -1,0 +1,64 @@
+"""Events that version 1 wrote load for ever, and are written today as exactly the same bytes."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.core import codec
+from holdfast.core import events as e
+from tests.golden.examples import FULL, minimal
+from tests.golden.make import EVENTS, golden, main
+
+EXAMPLES = {type(event).__name__: event for event in FULL}
+KINDS = sorted(e.KINDS)
+
+
+class Golden(msgspec.Struct, forbid_unknown_fields=True):
+    """A golden file; the bodies are kept as the bytes they are."""
+
+    full: msgspec.Raw
+    minimal: msgspec.Raw
+
+
+def golden_file(kind: str) -> Golden:
+    return msgspec.json.decode((EVENTS / "v1" / f"{kind}.json").read_bytes(), type=Golden)
+
+
+def test_every_kind_has_a_golden_file_and_every_file_a_kind() -> None:
+    assert sorted(path.stem for path in (EVENTS / "v1").iterdir()) == KINDS
+    assert sorted(EXAMPLES) == KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_example_sets_every_field(kind: str) -> None:
+    event = EXAMPLES[kind]
+    optional = [field.name for field in msgspec.structs.fields(event) if not field.required]
+    assert [name for name in optional if getattr(event, name) == getattr(minimal(event), name)] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_version_1_loads_as_the_event_it_was(kind: str) -> None:
+    stored = golden_file(kind)
+    assert codec.decode(kind, 1, bytes(stored.full)) == EXAMPLES[kind]
+    assert codec.decode(kind, 1, bytes(stored.minimal)) == minimal(EXAMPLES[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_version_1_is_written_again_as_the_same_bytes(kind: str) -> None:
+    assert codec.VERSIONS[kind] == 1, "move this kind's expectation to its upcaster's test"
+    stored = golden_file(kind)
+    for body in (bytes(stored.full), bytes(stored.minimal)):
+        event = codec.decode(kind, 1, body)
+        assert isinstance(event, e.Event)
+        assert codec.encode(event) == (kind, 1, body, {})
+
+
+def test_the_generator_never_overwrites_a_golden_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.golden.make.EVENTS", tmp_path)
+    changed = golden(FULL[0])[0]
+    changed.parent.mkdir(parents=True)
+    changed.write_bytes(b"as it was released")
+    assert main() == 0
+    assert changed.read_bytes() == b"as it was released"
+    assert len(list(changed.parent.iterdir())) == len(FULL)

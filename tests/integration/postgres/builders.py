@@ -1,0 +1,49 @@
+"""Sessions and messages, in one line each."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from holdfast.core.events import MessageAppended, SessionCreated
+from holdfast.core.header import Header
+from holdfast.core.ids import id_from
+from holdfast.core.messages import Role, TextPart
+from holdfast.store import open_store
+from holdfast.store.log_store import LogStore
+from holdfast.store.port import Append, Create, NewEvent
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres.link import Link
+
+
+def opened(url: str) -> PostgresStore:
+    store = open_store(url)
+    assert isinstance(store, PostgresStore)
+    return store
+
+
+def new_id() -> str:
+    return id_from(os.urandom(16))
+
+
+def started(store: LogStore, **header: Any) -> str:
+    """A new session; its id."""
+    session_id = new_id()
+    event = NewEvent(event=SessionCreated())
+    store.commit(Create(header=Header(session_id=session_id, **header), events=(event,)))
+    return session_id
+
+
+def said(text: str, role: Role = Role.USER) -> NewEvent:
+    return NewEvent(event=MessageAppended(role=role, parts=(TextPart(text),)), actor="user")
+
+
+def message(session_id: str, text: str, **more: Any) -> Append:
+    return Append(session_id=session_id, events=(said(text),), **more)
+
+
+def writing_link(store: PostgresStore) -> Link:
+    """The connection that the store writes on."""
+    link = store._writer._link
+    assert link is not None
+    return link

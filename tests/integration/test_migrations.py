@@ -1,0 +1,276 @@
+"""Migrations of both databases: they add up to the schema file, refuse what is not ours, and never stop half-way."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from holdfast.core.errors import HoldfastError, SchemaTooNew, StoreUnavailable
+from holdfast.core.events import SessionCreated
+from holdfast.core.header import Header
+from holdfast.store import migrations, open_store
+from holdfast.store.migrations import Migration
+from holdfast.store.port import Create, NewEvent
+from holdfast.store.schema import schema_of
+from tests.pg import PgServer, eventually
+
+SESSION = "a" * 26
+
+PG_SCHEMA = """
+SELECT 'column', c.relname, c.relkind::text, a.attname, a.attnum::text, format_type(a.atttypid, a.atttypmod),
+    a.attnotnull::text, a.attstorage::text, a.attcollation::regcollation::text, a.attgenerated::text,
+    pg_get_expr(d.adbin, d.adrelid)
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+WHERE c.relnamespace = 'holdfast'::regnamespace AND a.attnum > 0 AND NOT a.attisdropped
+UNION ALL SELECT 'index', indexname, indexdef, '', '', '', '', '', '', '', '' FROM pg_indexes
+    WHERE schemaname = 'holdfast'
+UNION ALL SELECT 'table', relname, reloptions::text, '', '', '', '', '', '', '', '' FROM pg_class
+    WHERE relnamespace = 'holdfast'::regnamespace
+UNION ALL SELECT 'constraint', conname, pg_get_constraintdef(oid), '', '', '', '', '', '', '', '' FROM pg_constraint
+    WHERE connamespace = 'holdfast'::regnamespace
+UNION ALL SELECT 'function', proname, pg_get_functiondef(oid), '', '', '', '', '', '', '', '' FROM pg_proc
+    WHERE pronamespace = 'holdfast'::regnamespace
+ORDER BY 1, 2, 3, 4
+"""
+SQLITE_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
+
+
+class SqlitePlace:
+    """A SQLite store that a test may look into."""
+
+    dialect = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "store.db"
+        self.url = f"sqlite:///{self.path}"
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        connection = apsw.Connection(str(self.path))
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    def tables(self) -> list[tuple[Any, ...]]:
+        return self.run(SQLITE_SCHEMA)
+
+    another = "CREATE TABLE extra (n int);"
+    broken = "CREATE TABLE extra (n int); SELECT nonsense FROM nowhere;"
+    sessions = "SELECT count(*) FROM sessions"
+
+    def slow(self) -> str:
+        return (
+            "CREATE TABLE extra (n INTEGER); INSERT INTO extra "
+            "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 500000000) SELECT n FROM c;"
+        )
+
+    def is_at_it(self) -> bool:
+        log = self.path.with_name("store.db-wal")
+        return log.exists() and log.stat().st_size > 100_000
+
+
+class PostgresPlace:
+    """The same for PostgreSQL."""
+
+    dialect = "postgres"
+
+    def __init__(self, server: PgServer) -> None:
+        self._server = server
+        self.url = server.create_database()
+        self.name = self.url.split("/")[3].split("?")[0]
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        tables = sql.replace("migrations", "holdfast.migrations")
+        return self._server.sql(tables, database=self.name)
+
+    def tables(self) -> list[tuple[Any, ...]]:
+        return self._server.sql(PG_SCHEMA, database=self.name)
+
+    another = "CREATE TABLE holdfast.extra (n int);"
+    broken = "CREATE TABLE holdfast.extra (n int); SELECT nonsense FROM nowhere;"
+    sessions = "SELECT count(*) FROM holdfast.sessions"
+
+    def slow(self) -> str:
+        return "CREATE TABLE holdfast.extra (n int); SELECT pg_sleep(2);"
+
+    def is_at_it(self) -> bool:
+        query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND wait_event = 'PgSleep'"
+        return bool(self._server.sql(query, self.name))
+
+
+Place = SqlitePlace | PostgresPlace
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, pg_server: PgServer) -> Iterator[Place]:
+    if request.param == "sqlite":
+        yield SqlitePlace(tmp_path)
+        return
+    place = PostgresPlace(pg_server)
+    yield place
+    pg_server.drop_database(place.url)
+
+
+def extra(place: Place, sql: str, number: int = 2, min_reader: int = 1) -> Migration:
+    return Migration(number, "extra", sql, hashlib.sha256(sql.encode()).hexdigest(), min_reader)
+
+
+def also(monkeypatch: pytest.MonkeyPatch, place: Place, *more: Migration) -> None:
+    """As if this Holdfast had more migrations."""
+    known = (*migrations.migrations(place.dialect), *more)
+
+    def fake(dialect: str) -> tuple[Migration, ...]:
+        return known
+
+    monkeypatch.setattr("holdfast.store.migrations.migrations", fake)
+    monkeypatch.setattr("holdfast.store.schema.migrations", fake)
+
+
+def create(place: Place) -> None:
+    with open_store(place.url) as store:
+        store.commit(Create(header=Header(session_id=SESSION), events=(NewEvent(event=SessionCreated()),)))
+
+
+def sql_file(dialect: str, name: str) -> str:
+    return resources.files("holdfast.store").joinpath("sql", dialect, name).read_text(encoding="utf-8")
+
+
+def test_both_databases_have_the_same_migrations() -> None:
+    named = [
+        [(migration.number, migration.name, migration.min_reader) for migration in migrations.migrations(dialect)]
+        for dialect in ("sqlite", "postgres")
+    ]
+    assert named[0] == named[1]
+    assert [number for number, *_ in named[0]] == list(range(1, len(named[0]) + 1))
+
+
+def test_the_migrations_add_up_to_the_schema_file(place: Place, tmp_path: Path, pg_server: PgServer) -> None:
+    create(place)
+    other = SqlitePlace(tmp_path / "other") if place.dialect == "sqlite" else PostgresPlace(pg_server)
+    if isinstance(other, SqlitePlace):
+        other.path.parent.mkdir()
+        other.run(sql_file("sqlite", "schema.sql"))
+        assert other.tables() == place.tables()
+    else:
+        pg_server.sql(sql_file("postgres", "schema.sql"), database=other.name)
+        assert other.tables() == place.tables()
+        pg_server.drop_database(other.url)
+    assert len(place.tables()) > 8
+
+
+def test_a_schema_that_only_newer_versions_may_use_is_refused(place: Place) -> None:
+    create(place)
+    place.run("INSERT INTO migrations VALUES (9999, 'future', 'x', 9999, 0)")
+    with pytest.raises(SchemaTooNew, match="has schema 9999, this Holdfast knows 1: upgrade Holdfast") as told:
+        open_store(place.url)
+    assert "\n" not in str(told.value)
+
+
+def test_a_newer_schema_that_this_version_may_still_use_is_used(place: Place) -> None:
+    create(place)
+    place.run("INSERT INTO migrations VALUES (9999, 'future', 'x', 1, 0)")
+    with open_store(place.url) as store:
+        assert store.head(SESSION).last_seq == 1
+
+
+def test_a_migration_of_other_content_is_refused(place: Place) -> None:
+    create(place)
+    place.run("UPDATE migrations SET checksum = 'other' WHERE number = 1")
+    with pytest.raises(StoreUnavailable, match="migration 1 was applied with other content"):
+        open_store(place.url)
+
+
+def test_a_second_migration_is_applied_once_and_keeps_what_was_there(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(place)
+    also(monkeypatch, place, extra(place, place.another))
+    for _ in range(2):
+        with open_store(place.url) as store:
+            assert store.head(SESSION).last_seq == 1
+    assert [row[0] for row in place.run("SELECT number FROM migrations ORDER BY number")] == [1, 2]
+    schema = schema_of(place.url)
+    assert (schema.version, schema.applied, schema.outstanding) == (2, ["0001_log", "0002_extra"], [])
+
+
+def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(place)
+    before = place.tables()
+    with monkeypatch.context() as patched:
+        also(patched, place, extra(place, place.broken))
+        with pytest.raises(HoldfastError):
+            open_store(place.url)
+    assert place.tables() == before
+    with open_store(place.url) as store:
+        assert store.head(SESSION).last_seq == 1
+
+
+KILLED = """
+import sys
+from holdfast.store import migrations, open_store
+from holdfast.store.migrations import Migration
+known = (*migrations.migrations(sys.argv[2]), Migration(2, "extra", sys.argv[3], "x", 1))
+migrations.migrations = lambda dialect: known
+open_store(sys.argv[1])
+"""
+
+
+def test_a_process_killed_in_the_middle_of_a_migration_leaves_the_old_schema(place: Place) -> None:
+    create(place)
+    before = place.tables()
+    with subprocess.Popen([sys.executable, "-c", KILLED, place.url, place.dialect, place.slow()]) as process:
+        try:
+            eventually(place.is_at_it, 30)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    with open_store(place.url) as store:
+        assert store.head(SESSION).last_seq == 1
+    eventually(lambda: not isinstance(place, PostgresPlace) or not place.is_at_it())
+    assert place.tables() == before
+
+
+def test_before_a_second_migration_sqlite_makes_a_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = SqlitePlace(tmp_path)
+    create(place)
+    with monkeypatch.context() as patched:
+        also(patched, place, extra(place, "CREATE TABLE extra (n int);"))
+        open_store(place.url).close()
+    [backup] = tmp_path.glob("store.db.before-0002.*")
+    assert backup.stat().st_mode & 0o777 == 0o600
+    with open_store(f"sqlite:///{backup}") as store:
+        assert store.head(SESSION).last_seq == 1
+    with pytest.raises(apsw.SQLError):
+        apsw.Connection(str(backup)).execute("SELECT * FROM extra")
+
+
+OPEN = """
+import sys
+from holdfast.core.ids import id_from
+from holdfast.core.events import SessionCreated
+from holdfast.core.header import Header
+from holdfast.store import open_store
+from holdfast.store.port import Create, NewEvent
+import os
+sys.stdin.readline()
+with open_store(sys.argv[1]) as store:
+    store.commit(Create(header=Header(session_id=id_from(os.urandom(16))), events=(NewEvent(event=SessionCreated()),)))
+"""
+
+
+def test_processes_that_open_a_fresh_store_at_once_all_get_it(place: Place) -> None:
+    processes = [subprocess.Popen([sys.executable, "-c", OPEN, place.url], stdin=subprocess.PIPE) for _ in range(4)]
+    for process in processes:
+        process.communicate(b"\n", timeout=60)
+    assert [process.returncode for process in processes] == [0, 0, 0, 0]
+    assert place.run("SELECT count(*) FROM migrations") == [(len(migrations.migrations(place.dialect)),)]
+    assert place.run(place.sessions) == [(4,)]

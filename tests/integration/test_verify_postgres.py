@@ -1,0 +1,110 @@
+"""Verify and doctor on a real PostgreSQL: damage that the database itself does not see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from holdfast.core.errors import DamagedSession, StoreUnavailable
+from holdfast.core.log import StoredEvent
+from holdfast.store import open_store
+from holdfast.store.doctor import Status, examine
+from holdfast.store.schema import schema_of
+from holdfast.store.verify import Finding, Report, What, salvage, verify
+from tests.pg import pg_server, pg_url
+from tests.unit.store.populated import populate
+
+__all__ = ["pg_server", "pg_url"]
+
+
+class Populated:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        with open_store(url) as store:
+            self.names = populate(store)
+            self.truth: dict[str, list[StoredEvent]] = {
+                name: store.read(name) for what, name in self.names.items() if what != "deleted"
+            }
+
+    def sql(self, statement: LiteralString, *values: Any) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement, values)
+
+    def report(self) -> Report:
+        with open_store(self.url) as store:
+            return verify(store, deep=True)
+
+
+@pytest.fixture
+def there(pg_url: str) -> Populated:
+    return Populated(pg_url)
+
+
+def test_a_healthy_store_is_clean(there: Populated) -> None:
+    report = there.report()
+    assert [finding.line() for finding in report.findings] == []
+    assert report.sessions == len(there.names)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE holdfast.events SET body = body || '\\x20' WHERE session_id = %s AND seq = 4",
+        "UPDATE holdfast.events SET at = at + 1 WHERE session_id = %s AND seq = 4",
+        "UPDATE holdfast.events SET redacted = true WHERE session_id = %s AND seq = 4",
+    ],
+)
+def test_a_changed_event_is_the_only_one_named(there: Populated, change: LiteralString) -> None:
+    name = there.names["talk"]
+    there.sql(change, name)
+    assert there.report().damaged_events == {(name, 4)}
+    with open_store(there.url) as store:
+        saved = [event for event in salvage(store, name) if not isinstance(event, Finding)]
+        assert saved == [event for event in there.truth[name] if event.seq != 4]
+        with pytest.raises(DamagedSession):
+            store.read(name)
+        assert store.read(there.names["other"]) == there.truth[there.names["other"]]
+
+
+def test_missing_events_are_listed(there: Populated) -> None:
+    name = there.names["talk"]
+    there.sql("DELETE FROM holdfast.events WHERE session_id = %s AND seq IN (3, 4)", name)
+    assert there.report().damaged_events == {(name, 3), (name, 4), (name, 5)}
+
+
+def test_a_header_that_is_not_what_its_log_says_is_named(there: Populated) -> None:
+    there.sql("UPDATE holdfast.sessions SET message_count = 99 WHERE session_id = %s", there.names["turn"])
+    [finding] = there.report().damage
+    assert (finding.what, finding.session_id) == (What.HEADER, there.names["turn"])
+
+
+def test_a_key_that_lost_its_row_is_named(there: Populated) -> None:
+    there.sql("DELETE FROM holdfast.keys WHERE session_id = %s AND key = 'key-1'", there.names["talk"])
+    assert [finding.what for finding in there.report().damage] == [What.KEY]
+
+
+def test_doctor_looks_at_the_servers_settings(there: Populated, tmp_path: Path) -> None:
+    found = {check.name: check for check in examine(there.url, tmp_path)}
+    assert found["sync"].status is Status.OK
+    assert found["sync"].text.startswith("fsync on")
+    assert found["schema"].status is Status.OK
+
+
+def test_doctor_says_that_a_server_is_away(tmp_path: Path) -> None:
+    found = {check.name: check for check in examine(f"postgresql://nobody@/x?host={tmp_path}", tmp_path)}
+    assert found["store"].status is Status.FAIL
+
+
+def test_the_schema_is_read_without_migrating(pg_url: str) -> None:
+    assert schema_of(pg_url).version == 0
+    assert schema_of(pg_url).outstanding == ["0001_log"]
+    open_store(pg_url).close()
+    assert schema_of(pg_url).outstanding == []
+
+
+def test_a_backup_names_the_tools_for_it(there: Populated, tmp_path: Path) -> None:
+    with open_store(there.url) as store, pytest.raises(StoreUnavailable, match="pg_dump"):
+        store.backup(tmp_path / "copy")

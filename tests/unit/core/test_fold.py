@@ -1,0 +1,308 @@
+"""The folded state: what is open, what waits, what is known; bounded, and the same from any snapshot on."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core import events as e
+from holdfast.core.fold import ARGUMENTS_LIMIT, HANDLERS, PROMPTS, TIMELINE, TRACE, UNKNOWN, folded
+from holdfast.core.inbox import PendingInput
+from holdfast.core.messages import TextPart, ToolCall, Usage
+from holdfast.core.snapshots import state_from_bytes, state_to_bytes
+from holdfast.core.state import SessionState
+from tests.histories import MOVES, Log, admitted, asked, call, ended, finished, histories, played, replied, whole_turn
+from tests.strategies import events
+
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+
+
+def test_the_fold_is_total_over_the_union() -> None:
+    assert set(HANDLERS) == set(e.KINDS.values())
+
+
+# --- by chance ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 2**32), moves=histories(), cut=st.floats(0, 1))
+def test_folding_on_from_a_snapshot_is_folding_it_all(seed: int, moves: list[str], cut: float) -> None:
+    log = played(seed, moves)
+    at = int(len(log.rows) * cut)
+    snapshot = state_from_bytes(state_to_bytes(folded(log.rows[:at])))
+    assert snapshot is not None
+    assert folded(log.rows[at:], snapshot) == log.state == folded(log.rows)
+
+
+@settings(max_examples=200)
+@given(st.lists(events(), max_size=20), st.integers(0, 20))
+def test_even_events_in_no_order_fold_the_same_from_a_snapshot_on(chaos: list[e.Event], cut: int) -> None:
+    log = Log()
+    log.add(*chaos)
+    snapshot = state_from_bytes(state_to_bytes(folded(log.rows[:cut])))
+    assert snapshot is not None
+    assert folded(log.rows[cut:], snapshot) == log.state
+
+
+@given(seed=st.integers(0, 2**32), moves=histories())
+def test_the_state_holds_together(seed: int, moves: list[str]) -> None:
+    state = played(seed, moves).state
+    assert state.last_seq == len(played(seed, moves).rows)
+    assert state.unanswered == sorted(set(state.unanswered))
+    assert state.drivable
+    if state.turn is None:
+        assert state.attempt is None
+        assert state.calls == state.approvals == []
+        assert not any(item.promoted for item in state.inbox.inputs)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_state_stays_small_however_long_the_log_is(seed: int) -> None:
+    chance = random.Random(seed)
+    log = played(seed, chance.choices(MOVES, k=7000))
+    assert len(log.rows) > 5000
+    assert len(state_to_bytes(log.state)) < 64 * 1024
+
+
+def test_one_endless_turn_does_not_make_the_state_grow() -> None:
+    log = Log()
+    asked(log)
+    for n in range(1000):
+        log.add(replied(call(f"c{n}")), e.ToolCallStarted(call_id=f"c{n}", name="bash"))
+        log.add(e.ApprovalRequested(call_id=f"c{n}", name="bash", call_digest="d"), finished(f"c{n}"))
+        log.add(e.ToolCallStarted(call_id=f"verify{n}", name="bash"))
+    assert len(state_to_bytes(log.state)) < 64 * 1024
+
+
+def test_a_stranger_in_a_loop_does_not_make_the_state_grow() -> None:
+    log = Log()
+    for n in range(5000):
+        log.add(e.ToolCallStarted(call_id=f"c{n}", name="bash"), e.BoundaryRequested(what=f"w{n}"))
+        log.add(e.ApprovalRequested(call_id=f"c{n}", name="bash", call_digest="d"), e.Opaque("New", 1, "unknown kind"))
+        log.add(e.UsageRecorded(usage=Usage(input_tokens=1), model=f"m{n}"))
+    assert len(state_to_bytes(log.state)) < 64 * 1024
+    assert log.state.usage.total.input_tokens == 5000
+    assert sum(spent.input_tokens for spent in log.state.usage.models.values()) == 5000
+
+
+# --- turns -------------------------------------------------------------------------------------------------------
+
+
+def test_an_input_is_admitted_then_promoted_then_answered() -> None:
+    log = Log()
+    seq = log.add(admitted("hello"))
+    assert log.state.inbox.inputs == [PendingInput(seq=seq, excerpt="hello")]
+    log.add(e.TurnStarted(inputs=[seq]))
+    assert log.state.inbox.inputs[0].promoted
+    ended(log)
+    assert log.state.unanswered == []
+
+
+def test_an_input_that_its_turn_did_not_answer_waits_again() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.TurnEnded(outcome="failed_recovery"))
+    assert [(item.seq, item.promoted) for item in log.state.inbox.inputs] == [(1, False)]
+
+
+def test_an_open_turn_says_where_it_stands() -> None:
+    log = Log()
+    attempt = asked(log, "do it")
+    assert (log.state.turn and log.state.turn.seq, log.state.attempt) == (attempt - 1, attempt)
+    reply = log.add(replied(call("c1"), ToolCall(id="c2", name="bash", raw="{")))
+    started = log.add(e.ToolCallStarted(call_id="c1", name="bash", effect=e.EffectClass.READ))
+    log.add(e.ToolProcessSpawned(call_id="c1", pid=7, started="1", host="h"))
+    assert log.state.attempt is None
+    one, two = log.state.open_calls
+    assert (one.requested_seq, one.started_seq, one.effect, one.pid) == (reply, started, e.EffectClass.READ, 7)
+    assert (two.started_seq, two.malformed) == (0, True)
+    log.add(finished("c1"))
+    assert [call.call_id for call in log.state.open_calls] == ["c2"]
+    assert [call.status for call in log.state.calls] == ["executed", None]
+
+
+def test_arguments_that_are_too_large_are_left_in_the_log() -> None:
+    log = Log()
+    asked(log)
+    large = ToolCall(id="c1", name="write", arguments={"content": "x" * ARGUMENTS_LIMIT})
+    log.add(replied(large, call("c2")))
+    assert [call.arguments for call in log.state.calls] == [None, {"command": "ls"}]
+
+
+def test_a_verification_command_is_open_until_it_finishes_and_then_gone() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.ToolCallStarted(call_id="verify", name="bash"))
+    assert [call.call_id for call in log.state.open_calls] == ["verify"]
+    log.add(finished("verify"))
+    assert log.state.calls == []
+
+
+def test_an_approval_waits_until_its_first_answer_which_stands() -> None:
+    log = Log()
+    asked(log)
+    log.add(replied(call("c1")))
+    approval = log.add(e.ApprovalRequested(call_id="c1", name="bash", call_digest="d"))
+    assert [waiting.seq for waiting in log.state.open_approvals] == [approval]
+    log.add(e.ApprovalAnswered(approval_seq=approval, answer="deny"))
+    log.add(e.ApprovalAnswered(approval_seq=approval, answer="once"))
+    assert [waiting.answer for waiting in log.state.approvals] == ["deny"]
+    assert log.state.open_approvals == []
+
+
+def test_drivers_that_take_a_turn_over_and_get_nowhere_are_counted() -> None:
+    log = Log()
+    attempt = asked(log)
+    for epoch in range(10, 13):
+        log.epoch = epoch
+        log.add(e.ReplyInterrupted(attempt_seq=attempt, reason="recovered"))
+        attempt = log.add(e.ModelRequested(model="m"))
+    assert log.state.turn
+    assert log.state.turn.recoveries == 3
+    log.add(replied(TextPart("at last")))
+    assert log.state.turn.recoveries == 0
+
+
+def test_what_a_door_writes_is_no_takeover() -> None:
+    log = Log()
+    asked(log)
+    log.epoch = None
+    log.add(e.SessionRenamed(title="x"), admitted("more"))
+    assert log.state.turn
+    assert log.state.turn.recoveries == 0
+
+
+def test_an_interrupt_counts_only_for_what_runs_or_waits() -> None:
+    log = Log()
+    log.add(e.InterruptRequested())
+    assert log.state.interrupt is None
+    log.add(admitted("hi"))
+    stop = log.add(e.InterruptRequested())
+    assert log.state.interrupt == stop
+    log.add(e.TurnStarted(inputs=[2]))
+    assert log.state.interrupt == stop
+    ended(log, "interrupted")
+    assert log.state.interrupt is None
+
+
+def test_a_request_for_a_boundary_waits_until_it_is_carried_out() -> None:
+    log = Log()
+    log.add(e.BoundaryRequested(what="clear"), e.BoundaryRequested(what="rewind", arguments={"to_seq": 1}))
+    log.add(e.BoundaryRequested(what="rewind", arguments={"to_seq": 2}))
+    assert [(request.what, request.arguments) for request in log.state.requests] == [
+        ("clear", {}),
+        ("rewind", {"to_seq": 2}),
+    ]
+    log.add(e.HistoryCleared())
+    assert [request.what for request in log.state.requests] == ["rewind"]
+
+
+# --- forks -------------------------------------------------------------------------------------------------------
+
+
+def busy() -> Log:
+    log = Log()
+    log.add(e.SessionCreated(model="m", settings={"a": 1}), e.RuntimeStateChanged(changes={"mode": "plan"}))
+    log.add(e.TimelineRecorded(entry={"n": 1}), e.Rewound(to_seq=2))
+    whole_turn(log, "one", "1")
+    asked(log, "two")
+    log.add(replied(call("c1")), e.ApprovalRequested(call_id="c1", name="bash", call_digest="d"))
+    log.add(admitted("three"), e.InterruptRequested(), e.BoundaryRequested(what="clear"))
+    return log
+
+
+def test_nothing_inherited_is_live_in_a_fork() -> None:
+    child = busy().fork("b" * 26).state
+    assert child.turn is child.attempt is child.interrupt is None
+    assert child.calls == child.approvals == child.requests == child.unanswered == []
+    assert child.usage.total.input_tokens == child.usage.turns == 0
+
+
+def test_a_fork_keeps_what_is_history() -> None:
+    log = busy()
+    child = log.fork("b" * 26).state
+    assert child.view == log.state.view != SessionState().view
+    assert (child.runtime, child.timeline, child.settings) == ({"mode": "plan"}, [{"n": 1}], {"a": 1})
+    assert child.message_count == log.state.message_count
+
+
+def test_a_rotation_carries_inputs_that_wait() -> None:
+    log = busy()
+    [waiting] = [item.seq for item in log.state.inbox.inputs if not item.promoted]
+    child = log.fork("b" * 26, carried=[waiting])
+    assert child.state.unanswered == [waiting]
+    assert child.state.inbox.inputs[0].excerpt == "three"
+
+
+# --- the rest ----------------------------------------------------------------------------------------------------
+
+
+def test_an_event_that_is_not_known_makes_a_session_undrivable_and_is_named() -> None:
+    log = Log()
+    log.add(admitted("hi"))
+    assert log.state.drivable
+    for _ in range(40):
+        log.add(e.Opaque("TeaServed", 2, "unknown kind"))
+    assert not log.state.drivable
+    assert (log.state.unknown_count, len(log.state.unknown)) == (40, UNKNOWN)
+    assert (log.state.unknown[0].kind, log.state.unknown[0].seq) == ("TeaServed", 2)
+
+
+def test_a_redacted_event_is_no_unknown_event() -> None:
+    log = Log()
+    log.add(e.Opaque("InputAdmitted", 1, "redacted"), redacted=True)
+    assert log.state.drivable
+    assert log.state.unanswered == [1]
+    assert log.state.message_count == 1
+
+
+def test_only_the_last_of_what_is_shown_is_kept() -> None:
+    log = Log()
+    for n in range(100):
+        log.add(e.TimelineRecorded(entry={"n": n}), e.TraceRecorded(entry={"n": n}))
+        log.add(e.PromptRecorded(snapshot={"n": n // 2}))
+    assert [entry["n"] for entry in log.state.timeline] == list(range(100 - TIMELINE, 100))
+    assert [entry["n"] for entry in log.state.trace] == list(range(100 - TRACE, 100))
+    assert [entry["n"] for entry in log.state.prompts] == list(range(50 - PROMPTS, 50))
+
+
+def test_the_runtimes_state_is_merged_key_by_key() -> None:
+    log = Log()
+    log.add(e.RuntimeStateChanged(changes={"a": 1, "b": {"x": 1}}), e.RuntimeStateChanged(changes={"b": {"y": 2}}))
+    assert log.state.runtime == {"a": 1, "b": {"y": 2}}
+
+
+def test_usage_is_summed_by_model() -> None:
+    log = Log()
+    asked(log)
+    usage = Usage(input_tokens=100, output_tokens=10, cost_micros=7)
+    log.add(e.AssistantReplied(attempt_seq=3, parts=(), usage=usage, model="a"))
+    log.add(e.UsageRecorded(usage=usage, model="b"), e.ReplyInterrupted(attempt_seq=3))
+    log.add(e.Compacted(summary="s", first_kept_seq=1, tokens_before=9, tokens_after=1, usage=usage, model="b"))
+    spent = log.state.usage
+    assert (spent.total.input_tokens, spent.total.cost_micros, spent.total.unpriced) == (300, 21, 0)
+    assert {name: model.output_tokens for name, model in spent.models.items()} == {"a": 10, "b": 20}
+    assert (spent.turns, spent.replies, spent.tool_calls) == (1, 1, 0)
+
+
+def test_compactions_that_save_little_are_counted_until_one_saves_much() -> None:
+    log = Log()
+    for after in (95, 99):
+        log.add(e.Compacted(summary="s", first_kept_seq=1, tokens_before=100, tokens_after=after))
+    assert (log.state.compactions.count, log.state.compactions.futile) == (2, 2)
+    log.add(e.TurnStarted())
+    assert log.state.compactions.turns_since == 1
+    log.add(e.Compacted(summary="s", first_kept_seq=1, tokens_before=100, tokens_after=10))
+    assert (log.state.compactions.count, log.state.compactions.futile, log.state.compactions.turns_since) == (3, 0, 0)
+
+
+def test_the_life_of_a_session_is_followed() -> None:
+    log = Log()
+    lives: list[str] = []
+    for event in (e.SessionEnded(), e.SessionReopened(), e.SessionArchived(), e.SessionUnarchived()):
+        log.add(event)
+        lives.append(log.state.life)
+    assert lives == ["ended", "active", "archived", "active"]
+    log.add(e.SessionRotated(to_session_id="c" * 26))
+    assert (log.state.life, log.state.rotated_to) == ("ended", "c" * 26)

@@ -1,0 +1,47 @@
+"""`holdfast bench`: what is printed, what is written, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.doors import cli
+from holdfast.doors.cli import bench
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "QUICK", 0.002)
+
+
+def run(*argv: str) -> int:
+    try:
+        return cli.main(["bench", *argv])
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+
+
+def test_table_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--quick", "--only", "append-sqlite", "--dir", str(tmp_path)) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("workload")
+    assert out[1].startswith("one durable append, SQLite, sync")
+
+
+def test_json_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    assert run("--quick", "--only", "wal-bytes", "--json", "--dir", str(tmp_path), "--report", str(page)) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["figures"][0]["name"] == "wal-bytes"
+    assert "not for quoting" in page.read_text()
+
+
+def test_check_fails_when_a_goal_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.bench.workloads.append.SYNC", {"sqlite": 0.0})
+    assert run("--quick", "--check", "--only", "append-sqlite", "--dir", str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("words", [("--store", "redis"), ("--only", "nonsense")])
+def test_unknown_names_are_one_line(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--quick", *words) == 1
+    assert words[1] in capsys.readouterr().err
