@@ -33,7 +33,7 @@ check: $(VENV)/.ready-dev ## format, lint, types, import contracts
 	$(BIN)/lint-imports --no-cache --no-logo
 
 bench: $(VENV)/.ready-dev ## the figures, as ratios to the bare driver
-	@$(BIN)/holdfast bench --report docs/benchmarks.md $(ARGS)
+	@$(BIN)/holdfast bench --report docs/benchmarks.md --save bench/results/figures.json $(ARGS)
 
 bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an environment of its own (.venv-peers)
 	@test -x .venv-peers/bin/python || $(BIN)/python -m venv .venv-peers

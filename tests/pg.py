@@ -72,7 +72,7 @@ class PgServer:
     def create_database(self) -> str:
         """A new empty database; its URL."""
         name = next(_names)
-        self.sql(f"CREATE DATABASE {name}")  # ty: a name made here
+        self.sql(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def drop_database(self, url: str) -> None:

@@ -59,8 +59,10 @@ class Forked:
         ended = self.facts.child_ended
         self.facts = msgspec.json.decode(self._answers.read_bytes(), type=Facts)
         self.facts.child_ended = ended
-        self.facts.locks_kept = locks_of(os.getpid()) == before
         self.facts.parent_seq = store.commit(*self._append("b"))[0].seq
+        store.read(self._session_id)
+        # The same locks again, though perhaps on a new -shm file: the child's may have been the last connection.
+        self.facts.locks_kept = [held[2:] for held in locks_of(os.getpid())] == [held[2:] for held in before]
         store.close()
         self._killed_beside_a_child()
         return self.facts
@@ -71,7 +73,7 @@ class Forked:
     def _child(self, store: LogStore) -> None:
         facts = Facts(read_in_child=said_by(lambda: store.read(self._session_id)))
         facts.commit_in_child = said_by(lambda: store.commit(*self._append("never")))
-        facts.opened_again_in_child = said_by(lambda: open_store(self._url).read(self._session_id))
+        facts.opened_again_in_child = said_by(lambda: open_store(self._url).commit(*self._append("child")))
         store.close()
         self._answers.write_bytes(msgspec.json.encode(facts))
 

@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
+from holdfast.store.port import Query
 from holdfast.store.sqlite import SqliteStore, database, opening
 from tests.faults.disk import Done, Recorder, disk, survivors
 from tests.faults.witness import Notebook, Writer, notes_from, problems
@@ -53,7 +54,10 @@ def recorded_with_failing_syncs(folder: Path, seed: int) -> list[Done]:
                 with contextlib.suppress(OutcomeUnknown, StoreUnavailable):
                     writer.step()
             healthy[0] = chance.random() < 0.5
-            abandon(store)
+            abandon(store) if chance.random() < 0.7 else store.close()
+            healthy[0] = True
+            with SqliteStore(folder / "log.db") as reader:  # whoever only reads recovers too, and closes last
+                reader.find(Query())
     return recorder.trace
 
 
@@ -108,6 +112,31 @@ def test_a_power_cut_after_failed_syncs_loses_nothing_acknowledged(memory: Path)
         chance = random.Random(seed)
         cuts = [chance.randrange(len(trace) + 1) for _ in range(50)]
         assert losses(trace, cuts, memory, seed) == [], f"seed {seed + number}"
+
+
+def test_a_reader_does_not_move_what_was_never_synced_into_the_database(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees what a failed sync left in the log, it is the last to close, and the power goes while it does."""
+    monkeypatch.setattr(database, "CHECKPOINT_PAGES", 10_000)
+    healthy = [True]
+    recorder = Recorder("recorder", lambda: not healthy[0])
+    with disk(recorder, "recorder"):
+        store = SqliteStore(memory / "whole" / "log.db")
+        writer = Writer(store, Notebook(recorder.note), [], "w", 3)
+        for _ in range(12):
+            writer.step()
+        store._database.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        writer.append()
+        healthy[0] = False
+        with pytest.raises(OutcomeUnknown):
+            writer.fork()  # other pages than those that are in the log already
+        abandon(store)
+        healthy[0], before = True, len(recorder.trace)
+        with SqliteStore(memory / "whole" / "log.db") as reader:
+            assert len(reader.find(Query()).headers) == len(writer.sessions) + 1  # it came back
+    for seed in range(3):
+        assert losses(recorder.trace, list(range(before, len(recorder.trace) + 1)), memory, seed) == []
 
 
 @pytest.mark.soak

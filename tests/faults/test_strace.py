@@ -12,6 +12,7 @@ from tests.faults.factory import Report
 from tests.faults.stores import LOCAL, MODULES
 from tests.faults.syscalls import Plan
 
+pytestmark = pytest.mark.timeout(300)
 OFFSET = 300  # more than any child or checker makes of a kind
 KILLS = {
     "sqlite": ("pwrite64", "fdatasync", "ftruncate", "unlink"),

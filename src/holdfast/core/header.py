@@ -122,10 +122,8 @@ def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
             return Delta(
                 messages=1, pending=1, pending_text=excerpt_of(parts) or "", first_title=title_from(text_of(parts))
             )
-        case e.AssistantReplied(usage=usage, model=model):
-            return Delta(
-                messages=1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, model=_name(model)
-            )
+        case e.AssistantReplied(usage=usage):  # which model answered is the reply's business; the session's is chosen
+            return Delta(messages=1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
         case e.ReplyInterrupted(usage=usage) | e.UsageRecorded(usage=usage):
             return Delta(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
         case e.ToolCallFinished():

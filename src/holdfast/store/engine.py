@@ -64,8 +64,17 @@ def _replay(tx: Tx, commit: Commit) -> list[Receipt] | None:
             raise ConflictError(f"key '{sealed.key}' was already used for something else (event {row.seq})")
         found[number] = row
     if not found:
-        return None
+        return _deleted_before(tx, commit) if commit.rerun else None
     return [_receipt_again(sealed, found.get(number)) for number, sealed in enumerate(commit.writes)]
+
+
+def _deleted_before(tx: Tx, commit: Commit) -> list[Receipt] | None:
+    """Deletions have no key, but leave a tombstone: a commit of nothing else is known by those."""
+    for sealed in commit.writes:
+        row = tx.header(sealed.write.session_id) if isinstance(sealed.write, port.Delete) else None
+        if row is None or row.deleted_at is None:
+            return None
+    return [_receipt_again(sealed, None) for sealed in commit.writes]
 
 
 def _refuse_shared_keys(tx: Tx, commit: Commit) -> None:

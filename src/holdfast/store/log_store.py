@@ -60,6 +60,8 @@ class LogStore(ABC):
     url: str
     compress = True
     poll_seconds = POLL_SECONDS
+    sessions_at_once = 256
+    """How many sessions one view may be asked about."""
     rotate_after_bytes: int | None = None
     """When a live segment is sealed; only the files store has segments."""
 
@@ -347,8 +349,9 @@ class Log:
                 rows += self._view.rows(owner, max(after, low), min(upto, high))
         if len(rows) != upto - after:
             there = {row.seq for row in rows}
-            missing = next(seq for seq in range(after + 1, upto + 2) if seq not in there)
-            raise DamagedSession(self.row.session_id, missing, "event is missing")
+            missing = next((seq for seq in range(after + 1, upto + 1) if seq not in there), None)
+            what = "event is missing" if missing else f"{len(rows)} events from {after + 1} to {upto}"
+            raise DamagedSession(self.row.session_id, missing, what)
         last = check_chain(self._hash_before(after), after, rows)
         if upto == self.row.last_seq and last != self.row.head_hash:
             raise DamagedSession(self.row.session_id, upto, "the last event is not the one the header names")

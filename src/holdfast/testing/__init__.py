@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,8 +15,12 @@ __all__ = ["StoreContract"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "StoreContract":
-        from holdfast.testing.contract import StoreContract
+    if name != "StoreContract":
+        raise AttributeError(f"module 'holdfast.testing' has no attribute '{name}'")
+    import pytest
 
-        return StoreContract
-    raise AttributeError(f"module 'holdfast.testing' has no attribute '{name}'")
+    if "holdfast.testing.contract" not in sys.modules:
+        pytest.register_assert_rewrite("holdfast.testing.contract")  # so that a failed question shows both sides
+    from holdfast.testing.contract import StoreContract
+
+    return StoreContract

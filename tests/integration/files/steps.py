@@ -24,7 +24,7 @@ from holdfast.store.port import Append, Create, Delete, NewEvent, PutRoute, Quer
 from tests.integration.files.builders import append, begin, said, texts
 
 A, B, C, D = ("a" * 26, "b" * 26, "c" * 26, "d" * 26)
-OPERATIONS = ("write", "sync", "truncate", "create", "rename", "unlink", "sync_folder", "make_folder")
+OPERATIONS = ("write", "write_at", "sync", "truncate", "create", "rename", "unlink", "sync_folder", "make_folder")
 MOST = 200
 
 

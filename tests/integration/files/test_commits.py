@@ -138,7 +138,7 @@ def test_a_commit_over_several_files_on_a_failing_disk_happens_once(folder: Path
 
 def test_a_full_disk_is_one_clear_sentence_and_loses_nothing(folder: Path) -> None:
     with FilesStore(folder) as store:
-        session_id = begin(store, "first")
+        session_id = begin(store, "x" * 7_000)
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         size = store.storage_path(session_id).stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 700, limits[1]))

@@ -144,8 +144,10 @@ def test_a_storm_of_killed_connections_goes_unnoticed(pg_server: PgServer, pg_ur
             assert len(firsts) == 80
 
 
-def test_a_locked_session_does_not_hold_up_the_others(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.postgres.appending.LOCK_SECONDS", 1)
+def test_a_locked_session_does_not_hold_up_the_others(pg_server: PgServer, pg_url: str) -> None:
+    opened(pg_url).close()
+    for function in ("append", "append_one"):
+        pg_server.sql(f"ALTER FUNCTION holdfast.{function} SET lock_timeout = '1s'", database=database(pg_url))
     with opened(pg_url + "&holdfast_retry_seconds=3") as store, ThreadPoolExecutor(8) as pool:
         locked, *free = [started(store) for _ in range(6)]
         with Link.to(store._address) as other, other.transaction():

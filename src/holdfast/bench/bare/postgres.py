@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import psycopg
 
 from holdfast.bench.messages import plain
@@ -11,18 +13,17 @@ TABLE = (
     "(session text NOT NULL, n bigint NOT NULL, body bytea NOT NULL, PRIMARY KEY (session, n))"
 )
 INSERT = "INSERT INTO messages VALUES (%b, %b, %b)"
+_numbers = itertools.count(1)  # for all connections, which may write the same session
 
 
 class BarePostgres:
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True)
         self.connection.execute(TABLE)
-        self._count = 0
 
     def append(self, session: str) -> None:
         """Durable on return. psycopg prepares the statement by itself once it is used often."""
-        self._count += 1
-        self.connection.execute(INSERT, (session, self._count, plain()))
+        self.connection.execute(INSERT, (session, next(_numbers), plain()))
 
     def close(self) -> None:
         self.connection.close()

@@ -32,6 +32,9 @@ def bench(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.md", help="Also write table and chart into this page.")
     ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE.json", help="Also write every figure with its rounds there.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 when a goal is missed.")] = False,
     folder: Annotated[
         Path | None, typer.Option("--dir", help="Where the files are made (and removed): a directory on a real disk.")
@@ -53,6 +56,8 @@ def bench(
     )
     results = _run(options)
     print(msgspec.json.encode(results).decode() if as_json else as_text(results))
+    if save is not None:
+        save.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     if report is not None:
         for path in write_report(results, report):
             _tell(f"wrote {path}")

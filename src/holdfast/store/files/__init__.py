@@ -1,4 +1,18 @@
-"""The files store: a directory, one `<session>.jsonl` each. Greppable, committable, syncable; see `docs/files.md`."""
+"""The files store: a directory, one `<session>.jsonl` each. Greppable, committable, syncable.
+
+holdfast-store.json     whose directory this is, and in which format
+<session>.jsonl         the live segment: a first line about the segment, then one line an event (`line`)
+<session>.N.jsonl       sealed segments, numbered from 1; sealed without a live one is a state like any other
+<session>.lock          never renamed, never removed: `flock`, and the mark of the last writer (`lock`)
+<session>.lease         the lease, when it changed without an event; otherwise it stands in the event's line
+<session>.draft.jsonl   the chunks of the open attempt
+<session>.lineage.json  of a lineage's first session: the sessions that continue it
+<session>.gone.json     a tombstone; `.gone.keys.json` beside it, the keys that were used
+<session>.torn.N        what a dying writer left behind the last whole commit, kept aside
+blobs/, snapshots/      by session; keys/ by scope; routes.json
+txn/                    commits over several files that are being carried out (`txn`)
+index/, pulse           only caches and hints: delete them, and nothing is lost
+"""
 
 from __future__ import annotations
 
@@ -18,6 +32,7 @@ from holdfast.store.files.backup import copy_to
 from holdfast.store.files.catalog import Catalog
 from holdfast.store.files.folder import STORE, Folder
 from holdfast.store.files.held import Held, MoreLocks
+from holdfast.store.files.quick import NotQuick, quickly
 from holdfast.store.files.rows import FilesRows, Group
 from holdfast.store.files.scopes import lock_name
 from holdfast.store.files.view import FilesView
@@ -37,6 +52,7 @@ _OPTION = re.compile(r"(.*)\?rotate_after_bytes=(\d+)", re.DOTALL)
 
 class FilesStore(LogStore):
     compress = False
+    sessions_at_once = 32  # a view keeps their files open
 
     def __init__(self, path: Path, url: str | None = None, *, rotate_after_bytes: int | None = None) -> None:
         option = _OPTION.fullmatch(str(path))
@@ -70,6 +86,8 @@ class FilesStore(LogStore):
 
     def _run(self, batch: list[Entry]) -> None:
         with self._folder.writing:
+            if len(batch) == 1 and self._quickly(batch[0]):
+                return
             together: list[tuple[Entry, Plan]] = []
             for entry in batch:
                 plan = _plan(entry.commit)
@@ -81,6 +99,25 @@ class FilesStore(LogStore):
                 self._commit([(entry, plan)])
             self._commit(together)
             self._folder.commits += 1
+
+    def _quickly(self, entry: Entry) -> bool:
+        """Decide a plain append in the short way, if that can be done."""
+        write = entry.commit.writes[0].write if len(entry.commit.writes) == 1 else None
+        if not isinstance(write, port.Append) or write.scope is not None or write.to_tip:
+            return False
+        writer = Writer(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
+        try:
+            entry.receipts = quickly(self._folder, write.session_id, entry.commit, writer)
+        except NotQuick:
+            return False
+        except HoldfastError as error:
+            entry.error = error
+        except (OSError, Unknown) as error:
+            with self._folder.using(write.session_id) as session, session.mutex:
+                session.forget()
+            entry.error = self._outcome(error, entry.commit)
+        self._folder.commits += 1
+        return True
 
     def _commit(self, planned: list[tuple[Entry, Plan]]) -> None:
         """Decide these commits, each by itself. More than one only if each touches one file."""

@@ -34,6 +34,8 @@ class Listing(NamedTuple):
     row: Row | None
     """None where it cannot be read."""
     updated_at: int
+    padded: bool = False
+    """There is room for lines in the file, which may come without changing its size."""
 
 
 class Catalog:
@@ -51,7 +53,7 @@ class Catalog:
             known: dict[str, Listing] = {}
             for session_id, files in there.items():
                 before = self._known.get(session_id)
-                if before is None or before.files != files or before.row is None:
+                if before is None or before.files != files or before.row is None or before.padded:
                     before = self._load(session_id, files)
                 known[session_id] = before
             self._known = known
@@ -59,7 +61,7 @@ class Catalog:
 
     def _load(self, session_id: str, files: Files) -> Listing:
         note = self._folder.index.get(session_id)
-        if note is not None and (note.live, note.lease) == (files.live, files.lease):
+        if note is not None and (note.live, note.lease) == (files.live, files.lease) and note.live[1] == note.end:
             return Listing(files, note.row, note.row.updated_at)
         try:
             capture = self._folder.capture(session_id, sync=False)
@@ -67,10 +69,10 @@ class Catalog:
             return Listing(files, None, files.live[2] // 1000)
         if capture.segments is not None:
             capture.segments.close()
-        row = capture.row
+        row, padded = capture.row, capture.size < files.live[1]
         if row is None or capture.hole is not None:
             return Listing(files, None, row.updated_at if row else 0)
-        return Listing(files, row, row.updated_at)
+        return Listing(files, row, row.updated_at, padded)
 
 
 def scan(folder: Folder) -> dict[str, Files]:

@@ -57,13 +57,11 @@ class Change:
     def append(self, events: list[StoredEvent]) -> None:
         if not self.commits:
             self.commits.append([])
-        lines = [line_of(event, self.row.updated_at) for event in events]
+        lines = lines_of(self.row, events)
         if events[-1].kind == "EventRedacted":
             masked = [name for name in ("title", "pending_text") if getattr(self.row, name) == REDACTED]
             if masked:
                 lines[-1].masked = masked
-        if len(events) > 1:
-            lines[0].count = len(events)
         self.commits[-1] += lines
 
     def save(self) -> None:
@@ -91,9 +89,7 @@ class Change:
         """All lines, each knowing how many of its commit follow; the last one carries the lease, if that changed."""
         found: list[Line] = []
         for commit in self.commits:
-            for more, line in enumerate(reversed(commit)):
-                if more:
-                    line.more = more
+            _count_down(commit)
             found += commit
         return found
 
@@ -103,3 +99,19 @@ class Change:
         heavy = self.buried or self.scrubbed or bool(self.blanks) or self.drop_after is not None
         cleaned = self.keep_blobs is not None or self.snapshots_dropped
         return lines + (self.lease and not lines) + bool(self.chunks) + 2 * (heavy or cleaned)
+
+
+def lines_of(row: Row, events: list[StoredEvent]) -> list[Line]:
+    """The lines of one write, after which the header is `row`."""
+    lines = [line_of(event, row.updated_at) for event in events]
+    if len(lines) > 1:
+        lines[0].count = len(lines)
+        _count_down(lines)
+    return lines
+
+
+def _count_down(lines: list[Line]) -> None:
+    """Each line of a commit knows how many follow."""
+    for more, line in enumerate(reversed(lines)):
+        if more:
+            line.more = more

@@ -16,6 +16,7 @@ from holdfast.core.errors import HoldfastError, StoreUnavailable
 NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+CHANGE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 MODE = 0o600
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -41,6 +42,13 @@ def write(fd: int, data: bytes) -> None:
     done = os.write(fd, data)
     while done < len(data):
         done += os.write(fd, data[done:])
+
+
+def write_at(fd: int, data: bytes, at: int) -> None:
+    """All of it, from offset `at` on."""
+    done = os.pwrite(fd, data, at)
+    while done < len(data):
+        done += os.pwrite(fd, data[done:], at + done)
 
 
 def truncate(fd: int, size: int) -> None:

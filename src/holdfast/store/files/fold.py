@@ -19,6 +19,7 @@ from holdfast.store.tx import Row
 
 CLOSING = frozenset({"AssistantReplied", "ReplyInterrupted"})
 NEVER_WRITTEN = b"\0" * 16  # a block that did not reach the disk before the power went
+SECTOR = 512
 
 
 class Tail(NamedTuple):
@@ -41,8 +42,9 @@ class Fold:
         self.line_start = 0
         self._blob = blob
 
-    def segment(self, fd: int, at: int, end: int) -> tuple[int, Tail | None]:
-        """Add a file's lines from `at`; where the last whole commit ends, and what stands behind it."""
+    def segment(self, fd: int, at: int, end: int, *, padded: bool = False) -> tuple[int, Tail | None]:
+        """Add a file's lines from `at`; where the last whole commit ends, and what stands behind it. `padded`: newlines
+        follow the end."""
         waiting: list[tuple[Piece, Line]] = []
         bad: list[Piece] = []
         for piece in pieces(fd, at, end):
@@ -61,7 +63,7 @@ class Fold:
                 at = piece.stop
         if not bad and not waiting:
             return at, None
-        torn = all(_is_torn(piece) for piece in bad)
+        torn = _are_torn(bad, padded)
         if not torn:
             self._add(waiting)
             self._miss(len(bad))
@@ -109,11 +111,21 @@ class Fold:
         return NOTHING if isinstance(event, Opaque) else delta_of(event, line.turn)
 
 
-def _is_torn(piece: Piece) -> bool:
-    """Whether a writer that died may have left this: it breaks off, or blocks of it never reached the disk.
+def _are_torn(bad: list[Piece], padded: bool) -> bool:
+    """Whether a writer that died may have left these: they break off, or blocks of them never reached the disk.
 
-    A whole line in which something changed is damage, and so is one whose newline was changed.
+    Such a block still holds what was there before, newlines where the file was filled up; so text ends or begins where
+    a sector does. A whole line in which something changed is damage, and so is one whose newline was changed.
     """
-    if NEVER_WRITTEN in piece.text:
-        return True
-    return not piece.complete and decode(piece.text[:-1]) is None
+    for before, piece, after in zip([None, *bad], bad, [*bad[1:], None], strict=False):
+        if not piece.text or NEVER_WRITTEN in piece.text:
+            continue
+        if not piece.complete:
+            if decode(piece.text[:-1]) is not None:
+                return False
+            continue
+        ends = (padded if after is None else not after.text) and (piece.stop - 1) % SECTOR == 0
+        begins = before is not None and not before.text and piece.start % SECTOR == 0
+        if not ends and not begins:
+            return False
+    return True

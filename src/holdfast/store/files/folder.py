@@ -138,6 +138,16 @@ class Folder:
             self._in_use[session_id] = self._in_use.get(session_id, 0) + 1
             return session
 
+    def take_open(self, session_id: str) -> Session | None:
+        """The same, if its files are open and known."""
+        with self._mutex:
+            session = self._sessions.get(session_id)
+            if session is None or not session.loaded:
+                return None
+            self._sessions.move_to_end(session_id)
+            self._in_use[session_id] = self._in_use.get(session_id, 0) + 1
+            return session
+
     def give_back(self, session_id: str) -> None:
         with self._mutex:
             users = self._in_use.pop(session_id) - 1
@@ -150,7 +160,7 @@ class Folder:
                 return
             if session_id not in self._in_use:
                 session = self._sessions.pop(session_id)
-                self.note([session])
+                self.note([session], trim=True)
                 session.close()
 
     def scope(self, name: str) -> Scope:
@@ -197,15 +207,17 @@ class Folder:
         """Leave notes of everything that changed in the index."""
         with self._mutex:
             sessions = list(self._sessions.values())
-        self.note(sessions)
+        self.note(sessions, trim=True)
 
-    def note(self, sessions: Iterable[Session]) -> None:
+    def note(self, sessions: Iterable[Session], *, trim: bool = False) -> None:
         """A disk that cannot take them loses nothing."""
         notes: list[Note | None] = []
         for session in sessions:
             with session.mutex, suppress(OSError):
                 # What others have written since is not ours to note.
                 if session.loaded and session.lock.peek() == Me.mark():
+                    if trim:
+                        session.trim()
                     notes.append(session.note())
         if any(notes):
             self.index.put([note for note in notes if note is not None])

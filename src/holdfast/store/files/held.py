@@ -108,7 +108,7 @@ class Held:
     def begin(self, txn: str) -> None:
         """Tell whoever takes one of these locks after us that there may be work left."""
         for lock in self._entered:
-            lock.sign(Me.mark(txn))
+            lock.sign(Me.marked(txn))
 
     def finished(self) -> None:
         for lock in reversed(self._entered):  # the store's last: while it tells nothing, no other does

@@ -28,14 +28,27 @@ _HEX = frozenset("0123456789abcdef")
 class Me:
     """This process, as it signs locks. Another one after a fork."""
 
-    pid = 0
-    name = ""
+    _name = secrets.token_hex(8)
+    _mark = b""
 
     @classmethod
-    def mark(cls, txn: str = NO_TXN) -> bytes:
-        if cls.pid != os.getpid():
-            cls.pid, cls.name = os.getpid(), secrets.token_hex(8)
-        return b"%-10d %s %s\n" % (cls.pid, cls.name.encode(), txn.encode())
+    def mark(cls) -> bytes:
+        return cls._mark or cls.marked(NO_TXN)
+
+    @classmethod
+    def marked(cls, txn: str) -> bytes:
+        """The mark of one who has begun this commit."""
+        mark = b"%-10d %s %s\n" % (os.getpid(), cls._name.encode(), txn.encode())
+        if txn == NO_TXN:
+            cls._mark = mark
+        return mark
+
+    @classmethod
+    def forked(cls) -> None:
+        cls._name, cls._mark = secrets.token_hex(8), b""
+
+
+os.register_at_fork(after_in_child=Me.forked)
 
 
 def unfinished(mark: bytes) -> str | None:
@@ -85,6 +98,14 @@ class Lock:
         except BlockingIOError:
             self._queued = self._wait(fcntl.LOCK_EX)
         return self.peek()
+
+    def try_enter(self) -> bool:
+        """Our turn, if nobody else is there."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def leave(self) -> None:
         if self._queued >= 0:

@@ -21,6 +21,8 @@ class Pulse:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = self._open()
+        if os.fstat(self._fd).st_size < SLOT * SLOTS:
+            os.pwrite(self._fd, bytes(SLOT), SLOT * (SLOTS - 1))
         self._at = secrets.randbelow(SLOTS) * SLOT
         self._beats = itertools.count(secrets.randbits(63) << 64)
 

@@ -121,7 +121,7 @@ class FilesRows:
         if change.session.hole:
             raise DamagedSession(row.session_id, change.session.hole, "a line cannot be read, so nothing is added")
         for event in events:
-            _check_text(event)
+            check_text(event)
         change.append(events)
 
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
@@ -314,7 +314,7 @@ def _blanked(event: StoredEvent, blanks: dict[int, bytes]) -> StoredEvent:
     return event if digest is None else event._replace(body=digest, redacted=True)
 
 
-def _check_text(event: StoredEvent) -> None:
+def check_text(event: StoredEvent) -> None:
     for text in (event.actor, event.turn):
         if text is not None and not text.isascii():
             try:

@@ -55,6 +55,18 @@ def pieces(fd: int, at: int, end: int) -> Iterator[Piece]:
         yield Piece(start, start + len(rest), rest, False)
 
 
+def text_end(fd: int, end: int) -> int:
+    """Where the last line ends that has anything in it; behind it a live file may be filled up with newlines."""
+    size = end
+    while end > 0:
+        start = max(0, end - PROBE)
+        text = disk.pread(fd, end - start, start).rstrip(b"\n")
+        if text:
+            return min(start + len(text) + 1, size)
+        end = start
+    return 0
+
+
 def first_line(fd: int, size: int) -> Piece | None:
     piece = next(pieces(fd, 0, size), None)
     return piece if piece is not None and piece.complete else None
@@ -92,7 +104,7 @@ class Segment:
         except FileNotFoundError:
             return None
         try:
-            return cls(path, fd, os.fstat(fd).st_size)
+            return cls(path, fd, text_end(fd, os.fstat(fd).st_size))
         except BaseException:
             os.close(fd)
             raise

@@ -26,7 +26,7 @@ from holdfast.store.files.line import LeaseState, Line, decode, encode, intact
 from holdfast.store.files.lock import LOCK_SECONDS, Lock, Me
 from holdfast.store.files.place import Place
 from holdfast.store.files.scopes import lock_name
-from holdfast.store.files.segment import Segment, pieces
+from holdfast.store.files.segment import Segment, pieces, text_end
 from holdfast.store.files.segments import Segments, count_sealed
 from holdfast.store.port import Chunk
 from holdfast.store.tx import Row
@@ -62,6 +62,7 @@ class Capture(NamedTuple):
     segments: Segments | None = None
     hole: int | None = None
     chunks: Sequence[Chunk] = ()
+    size: int = 0
 
 
 class Session:
@@ -79,6 +80,7 @@ class Session:
         self.fd = -1
         self.inode = 0
         self.size = 0
+        self.room = 0
         self.line_start = 0
         self.generation = 0
         self.closed = 0
@@ -120,7 +122,7 @@ class Session:
             found = os.lstat(self.place.live_name)
         except OSError:
             return False
-        return found.st_ino == self.inode and found.st_size == self.size
+        return found.st_ino == self.inode and found.st_size == self.room
 
     def forget(self) -> None:
         """Believe nothing any more and hold no file open, but the lock."""
@@ -128,6 +130,16 @@ class Session:
             os.close(self.fd)
         self.loaded = False
         self._nothing()
+
+    def trim(self) -> None:
+        """Take away what the live file was filled up with, if nobody else uses it."""
+        if self.loaded and self.fd >= 0 and self.room > self.size and self.lock.try_enter():
+            try:
+                if self.lock.peek() == Me.mark() and self.untouched():
+                    disk.truncate(self.fd, self.size)
+                    self.room = self.size
+            finally:
+                self.lock.leave()
 
     def close(self) -> None:
         with self.mutex:
@@ -146,7 +158,7 @@ class Session:
     def captured(self) -> Capture:
         if self.row is None:
             return Capture(None)
-        return Capture(self.row, self.segments(), self.hole, self.draft().chunks)
+        return Capture(self.row, self.segments(), self.hole, self.draft().chunks, self.size)
 
     def segments(self) -> Segments:
         """Its log, as far as it is committed."""
@@ -195,8 +207,9 @@ class Session:
         self.sealed = count_sealed(self.place)
         found = disk.look(self.place.live)
         if found is not None:
-            self.fd = os.open(self.place.live, disk.APPEND)
-            self.inode, self.size = found.st_ino, found.st_size
+            self.fd = os.open(self.place.live, disk.CHANGE)
+            self.inode, self.room = found.st_ino, found.st_size
+            self.size = text_end(self.fd, self.room)
         return True
 
     def _lease(self) -> LeaseFile | None:
@@ -211,8 +224,10 @@ class Session:
         assert self.row is not None
         fold = Fold(copy(self.row), self.blob, closed=self.closed, lease_n=self.lease_n)
         fold.hole = self.hole
-        size, tail = fold.segment(self.fd, self.size, end)
-        self._take(fold, size, tail, end, exclusive)
+        stop = max(self.size, text_end(self.fd, end))
+        size, tail = fold.segment(self.fd, self.size, stop, padded=stop < end)
+        self.room = end
+        self._take(fold, size, tail, stop, exclusive)
 
     def _reload(self, found: os.stat_result | None, generation: int, exclusive: bool) -> None:
         self.forget()
@@ -224,18 +239,19 @@ class Session:
         size, tail, end = 0, None, 0
         for number in range(first, sealed + 1 + (found is not None)):
             live = number > sealed
-            fd = os.open(self.place.live if live else self.place.sealed(number), disk.APPEND if live else disk.READ)
+            fd = os.open(self.place.live if live else self.place.sealed(number), disk.CHANGE if live else disk.READ)
             try:
                 at = at or self._entered(fold, fd)
-                end = os.fstat(fd).st_size
-                size, tail = fold.segment(fd, at, end)
+                room = os.fstat(fd).st_size
+                end = max(at, text_end(fd, room))
+                size, tail = fold.segment(fd, at, end, padded=end < room)
                 if tail is not None and not live:
                     fold.hole = fold.hole or fold.row.last_seq + 1  # a sealed file was whole when it was sealed
             except BaseException:
                 os.close(fd)
                 raise
             if live:
-                self.fd, self.inode = fd, os.fstat(fd).st_ino
+                self.fd, self.inode, self.room = fd, os.fstat(fd).st_ino, room
             else:
                 os.close(fd)
             at = 0
@@ -299,6 +315,8 @@ class Session:
             self.size = end
         elif tail is not None and exclusive:
             self._cut(tail, end)
+        elif tail is not None:
+            self.room = size  # whoever writes next looks again, and cuts it off
 
     def _cut(self, tail: Tail, end: int) -> None:
         """Keep what a dead writer left aside, and end the file behind the last whole commit."""
@@ -309,6 +327,7 @@ class Session:
         disk.sync_folder(self.place.folder)
         disk.truncate(self.fd, tail.start)
         disk.sync(self.fd)
+        self.room = tail.start
 
     def blob(self, sha256: str) -> bytes:
         path = self.place.blob(sha256)

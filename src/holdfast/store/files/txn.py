@@ -161,9 +161,7 @@ def _add(folder: Path, op: Add) -> None:
         size, data = os.fstat(fd).st_size, op.text.encode("utf-8")
         if size < op.at:
             raise StoreUnavailable(f"{folder / op.file} is shorter than an unfinished commit knows it; restore it")
-        if size < op.at + len(data):
-            os.lseek(fd, op.at, os.SEEK_SET)
-            disk.write(fd, data)
+        disk.write_at(fd, data, op.at)
         disk.sync(fd)
     finally:
         os.close(fd)

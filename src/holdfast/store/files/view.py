@@ -20,6 +20,7 @@ from holdfast.store.files.routes import Routes
 from holdfast.store.files.scopes import FOLDER as SCOPES
 from holdfast.store.files.scopes import Scope
 from holdfast.store.files.segment import Segment, pieces
+from holdfast.store.files.segments import count_sealed
 from holdfast.store.files.session import Capture, read_lineage
 from holdfast.store.files.snapshots import find_snapshot
 from holdfast.store.host import boot_id, boot_ms
@@ -172,7 +173,8 @@ class FilesView:
     def flaws(self, session_id: str) -> Iterator[str]:
         """The first line of each file, which readers can do without while the index knows what it said."""
         place = Place(self._folder.path, session_id)
-        for path in _segments(place):
+        numbered = (place.sealed(number) for number in range(1, count_sealed(place) + 1))
+        for path in (*numbered, place.live):
             segment = Segment.open(path)
             if segment is None:
                 continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
@@ -28,8 +29,11 @@ from holdfast.store.files.rows import Group
 from holdfast.store.files.scopes import lock_name
 from holdfast.store.files.session import NOTE_EVERY, Session, lease_file, lineage_file
 from holdfast.store.files.snapshots import drop_snapshots, put_snapshots
+from holdfast.store.tx import Row
 
 ROTATE_AFTER = 64 * 1024 * 1024
+SPARE = 64 * 1024
+SPARE_FROM = 8 * 1024
 
 
 class Unknown(Exception):
@@ -119,61 +123,97 @@ class Writer:
             n += 1
             lines[-1].lease = LeaseState.of(change.row, n)
         texts = [encode(line) for line in lines]
-        data = b"".join(texts)
-        if change.created is not None or session.fd < 0 or session.size >= self._rotate_after:
-            self._new_segment(change, data)
+        if change.created is None and self.fits(session):
+            self.append(session, change.row, lines, texts)
         else:
-            self._append(session, data)
-        with session.mutex:
-            session.size += len(data)
-            self._publish(change, lines, session.size - len(texts[-1]), n)
+            self._new_segment(change, b"".join(texts))
+            self._publish(session, change.row, lines, texts)
+        session.lease_n = n
 
-    def _append(self, session: Session, data: bytes) -> None:
+    def fits(self, session: Session) -> bool:
+        """Whether the next lines belong into the live segment that there is."""
+        return session.fd >= 0 and session.size < self._rotate_after and not session.hole
+
+    def append(self, session: Session, row: Row, lines: list[Line], texts: list[bytes]) -> None:
+        """Durable on return; if it raises anything but `Unknown`, it was not written."""
         try:
-            disk.write(session.fd, data)
+            if len(texts) == 1 and session.size + len(texts[0]) <= session.room:
+                disk.write_at(session.fd, texts[0], session.size)
+            else:
+                self._extend(session, b"".join(texts))
             disk.sync(session.fd)
         except OSError as error:
             _take_back(lambda: (disk.truncate(session.fd, session.size), disk.sync(session.fd)), error)
             raise
+        self._publish(session, row, lines, texts)
+
+    def _extend(self, session: Session, data: bytes) -> None:
+        """Write at the end and fill the file up with newlines: over bytes that are there already, the next lines are
+        synced without the file system's own journal, which takes a third off the time. Only for one line at a time, so
+        that no line can be on the disk without the one before it."""
+        if session.room > session.size:
+            disk.truncate(session.fd, session.size)
+        end = session.size + len(data)
+        spare = min(end, SPARE) if end >= SPARE_FROM else 0
+        try:
+            disk.write_at(session.fd, data + b"\n" * spare, session.size)
+        except OSError as error:
+            if error.errno not in disk.FULL or not spare:
+                raise
+            disk.truncate(session.fd, session.size)
+            disk.write_at(session.fd, data, session.size)
+            spare = 0
+        session.room = end + spare
 
     def _new_segment(self, change: Change, data: bytes) -> None:
         """A new live file; the one there was is sealed first. Sealed without a live one is a state like any other."""
         session, place = change.session, change.session.place
         if change.created is None and session.fd >= 0:
+            if session.room > session.size:
+                disk.truncate(session.fd, session.size)
+                disk.sync(session.fd)
             disk.rename(place.live, place.sealed(session.sealed + 1))
             disk.sync_folder(place.folder)
             with session.mutex:
                 os.close(session.fd)
-                session.fd, session.size = -1, 0
+                session.fd, session.size, session.room = -1, 0, 0
                 session.sealed += 1
         head = encode(head_of(change))
         self._replace(place.live, head + data, new=True)
         with session.mutex:
             try:
-                session.fd = os.open(place.live, disk.APPEND)
+                session.fd = os.open(place.live, disk.CHANGE)
             except OSError as error:
                 raise Unknown(str(error)) from error
             session.inode, session.size = os.fstat(session.fd).st_ino, len(head)
+            session.room = len(head) + len(data)
 
-    def _publish(self, change: Change, lines: list[Line], line_start: int, lease_n: int) -> None:
-        session = change.session
-        session.row, session.lease_n, session.line_start = change.row, lease_n, line_start
-        session.loaded = session.synced = True
-        session.since_note += len(lines)
-        session.keys.add(
-            [(key_id(line.key, line.scope or None), line.seq) for line in lines if line.digest and line.key is not None]
-        )
-        closing = [line.seq for line in lines if line.kind in CLOSING]
-        if closing:
-            session.closed = closing[-1]
-            session.set_draft(Draft([], 0))
-        try:
-            if closing:
+    def _publish(self, session: Session, row: Row, lines: list[Line], texts: list[bytes]) -> None:
+        """What is written is what is known from now on."""
+        with session.mutex:
+            session.row = row
+            session.size += sum(map(len, texts))
+            session.line_start = session.size - len(texts[-1])
+            session.loaded = session.synced = True
+            session.since_note += len(lines)
+            closed = 0
+            for line in lines:
+                if line.digest and line.key is not None:
+                    session.keys.add([(key_id(line.key, line.scope or None), line.seq)])
+                if line.kind in CLOSING:
+                    closed = line.seq
+            if closed or session.since_note >= NOTE_EVERY:
+                self._tidy(session, closed)
+
+    def _tidy(self, session: Session, closed: int) -> None:
+        """Nobody minds if this is never done: the commit is made."""
+        with suppress(OSError):
+            if closed:
+                session.closed = closed
+                session.set_draft(Draft([], 0))
                 disk.unlink(session.place.draft)
-            if session.since_note >= NOTE_EVERY:
-                self._folder.index.put([note] if (note := session.note()) else [])
-        except OSError:
-            return  # the commit is made; this was only tidying up
+            if session.since_note >= NOTE_EVERY and (note := session.note()) is not None:
+                self._folder.index.put([note])
 
     def _put_chunks(self, change: Change) -> None:
         session, place = change.session, change.session.place

@@ -23,9 +23,10 @@ from holdfast.core.log import StoredEvent
 from holdfast.store.group import Entry
 from holdfast.store.log_store import LogStore, Progress, _Cursor  # pyright: ignore[reportPrivateUsage]
 from holdfast.store.port import Append, Batch, Holder, Page, Query, Receipt, Snapshot
-from holdfast.store.postgres import appending, faults, schema
+from holdfast.store.postgres import faults, schema
 from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.batch import steps_of
+from holdfast.store.postgres.appending import append, is_plain
+from holdfast.store.postgres.batch import Step, steps_of
 from holdfast.store.postgres.inspection import PostgresView
 from holdfast.store.postgres.link import Link
 from holdfast.store.postgres.pool import ReadPool
@@ -85,7 +86,7 @@ class PostgresStore(LogStore):
     # --- writing
 
     def _run(self, batch: list[Entry]) -> None:
-        for step in steps_of(batch):
+        for step in steps_of(batch) if len(batch) > 1 else (Step(is_plain(batch[0].commit), batch),):
             if step.plain:
                 self._append(step.entries)
             else:
@@ -95,11 +96,12 @@ class PostgresStore(LogStore):
 
     def _append(self, entries: list[Entry]) -> None:
         """By the SQL function; what it did not write goes to the engine, which knows why."""
-        entries = sorted(entries, key=_session)
+        if len(entries) > 1:
+            entries = sorted(entries, key=_session)
         commits = [entry.commit for entry in entries]
-        record, collisions = self._writer.record, _collisions(entries)
+        types, collisions = self._writer.types, _collisions(entries)
         try:
-            written = self._writer.settle(lambda link, _: appending.append(link, commits, record), collisions)
+            written = self._writer.settle(lambda link, again: append(link, commits, types, again=again), collisions)
         except Unsettled as unsettled:
             _leave(entries, unsettled)
             return

@@ -1,23 +1,24 @@
-"""A batch of appends as the arguments of the SQL function `holdfast.append`, and its answer, in wire format.
+"""A batch of appends as the arguments of the SQL functions `holdfast.append` and `append_one`, and their answers.
 
-Packed by hand rather than by the driver's adapters, because it is the hot path: one array of records, each field with
-its type and length before it.
+Packed by hand rather than by the driver's adapters, because it is the hot path: records in PostgreSQL's wire format,
+each field with its type and length before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import NamedTuple
 
+from holdfast.core.header import Delta
 from holdfast.store.engine import AFTER_ROTATION, AFTER_THE_END
 from holdfast.store.port import Append
 from holdfast.store.postgres.link import Link
 from holdfast.store.sealing import Commit, Sealed, SealedWrite
 
-COMMAND = b"SELECT holdfast.append($1, $2, $3, $4)"
-FORMATS = (1, 1, 1, 0)
-RECORD = "SELECT 'holdfast.new_event'::regtype::oid"
-LOCK_SECONDS = 5
+MANY = b"SELECT holdfast.append($1, $2, $3, $4)"
+ONE = b"SELECT holdfast.append_one($1)"
+TYPES = "SELECT 'holdfast.new_event'::regtype::oid, 'holdfast.header_change'::regtype::oid"
 MOST_EVENTS = 8
 """An append of more events is quicker through the engine than in as many rounds."""
 
@@ -27,60 +28,91 @@ _length = Struct(">i").pack
 _number = Struct(">Iiq").pack
 _head = Struct(">Ii").pack
 _eight = Struct(">q").pack
-_three_numbers = Struct(">iIiqIiq").pack
+_two_numbers = Struct(">iIiqIiq").pack
 _no_number = _head(INT8, -1)
 _no_text = _head(TEXT, -1)
 _no_bytes = _head(BYTEA, -1)
 _no_bool = _head(BOOL, -1)
 _true, _false = _head(BOOL, 1) + b"\1", _head(BOOL, 1) + b"\0"
-_later_event = _no_text + _no_text + _no_bytes + _no_number + _no_number + _no_bool + _no_bool
-_FIELDS = 36
+_NO_TEXTS, _NO_NUMBERS, _NO_OTHERS = (None,) * 5, (0, 0), (None, False, False)
+_later_event = _no_text + _no_bool + _no_text + _no_bytes + _no_number + _no_number + _no_bool + _no_bool
+_FIELDS = 28
+_CHANGE_FIELDS = 10
+
+
+class Types(NamedTuple):
+    """The numbers that this database gave to the record types."""
+
+    event: int
+    change: int
 
 
 def is_plain(commit: Commit) -> bool:
-    """Whether the commit is one append that `holdfast.append` can carry out."""
+    """Whether the commit is one append that the SQL functions can carry out."""
     if len(commit.writes) != 1:
         return False
     sealed = commit.writes[0]
     return isinstance(sealed.write, Append) and not sealed.blobs and len(sealed.events) <= MOST_EVENTS
 
 
-def append(link: Link, commits: Sequence[Commit], record: int) -> dict[int, int]:
+def append(link: Link, commits: Sequence[Commit], types: Types, *, again: bool) -> dict[int, int]:
     """Carry out what can be carried out, durably; the last seq of each commit that was written, by its place.
 
-    `record` is the number that this database gave to the type of `new_events`.
+    The commits must be sorted by session. `again`: an earlier try may have been committed.
     """
-    answer = link.call(COMMAND, arguments([commit.writes[0] for commit in commits], record), FORMATS)
-    numbers = _numbers(answer)
+    batch = _Batch(types)
+    for place, commit in enumerate(commits):
+        batch.add(place, commit.writes[0], again=again)
+    if len(batch.records) == 1:
+        seq = link.call(ONE, (batch.records[0],))
+        return {} if seq is None else {0: _number_in(seq)}
+    flags = _bool(batch.changes), _bool(batch.closes)
+    numbers = _numbers_in(link.call(MANY, (batch.array(), _eight(batch.rounds), *flags)))
     half = len(numbers) // 2
     return dict(zip(numbers[:half], numbers[half:], strict=True))
 
 
-def arguments(appends: Sequence[SealedWrite], record: int) -> tuple[bytes | None, ...]:
-    records: list[bytes] = []
-    rounds: dict[str, int] = {}
-    closing: list[int] = []
-    for place, sealed in enumerate(appends):
+class _Batch:
+    """The events of a batch as records, and what the function is told about all of them."""
+
+    def __init__(self, types: Types) -> None:
+        self.records: list[bytes] = []
+        self.rounds = 0
+        self.changes = self.closes = False
+        self._types = types
+        self._session: str | None = None
+        self._round = 0
+
+    def add(self, place: int, sealed: SealedWrite, *, again: bool) -> None:
         write = sealed.write
         assert isinstance(write, Append)
-        session, owner, whole = _text(write.session_id), _writer(write), _whole(write, sealed)
-        done = rounds.get(write.session_id, 0)
+        if write.session_id != self._session:
+            self._session, self._round = write.session_id, 0
+        session, writer = _text(write.session_id), _writer(write)
+        whole = _whole(write, sealed, fresh=sealed.own_key and not again)
         for event in sealed.events:
-            done += 1
-            records.append(_record(place, done, session, event, owner, whole))
+            self._round += 1
+            change = _change(event.delta, self._types.change)
+            self.changes = self.changes or change is not None
+            self.closes = self.closes or event.closes_attempt
+            change = change or _head(self._types.change, -1)
+            numbers = _two_numbers(_FIELDS, INT8, 8, place, INT8, 8, self._round)
+            self.records.append(_record(numbers, session, event, change, writer, whole))
             whole = _later_event
-            if event.closes_attempt:
-                closing.append(place)
-        rounds[write.session_id] = done
-    most = _eight(max(rounds.values()))
-    return _records(record, records), most, _bigints(closing) if closing else None, b"%ds" % LOCK_SECONDS
+        self.rounds = max(self.rounds, self._round)
+
+    def array(self) -> bytes:
+        out = [_array(1, 0, self._types.event, len(self.records), 1)]
+        for record in self.records:
+            out += (_length(len(record)), record)
+        return b"".join(out)
 
 
-def _record(place: int, turn: int, session: bytes, event: Sealed, owner: bytes, whole: bytes) -> bytes:
+def _record(numbers: bytes, session: bytes, event: Sealed, change: bytes, writer: bytes, whole: bytes) -> bytes:
     delta = event.delta
     return b"".join(
         (
-            _three_numbers(_FIELDS, INT8, 8, place, INT8, 8, turn),
+            numbers,
             session,
             _text(event.kind),
             _number(INT8, 8, event.v),
@@ -89,26 +121,37 @@ def _record(place: int, turn: int, session: bytes, event: Sealed, owner: bytes, 
             _text(event.turn),
             _text(event.enc),
             _bytes(event.body),
-            _bytes(event.digest),
-            _bytes(event.fields),
+            _bytes(event.fields + event.digest),
             _number(INT8, 8, delta.messages),
-            _number(INT8, 8, delta.input_tokens),
-            _number(INT8, 8, delta.output_tokens),
             _number(INT8, 8, delta.pending),
             _text(delta.pending_text),
-            _text(delta.title),
             _text(delta.first_title),
-            _text(delta.state or None),
-            _text(delta.rotated_to or None),
-            _text(delta.model or None),
-            _text(delta.persona or None),
-            _text(delta.turn),
-            _true if delta.turn_over else _false,
-            _true if delta.boundary else _false,
-            owner,
+            change,
+            _true if event.closes_attempt else _false,
+            writer,
             whole,
         )
     )
+
+
+def _change(delta: Delta, kind: int) -> bytes | None:
+    """What few events change, None where there is nothing of it."""
+    texts = (delta.title, delta.state or None, delta.rotated_to or None, delta.model or None, delta.persona or None)
+    numbers = (delta.input_tokens, delta.output_tokens)
+    others = (delta.turn, delta.turn_over, delta.boundary)
+    if texts == _NO_TEXTS and numbers == _NO_NUMBERS and others == _NO_OTHERS:
+        return None
+    data = b"".join(
+        (
+            _length(_CHANGE_FIELDS),
+            *(_number(INT8, 8, number) for number in numbers),
+            *map(_text, texts),
+            _text(delta.turn),
+            _true if delta.turn_over else _false,
+            _true if delta.boundary else _false,
+        )
+    )
+    return _head(kind, len(data)) + data
 
 
 def _writer(write: Append) -> bytes:
@@ -118,13 +161,14 @@ def _writer(write: Append) -> bytes:
     return touch + _text(write.lease.token) + _number(INT8, 8, write.lease.epoch)
 
 
-def _whole(write: Append, sealed: SealedWrite) -> bytes:
+def _whole(write: Append, sealed: SealedWrite, *, fresh: bool) -> bytes:
     """What belongs to the append and not to one of its events."""
     assert sealed.key is not None
     kinds = {event.kind for event in sealed.events}
     return b"".join(
         (
             _text(sealed.key),
+            _true if fresh else _false,
             _text(write.scope),
             _bytes(sealed.digest),
             _number(INT8, 8, len(sealed.events)),
@@ -135,22 +179,19 @@ def _whole(write: Append, sealed: SealedWrite) -> bytes:
     )
 
 
-def _records(kind: int, records: list[bytes]) -> bytes:
-    out = [_array(1, 0, kind, len(records), 1)]
-    for record in records:
-        out += (_length(len(record)), record)
-    return b"".join(out)
+def _bool(value: bool) -> bytes:
+    return b"\1" if value else b"\0"
 
 
-def _bigints(numbers: list[int]) -> bytes:
-    return _array(1, 0, INT8, len(numbers), 1) + b"".join(_length(8) + _eight(number) for number in numbers)
+def _number_in(answer: bytes) -> int:
+    return int.from_bytes(answer, "big", signed=True)
 
 
-def _numbers(answer: bytes | None) -> list[int]:
+def _numbers_in(answer: bytes | None) -> list[int]:
     """The numbers in an array of bigint without nulls."""
-    if answer is None or len(answer) < 20:
+    if answer is None:
         return []
-    return [int.from_bytes(answer[at + 4 : at + 12], "big", signed=True) for at in range(20, len(answer), 12)]
+    return [_number_in(answer[at + 4 : at + 12]) for at in range(20, len(answer), 12)]
 
 
 def _text(text: str | None) -> bytes:

@@ -49,23 +49,22 @@ class Link(psycopg.Connection[TupleRow]):
         seconds = self.answer_seconds if timeout is None else min(timeout, self.answer_seconds)
         return super().wait(_bounded(gen, seconds), interval)
 
-    def call(self, command: bytes, arguments: Sequence[bytes | None], formats: Sequence[int]) -> bytes | None:
+    def call(self, command: bytes, arguments: Sequence[bytes]) -> bytes | None:
         """One statement with arguments in wire format; the one value it returns, in wire format too."""
         wire = self.pgconn
+        formats = [pq.Format.BINARY] * len(arguments)
         wire.send_query_params(command, arguments, param_formats=formats, result_format=pq.Format.BINARY)
-        ready = select.poll()
-        ready.register(wire.socket, select.POLLIN)
         deadline = time.monotonic() + self.answer_seconds
         while wire.flush():
-            ready.modify(wire.socket, select.POLLIN | select.POLLOUT)
-            self._await(ready, deadline)
+            self._await(select.POLLIN | select.POLLOUT, deadline)
             wire.consume_input()
-        ready.modify(wire.socket, select.POLLIN)
         value: bytes | None = None
         failure: psycopg.Error | None = None
+        self._await(select.POLLIN, deadline)
+        wire.consume_input()
         while True:
             while wire.is_busy():
-                self._await(ready, deadline)
+                self._await(select.POLLIN, deadline)
                 wire.consume_input()
             result = wire.get_result()
             if result is None:
@@ -78,9 +77,10 @@ class Link(psycopg.Connection[TupleRow]):
             raise failure
         return value
 
-    def _await(self, ready: select.poll, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0 or not ready.poll(left * 1000):
+    def _await(self, what: int, deadline: float) -> None:
+        ready = select.poll()
+        ready.register(self.pgconn.socket, what)
+        if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
             self.close()
             raise psycopg.OperationalError(f"no answer in {self.answer_seconds:g} s")
 

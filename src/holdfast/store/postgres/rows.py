@@ -46,6 +46,7 @@ LISTED = _with_columns(
 FORKS = _with_columns(
     sql.SQL("SELECT {columns} FROM holdfast.sessions WHERE base_id = %s ORDER BY session_id FOR UPDATE")
 )
+CLOCK = "SELECT holdfast.clock()"
 WITH_PREFIX = (
     "SELECT session_id FROM holdfast.sessions WHERE session_id >= %s AND session_id < %s AND owner_id = %s "
     "AND deleted_at IS NULL ORDER BY session_id LIMIT %s"
@@ -76,6 +77,7 @@ class PostgresRows:
         self._header = LOCKED if writing else HEADER
         self._known: dict[str, Row] = {}
         self._dirty: dict[str, Row] = {}
+        self._absent: set[str] = set()
         self._clock: tuple[int, float] | None = None
 
     def _all(self, statement: Any, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -92,23 +94,31 @@ class PostgresRows:
     def clock(self) -> int:
         """The server's, asked for once; what has passed since is measured here."""
         if self._clock is None:
-            found = self._one("SELECT holdfast.clock()", ())
-            assert found is not None
-            self._clock = (found[0], time.monotonic())
+            self._set_clock(self._one(CLOCK, ()))
+        assert self._clock is not None
         at, since = self._clock
         return at + int((time.monotonic() - since) * 1_000_000)
+
+    def _set_clock(self, found: tuple[Any, ...] | None) -> None:
+        assert found is not None
+        self._clock = (found[0], time.monotonic())
 
     def lease_clock(self) -> tuple[int, str]:
         return self.clock() // 1000, CLOCK_OF
 
     def lock(self, session_ids: Sequence[str]) -> None:
         """Lock these headers in one order, whatever order the writes come in, so that nobody deadlocks."""
-        for values in self._all(ALL_LOCKED, (list(session_ids),)):
+        locked = self._link.execute(ALL_LOCKED, (list(session_ids),), binary=True)
+        clock = self._link.execute(CLOCK, binary=True)  # in the same message; read when the locks are ours
+        for values in locked.fetchall():
             self._know(_row(values))
+        # Whoever makes one of the others meanwhile collides with us when we make it, and we begin again.
+        self._absent = set(session_ids) - self._known.keys()
+        self._set_clock(clock.fetchone())
 
     def header(self, session_id: str) -> Row | None:
         row = self._known.get(session_id)
-        if row is None:
+        if row is None and session_id not in self._absent:
             found = self._one(self._header, (session_id,))
             row = None if found is None else self._know(_row(found))
         return row

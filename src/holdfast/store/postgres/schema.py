@@ -49,12 +49,12 @@ def check_server(link: Link, address: Address) -> None:
         raise StoreUnavailable(f"{where} is read-only, a standby for example; use the primary server's address")
 
 
-def migrate(link: Link, address: Address) -> int:
-    """Bring the tables up to date, and tell the number of the record type that appends are sent in."""
+def migrate(link: Link, address: Address) -> appending.Types:
+    """Bring the tables up to date, and tell the numbers of the record types that appends are sent in."""
     try:
         if outstanding("postgres", applied_in(link), address.shown):
             _migrate(link, address)
-        return _row(link, appending.RECORD)[0]
+        return appending.Types(*_row(link, appending.TYPES))
     except psycopg.Error as error:
         raise faults.translation(error, address) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import LiteralString
 
 import msgspec
 import psycopg
@@ -14,31 +15,37 @@ from holdfast.store.postgres.link import Link
 from holdfast.store.postgres.rows import PostgresRows
 from holdfast.store.sealing import Commit
 
-# All of it in one message. A process that is stopped in the middle must not hold its locks for ever.
-BEGIN = """
-BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SET LOCAL lock_timeout = '5s';
-SET LOCAL statement_timeout = '8s';
-SET LOCAL idle_in_transaction_session_timeout = '10s';
-SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') <> 'remote_apply'
-"""
+# A process that is stopped in the middle must not hold its locks for ever.
+BEGIN: tuple[LiteralString, ...] = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    "SET LOCAL lock_timeout = '5s'",
+    "SET LOCAL statement_timeout = '8s'",
+    "SET LOCAL idle_in_transaction_session_timeout = '10s'",
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') <> 'remote_apply'",
+)
 
 
 def carry_out(link: Link, commits: Sequence[Commit], *, again: bool) -> list[list[Receipt]]:
-    """All of the commits or none, durable on return. `again`: an earlier try may have been committed."""
+    """All of the commits or none, durable on return. `again`: an earlier try may have been committed.
+
+    What needs no answer is sent without waiting for one, up to the COMMIT itself.
+    """
+    named = {name for commit in commits for sealed in commit.writes for name in sessions_of(sealed.write)}
     try:
-        link.execute(BEGIN)
-        rows = PostgresRows(link, writing=True)
-        named = {name for commit in commits for sealed in commit.writes for name in sessions_of(sealed.write)}
-        rows.lock(sorted(named))
-        for commit in commits:
-            commit.rerun = commit.rerun or again
-        done = [_run(rows, commit) for commit in commits]
-        rows.flush()
+        with link.pipeline():
+            for statement in BEGIN:
+                link.execute(statement)
+            rows = PostgresRows(link, writing=True)
+            rows.lock(sorted(named))
+            for commit in commits:
+                commit.rerun = commit.rerun or again
+            done = [_run(rows, commit) for commit in commits]
+            rows.flush()
+            committed = link.execute("COMMIT")
     except BaseException:
         _roll_back(link)
         raise
-    if link.execute("COMMIT").statusmessage != "COMMIT":
+    if committed.statusmessage != "COMMIT":
         raise psycopg.errors.InFailedSqlTransaction("the transaction was rolled back")
     return done
 

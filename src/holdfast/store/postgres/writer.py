@@ -17,6 +17,7 @@ import psycopg
 from holdfast.core.errors import HoldfastError
 from holdfast.store.postgres import faults, schema
 from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.appending import Types
 from holdfast.store.postgres.link import Link
 
 T = TypeVar("T")
@@ -39,8 +40,8 @@ class Unsettled(Exception):
 class Writer:
     """Not thread-safe; group commit lets one thread write at a time."""
 
-    def __init__(self, address: Address, link: Link, record: int) -> None:
-        self.record = record
+    def __init__(self, address: Address, link: Link, types: Types) -> None:
+        self.types = types
         self._address = address
         self._link: Link | None = link
 

@@ -41,10 +41,7 @@ class SqliteStore(LogStore):
 
     def _usable(self) -> None:
         if self._database.forked:
-            raise StoreUnavailable(
-                "this store was opened before a fork and is no use in the child; open it only after the fork, "
-                "or start the process anew (multiprocessing: spawn)"
-            )
+            raise StoreUnavailable("this store was opened before a fork; open it again in the child process")
         super()._usable()
 
     # --- writing
@@ -139,22 +136,13 @@ class SqliteStore(LogStore):
         if self._database.forked:
             return False
         try:
-            version = self._watcher().pragma("data_version")
+            version = self._database.version()
         except (apsw.Error, StoreUnavailable):
             return True
         changed, self._seen = version != self._seen, version
         return changed
 
-    def _watcher(self) -> apsw.Connection:
-        if self._watching is None:
-            self._watching = opening.connect(self.path)
-        return self._watching
-
-    _watching: apsw.Connection | None = None
-
     def _close(self) -> None:
-        if self._watching is not None:
-            self._watching.close()
         self._database.let_go()
 
 

@@ -6,6 +6,7 @@ the process and two writers of one process would only get in each other's way.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -31,11 +32,13 @@ MAX_IDLE_READERS = 8
 MAX_HEADS = 1_024
 COPIED_AT_ONCE = 1_024  # pages
 GATE_SECONDS = 30.0
+FORK_WAIT_SECONDS = 2.0
 
 _databases: dict[Path, Database] = {}
 _mutex = threading.Lock()
 _left_behind: list[Database] = []
-_inherited: set[tuple[int, int] | None] = set()
+_carried: set[tuple[int, int] | None] = set()
+"""Files that were in use at the moment of a fork, so that SQLite's memory of their locks came along."""
 
 
 class Database:
@@ -48,7 +51,11 @@ class Database:
         self.forked = False
         self.writing = threading.RLock()
         self._readers: list[apsw.Connection] = []
-        self._readers_lock = threading.Lock()
+        self._reading = 0
+        self._readers_lock = threading.Condition()
+        self._watcher: apsw.Connection | None = None
+        self._watching = threading.Lock()
+        self._held = False
         self._sound = False
         self._failed = False
         self._wal_pages = 0
@@ -91,11 +98,10 @@ class Database:
                 return
             _databases.pop(self.path, None)
         with self.writing:
-            with self._readers_lock:
-                readers, self._readers = self._readers, []
-            for connection in readers:
-                connection.close()
-            self.writer.close()
+            with self._watching, self._readers_lock:
+                self._close_readers()
+            with contextlib.suppress(apsw.Error):  # what could not be moved into the database stays in the log
+                self.writer.close(force=True)
             self.gate.close()
 
     # --- writing
@@ -112,6 +118,7 @@ class Database:
             self.writer.close(force=True)
             self.writer = self._open_writer()
             self._failed = self._sound = False
+            self._heads = {}  # versions of one connection mean nothing to another
         if self.writer.in_transaction:  # whoever had it was interrupted
             self.writer.execute("ROLLBACK")
         if not self._sound:
@@ -173,10 +180,10 @@ class Database:
 
     def _refuse_inherited(self) -> None:
         """SQLite believes to hold the locks that the parent has; the kernel does not give them to a child."""
-        if self._stat() in _inherited:
+        if self._stat() in _carried:
             raise StoreUnavailable(
-                f"{self.path} was open when this process was forked, and its locks do not pass to a child; "
-                "open it only after the fork, or start the process anew (multiprocessing: spawn)"
+                f"{self.path} was in use at the moment this process was forked, and its locks do not pass to a child; "
+                "fork when nobody reads or writes, or start the process anew (multiprocessing: spawn)"
             )
 
     def _stat(self) -> tuple[int, int] | None:
@@ -209,24 +216,67 @@ class Database:
         """A connection inside a read transaction."""
         with self._readers_lock:
             connection = self._readers.pop() if self._readers else None
-        with opening.translated(self.path):
-            if connection is None:
-                connection = opening.connect(self.path)
-                connection.execute("PRAGMA query_only=ON")
-            try:
+            self._reading += 1
+        try:
+            with opening.translated(self.path):
+                if connection is None:
+                    connection = opening.connect(self.path)
+                    connection.execute("PRAGMA query_only=ON")
                 connection.execute("BEGIN")
                 yield connection
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                self._give_back(connection)
+        finally:
+            self._give_back(connection)
 
-    def _give_back(self, connection: apsw.Connection) -> None:
-        with self._readers_lock:
-            if len(self._readers) < MAX_IDLE_READERS and self.users:
-                self._readers.append(connection)
-                return
-        connection.close()
+    def _give_back(self, connection: apsw.Connection | None) -> None:
+        try:
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
+        finally:
+            with self._readers_lock:
+                self._reading -= 1
+                if connection is not None and len(self._readers) < MAX_IDLE_READERS and self.users:
+                    self._readers.append(connection)
+                elif connection is not None:
+                    connection.close()
+                self._readers_lock.notify_all()
+
+    def version(self) -> int:
+        """A number that changes whenever any connection, of any process, has committed."""
+        with self._watching:
+            if self._watcher is None:
+                self._watcher = opening.connect(self.path)
+            return cast("int", self._watcher.pragma("data_version"))
+
+    def _close_readers(self) -> None:
+        for connection in (*self._readers, *([self._watcher] if self._watcher else [])):
+            connection.close()
+        self._readers, self._watcher = [], None
+
+    # --- forking
+
+    def before_fork(self) -> None:
+        """Close every connection: SQLite would believe that the child holds the locks which the parent has.
+
+        They are opened again by whoever needs them, in the parent. All of this object's locks stay taken until then.
+        """
+        free = self.writing.acquire(timeout=FORK_WAIT_SECONDS)
+        self._watching.acquire()
+        self._readers_lock.acquire()
+        if free and self._readers_lock.wait_for(lambda: self._reading == 0, FORK_WAIT_SECONDS):
+            self._close_readers()
+            with contextlib.suppress(apsw.Error):  # closed by an earlier fork and not needed since
+                self.distrust()
+                self.writer.close(force=True)
+        else:
+            _carried.add(self.inode)  # somebody is at work: the child cannot have this store
+        self._held = free
+
+    def after_fork_in_parent(self) -> None:
+        self._readers_lock.release()
+        self._watching.release()
+        if self._held:
+            self.writing.release()
+        _carried.discard(self.inode)
 
     # --- migrations
 
@@ -324,19 +374,31 @@ def _copy_pages(connection: apsw.Connection, partial: Path, progress: Callable[[
             copy.close()
 
 
-def _after_fork_in_child() -> None:
-    """A child must neither use nor close its parent's connections; keep them, unused, until it ends.
+def _before_fork() -> None:
+    _mutex.acquire()
+    for database in _databases.values():
+        database.before_fork()
 
-    The gate's descriptor is closed, though: while the child has it, the parent's lock would outlive the parent.
+
+def _after_fork_in_parent() -> None:
+    for database in _databases.values():
+        database.after_fork_in_parent()
+    _mutex.release()
+
+
+def _after_fork_in_child() -> None:
+    """What the parent opened is not the child's: it opens stores of its own.
+
+    The gate's descriptor is closed: while the child has it, the parent's lock would outlive the parent. Connections
+    that could not be closed before are kept, unused, until the child ends.
     """
     global _mutex
     _mutex = threading.Lock()
     for database in _databases.values():
         database.forked = True
         database.gate.close()
-        _inherited.add(database.inode)
         _left_behind.append(database)
     _databases.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

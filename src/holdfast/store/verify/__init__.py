@@ -22,7 +22,6 @@ from holdfast.store.view import View
 
 __all__ = ["Finding", "Report", "What", "salvage", "verify"]
 
-BATCH = 256
 Progress = Callable[[int, int], None]
 """Told after each session: how many are done, and how many there are."""
 
@@ -35,23 +34,24 @@ def verify(
     `deep` lets the adapter look at every page, index and constraint, however long that takes.
     """
     report = Report(findings=[])
-    with store.inspect() as view:
-        sessions = Sessions(view)
-        if session_id is None:
-            report.findings += sessions.findings(deep)
-            names = sessions.names
-        else:
-            names = [_known(sessions, session_id)]
+    if session_id is None:
+        sessions = Sessions(store)
+        report.findings += sessions.findings(deep)
+        names, standing_on = sessions.names, sessions.standing_on
+    else:
+        names, standing_on = [session_id], {}
+        with store.inspect() as view:
+            _refuse_unknown(view, session_id)
             report.findings += _inherited_damage(view, session_id)
     counts = MessageCounts()
-    for first in range(0, len(names), BATCH):
-        batch = names[first : first + BATCH]
+    for first in range(0, len(names), store.sessions_at_once):
+        batch = names[first : first + store.sessions_at_once]
         # One view for a batch: keys are found by one walk over all of them, and must be as old as the events.
         with store.inspect() as view:
             keys = _keys(view, batch, report)
             for number, name in enumerate(batch, first + 1):
                 check = SessionCheck(view, name, keys[name] if keys is not None else None, counts)
-                check.run(report, sessions.standing_on.get(name, 0))
+                check.run(report, standing_on.get(name, 0))
                 if progress is not None:
                     progress(number, len(names))
     return report
@@ -63,8 +63,7 @@ def salvage(store: LogStore, session_id: str) -> Iterator[StoredEvent | Finding]
     An event behind a missing one cannot be proven; it comes out too, with a finding before it that says so.
     """
     with store.inspect() as view:
-        if session_id not in view.everything()[0]:
-            raise SessionNotFound(f"no session {session_id}; `holdfast sessions list` shows those there are")
+        _refuse_unknown(view, session_id)
         for stretch in history(view, session_id):
             yield from _salvaged(view, stretch)
 
@@ -89,10 +88,9 @@ def _inherited_damage(view: View, session_id: str) -> list[Finding]:
     return [found for stretch in stretches for found in _salvaged(view, stretch) if isinstance(found, Finding)]
 
 
-def _known(sessions: Sessions, session_id: str) -> str:
-    if session_id not in sessions.rows:
+def _refuse_unknown(view: View, session_id: str) -> None:
+    if session_id not in view.everything()[0]:
         raise SessionNotFound(f"no session {session_id}; `holdfast sessions list` shows those there are")
-    return session_id
 
 
 def _keys(view: View, names: list[str], report: Report) -> dict[str, list[StoredKey]] | None:

@@ -1,92 +1,146 @@
-"""What holds between sessions: lists, routes, lineages, and what the adapter itself finds."""
+"""What holds between sessions: lists, routes, lineages, and what the adapter itself finds.
+
+Others may write meanwhile, and not every store shows all sessions as of one moment. So headers are read first and the
+rest afterwards: what differs must be newer, and what is missing is looked for once more before it is called missing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.header import Header
-from holdfast.store.log_store import FIRST
+from holdfast.store.log_store import FIRST, LogStore
 from holdfast.store.port import Query
-from holdfast.store.tx import Row
 from holdfast.store.verify.history import readable_header
 from holdfast.store.verify.report import Finding, What
-from holdfast.store.view import View, public
+from holdfast.store.view import View
 
 PAGE = 512
 
 
-class Sessions:
-    """Every session there is, with its header where that can be read."""
+class Known(NamedTuple):
+    """As much of a header as is needed of all sessions at once."""
 
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.names, self.trouble = view.everything()
-        self.rows: dict[str, Row | None] = {name: readable_header(view, name) for name in self.names}
+    owner_id: str
+    deleted: bool
+    root_id: str
+    rotated_to: str | None
+    base_id: str | None
+    base_seq: int
+    last_seq: int
+    updated_at: int
+    epoch: int
+    digest: bytes
+
+
+def _known(row: Header) -> Known:
+    fields = [getattr(row, name) for name in Header.__struct_fields__]
+    digest = hashlib.sha256(msgspec.json.encode(fields)).digest()[:12]
+    deleted = row.deleted_at is not None
+    ends = (row.last_seq, row.updated_at, row.epoch)
+    return Known(row.owner_id, deleted, row.root_id, row.rotated_to, row.base_id, row.base_seq, *ends, digest)
+
+
+class Sessions:
+    """Every session there is; `known` has None for those whose header cannot be read."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        with store.inspect() as view:
+            self.names, self.trouble = view.everything()
+        self.known: dict[str, Known | None] = {}
+        for first in range(0, len(self.names), store.sessions_at_once):
+            with store.inspect() as view:
+                for name in self.names[first : first + store.sessions_at_once]:
+                    row = readable_header(view, name)
+                    self.known[name] = None if row is None else _known(row)
         self.standing_on: dict[str, int] = {}
         """Up to which event forks stand on a session."""
-        for row in self.rows.values():
-            if row is not None and row.base_id is not None:
-                self.standing_on[row.base_id] = max(self.standing_on.get(row.base_id, 0), row.base_seq)
+        for known in self.known.values():
+            if known is not None and known.base_id is not None:
+                self.standing_on[known.base_id] = max(self.standing_on.get(known.base_id, 0), known.base_seq)
 
     def findings(self, deep: bool) -> Iterator[Finding]:
-        for text in (*self.trouble, *self.view.checks(deep)):
-            yield Finding(what=What.STORE, text=text)
-        for check in (self._lists, self._routes, self._lineages):
-            try:
-                yield from check()
-            except HoldfastError as error:
-                yield Finding(what=What.STORE, text=f"cannot be checked to the end: {error}")
+        with self._store.inspect() as view:
+            for text in (*self.trouble, *view.checks(deep)):
+                yield Finding(what=What.STORE, text=text)
+            for check in (self._lists, self._routes, self._lineages):
+                try:
+                    yield from check(view)
+                except HoldfastError as error:
+                    yield Finding(what=What.STORE, text=f"cannot be checked to the end: {error}")
 
-    def _lists(self) -> Iterator[Finding]:
+    def _lists(self, view: View) -> Iterator[Finding]:
         """Each owner's list holds exactly that owner's sessions, as their headers say."""
-        live = {name: row for name, row in self.rows.items() if row is not None and row.deleted_at is None}
-        listed: dict[str, Header] = {}
-        for owner in sorted({row.owner_id for row in live.values()}):
-            for name, row in self._listed(owner):
-                if row is not None:
-                    listed[name] = row
+        live = {name: known for name, known in self.known.items() if known is not None and not known.deleted}
+        listed: dict[str, Known] = {}
+        for owner in sorted({known.owner_id for known in live.values()}):
+            listed |= {name: _known(row) for name, row in _listed(view, owner) if row is not None}
         for name in sorted(live.keys() - listed.keys()):
-            yield Finding(what=What.LIST, session_id=name, text="the list of sessions does not show it")
+            if self._is_live(name):
+                yield Finding(what=What.LIST, session_id=name, text="the list of sessions does not show it")
         for name in sorted(listed.keys() - live.keys()):
-            yield Finding(what=What.LIST, session_id=name, text="the list shows it, but it is not there or deleted")
+            if not self._is_live(name):
+                yield Finding(what=What.LIST, session_id=name, text="the list shows it, but it is not there or deleted")
         for name in sorted(live.keys() & listed.keys()):
-            if public(listed[name]) != public(live[name]):
+            if listed[name].digest != live[name].digest and not _newer(listed[name], live[name]):
                 yield Finding(what=What.LIST, session_id=name, text="the list shows another header than its own")
 
-    def _listed(self, owner: str) -> Iterator[tuple[str, Header | None]]:
-        position = FIRST
-        while page := self.view.listed(Query(owner_id=owner), position, PAGE):
-            for name, updated_at, row in page:
-                yield name, row
-                if (updated_at, name) >= position:
-                    return  # the list is not in order: a damaged index, which the adapter's own checks name
-                position = (updated_at, name)
+    def _is_live(self, name: str) -> bool:
+        """Whether the session is there now, and not deleted."""
+        with self._store.inspect() as view:
+            row = readable_header(view, name)
+        return row is not None and row.deleted_at is None
 
-    def _routes(self) -> Iterator[Finding]:
-        for route, name in self.view.routes():
-            if name not in self.rows:
-                yield Finding(
-                    what=What.ROUTE, session_id=name, text=f"route {route!r} leads to it, but it is not there"
-                )
-            elif (row := self.rows[name]) is not None and row.deleted_at is not None:
-                yield Finding(what=What.ROUTE, session_id=name, text=f"route {route!r} leads to it, but it was deleted")
+    def _is_there(self, name: str) -> bool:
+        if name in self.known:
+            return True
+        with self._store.inspect() as view:
+            return readable_header(view, name) is not None
 
-    def _lineages(self) -> Iterator[Finding]:
-        tips = dict(self.view.lineages())
+    def _routes(self, view: View) -> Iterator[Finding]:
+        for route, name in view.routes():
+            if not self._is_there(name):
+                yield Finding(what=What.ROUTE, session_id=name, text=f"route {route!r} leads to it, and it is gone")
+            elif (known := self.known.get(name)) is not None and known.deleted:
+                text = f"route {route!r} leads to it, and it was deleted"
+                yield Finding(what=What.ROUTE, session_id=name, text=text)
+
+    def _lineages(self, view: View) -> Iterator[Finding]:
+        tips = dict(view.lineages())
         for root, tip in sorted(tips.items()):
-            row = self.rows.get(tip)
-            if root not in self.rows or tip not in self.rows:
-                gone = root if root not in self.rows else tip
-                yield Finding(what=What.LINEAGE, session_id=root, text=f"its lineage names {gone}, which is not there")
-            elif row is not None and row.root_id != root:
+            gone = [name for name in (root, tip) if not self._is_there(name)]
+            known = self.known.get(tip)
+            if gone:
+                text = f"its lineage names {gone[0]}, which is not there"
+                yield Finding(what=What.LINEAGE, session_id=root, text=text)
+            elif known is not None and known.root_id != root:
                 yield Finding(what=What.LINEAGE, session_id=root, text=f"its newest session {tip} belongs to another")
-        for name, row in self.rows.items():
-            if row is None or row.rotated_to is None:
+        for name, known in self.known.items():
+            if known is None or known.rotated_to is None:
                 continue
-            if row.rotated_to not in self.rows:
-                text = f"it goes on as {row.rotated_to}, which is not there"
+            if not self._is_there(known.rotated_to):
+                text = f"it goes on as {known.rotated_to}, which is not there"
                 yield Finding(what=What.LINEAGE, session_id=name, text=text)
-            elif row.root_id not in tips:
+            elif known.root_id not in tips:
                 text = "it was rotated, but its lineage has no newest session"
                 yield Finding(what=What.LINEAGE, session_id=name, text=text)
+
+
+def _listed(view: View, owner: str) -> Iterator[tuple[str, Header | None]]:
+    position = FIRST
+    while page := view.listed(Query(owner_id=owner), position, PAGE):
+        for name, updated_at, row in page:
+            yield name, row
+            if (updated_at, name) >= position:
+                return  # the list is not in order: a damaged index, which the adapter's own checks name
+            position = (updated_at, name)
+
+
+def _newer(now: Known, before: Known) -> bool:
+    return (now.last_seq, now.updated_at, now.epoch) > (before.last_seq, before.updated_at, before.epoch)

@@ -94,6 +94,16 @@ class Keys(Exam):
         self.store.commit(Delete(session_id=session_id, actor="user"))
         self.check_repeat(session_id, first)
 
+    def test_repeats_after_delete_return_the_first_receipt_while_forks_keep_its_events(self) -> None:
+        session_id = self.begin()
+        first = self.keyed(session_id)
+        self.store.commit(lineage.fork(self.store.head(session_id), new_id(), at=1, messages=0))
+        self.store.commit(Delete(session_id=session_id, actor="user"))
+        for _ in range(3):
+            self.check_repeat(session_id, first)
+        self.reopened()
+        self.check_repeat(session_id, first)
+
     def test_a_repeat_after_opening_again_returns_the_first_receipt(self) -> None:
         session_id = self.begin()
         first = self.keyed(session_id)

@@ -54,7 +54,7 @@ class Lists(Exam):
         for n in range(20):
             self.append(session_id, NewEvent(event=said(str(n)).event, at=0))
             times.append(self.store.head(session_id).updated_at)
-        assert times == sorted(set(times))
+        assert times == list(range(2**52 + 1, 2**52 + 22))
 
     def test_a_list_shows_the_header_as_it_is(self) -> None:
         session_id = self.begin("hello")
@@ -194,7 +194,7 @@ class Lists(Exam):
         )
         head = self.store.head(session_id)
         assert (head.message_count, head.input_tokens, head.output_tokens) == (3, 111, 22)
-        assert head.model == "real-model"
+        assert head.model is None  # nobody chose one; which model answered is told by the reply
 
     def test_the_first_question_gives_the_title_until_there_is_one(self) -> None:
         session_id = self.begin()

@@ -30,8 +30,11 @@ def test_table_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_json_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
-    assert run("--quick", "--only", "wal-bytes", "--json", "--dir", str(tmp_path), "--report", str(page)) == 0
+    saved = tmp_path / "figures.json"
+    words = ("--json", "--report", str(page), "--save", str(saved))
+    assert run("--quick", "--only", "wal-bytes", "--dir", str(tmp_path), *words) == 0
     told = json.loads(capsys.readouterr().out)
+    assert json.loads(saved.read_text()) == told
     assert told["figures"][0]["name"] == "wal-bytes"
     assert "not for quoting" in page.read_text()
 
