@@ -37,12 +37,9 @@ class PgServer:
         self._settings = settings
         self._user = "nobody" if os.geteuid() == 0 else None
         self._programs = self._reachable(_programs())
-        self._watch: subprocess.Popen[bytes] | None = None
         if self._user is not None:
             os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
-        self._run("initdb", "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        self.start()
-        self._watch = subprocess.Popen(
+        self._watch: subprocess.Popen[bytes] | None = subprocess.Popen(
             ["/bin/sh", "-c", _WATCH, str(self._programs / "pg_ctl"), str(self.data), str(self.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -51,6 +48,12 @@ class PgServer:
             cwd="/",
             start_new_session=True,  # Ctrl-C is for us, not for it
         )
+        try:
+            self._run("initdb", "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync")
+            self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def start(self) -> None:
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), **self._settings}

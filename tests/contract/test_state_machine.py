@@ -130,7 +130,16 @@ class Histories(RuleBasedStateMachine):
             case _:
                 return None
 
-    def append(self, number: int, events: list[str], key: str | None, which: str, off: int | None) -> Append:
+    def append(
+        self,
+        number: int,
+        events: list[str],
+        key: str | None,
+        which: str,
+        off: int | None,
+        *,
+        to_tip: bool | None = None,
+    ) -> Append:
         session = self.pick(number)
         return Append(
             session_id=session.session_id,
@@ -140,7 +149,7 @@ class Histories(RuleBasedStateMachine):
             key=key,
             lease=self.lease(session, which),
             expect=None if off is None else session.head + off,
-            to_tip=number % 3 == 0,
+            to_tip=number % 3 == 0 if to_tip is None else to_tip,
         )
 
     # --- what is done
@@ -173,8 +182,15 @@ class Histories(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(PICK, min_size=2, max_size=6), event=ORDINARY, key=KEYS, off=EXPECTS)
     def write_at_once(self, numbers: list[int], event: str, key: str | None, off: int | None) -> None:
-        """Several commits in one batch: each for itself, in the order in which they were handed in."""
-        writes = [self.append(number, [event], key, "none", off) for number in numbers]
+        """Several commits in one batch: each for itself; those to the same session in the order of their handing in.
+
+        Between sessions no order is promised, so one lineage takes part by one of its sessions only.
+        """
+        lineages: dict[str, str] = {}
+        writes = [self.append(number, [event], key, "none", off, to_tip=False) for number in numbers]
+        for write in writes:
+            lineages.setdefault(self.model.world.sessions[write.session_id].root, write.session_id)
+        writes = [write for write in writes if write.session_id in lineages.values()]
 
         async def together() -> list[list[Receipt] | BaseException]:
             return await asyncio.gather(*map(self.store.commit_async, writes), return_exceptions=True)

@@ -60,6 +60,8 @@ class LogStore(ABC):
     url: str
     compress = True
     poll_seconds = POLL_SECONDS
+    writes_elsewhere = False
+    """Whether the work of a commit is done by another process than this one."""
     sessions_at_once = 256
     """How many sessions one view may be asked about."""
     rotate_after_bytes: int | None = None
@@ -67,7 +69,7 @@ class LogStore(ABC):
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._group = GroupCommit(self._run_and_ring)
+        self._group = GroupCommit(self._run_and_ring, by_halves=self.writes_elsewhere)
         self._bell = Bell(self._changed, self.poll_seconds)
         self._closed = False
 

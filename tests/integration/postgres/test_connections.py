@@ -13,12 +13,12 @@ import pytest
 
 from holdfast.core.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.port import Append, Delete
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres import PostgresStore, schema
 from holdfast.store.postgres.link import Link
 from holdfast.store.postgres.wakeups import Wakeups
 from tests.integration.postgres.builders import message, opened, said, started, writing_link
 from tests.integration.postgres.proxy import TO_CLIENT, TO_SERVER, Proxy
-from tests.pg import PgServer
+from tests.pg import PgServer, eventually
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_connection_cut_anywhere_in_an_append_is_made_good(
     with opened(proxy.url(pg_url)) as store:
         session_id = started(store)
         store.commit(message(session_id, "warm up"))
-        cuts = [*range(0, 12, 3), *range(12, 700, 80)] if direction == TO_SERVER else range(0, 90, 9)
+        cuts = [*range(0, 12, 3), *range(12, 450, 60)] if direction == TO_SERVER else range(0, 60, 6)
         for number, count in enumerate(cuts, start=3):
             proxy.cut_after(count, direction)
             receipt = store.commit(message(session_id, f"cut at {count}", key=f"k{count}" if keyed else None))[0]
@@ -98,6 +98,7 @@ def test_when_the_server_stays_away_the_outcome_is_unknown_and_names_the_key(pg_
     url = proxy.url(pg_url)
     with opened(url + "&holdfast_retry_seconds=0.5") as store:
         session_id = started(store)
+        store.commit(message(session_id, "warm up"))
         proxy.cut_after(0, TO_CLIENT)
         proxy.hide()
         with pytest.raises(OutcomeUnknown) as told:
@@ -107,8 +108,9 @@ def test_when_the_server_stays_away_the_outcome_is_unknown_and_names_the_key(pg_
         with pytest.raises(StoreUnavailable, match="no PostgreSQL answers"):
             store.commit(message(session_id, "not sent"))
     with opened(pg_url) as store:
+        eventually(lambda: store.head(session_id).last_seq == 3)
         receipt = store.commit(message(session_id, "lost?", key="mine"))[0]
-        assert (receipt.seq, receipt.replayed) == (2, True)
+        assert (receipt.seq, receipt.replayed) == (3, True)
 
 
 def test_a_storm_of_killed_connections_goes_unnoticed(pg_server: PgServer, pg_url: str) -> None:
@@ -173,6 +175,30 @@ def test_a_database_that_defaults_to_serializable_works_the_same(pg_server: PgSe
         for job in [pool.submit(write, store) for store in (one, two, one, two)]:
             job.result()
         assert [event.seq for event in one.read(session_id)] == list(range(1, 102))
+
+
+def test_behind_a_pooler_nothing_is_prepared(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooler gives out process numbers of its own; that is how it is known."""
+    monkeypatch.setattr(schema, "SETTINGS", schema.SETTINGS.replace("pg_backend_pid()", "-1"))
+    with opened(pg_url) as store:
+        session_id = started(store)
+        for number in range(8):
+            store.commit(message(session_id, str(number)))
+        link = writing_link(store)
+        assert link.execute("SELECT count(*) FROM pg_prepared_statements").fetchall() == [(0,)]
+
+
+def test_a_pooler_that_was_not_noticed_is_found_out(pg_url: str) -> None:
+    """What was prepared is gone when the pooler gives us another connection: the append goes on without."""
+    with opened(pg_url) as store:
+        session_id = started(store)
+        store.commit(message(session_id, "prepared"))
+        link = writing_link(store)
+        assert link.is_direct
+        link.execute("DEALLOCATE ALL")
+        assert store.commit(message(session_id, "gone"))[0].seq == 3
+        assert not link.is_direct
+        assert store.commit(message(session_id, "goes on"))[0].seq == 4
 
 
 FORK = """

@@ -49,6 +49,7 @@ class Away(StoreUnavailable):
 
 class PostgresStore(LogStore):
     poll_seconds = 0.05
+    writes_elsewhere = True
 
     def __init__(self, url: str) -> None:
         self._address = Address.parse(url)

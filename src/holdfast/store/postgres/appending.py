@@ -7,6 +7,7 @@ each field with its type and length before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -34,8 +35,8 @@ _no_text = _head(TEXT, -1)
 _no_bytes = _head(BYTEA, -1)
 _no_bool = _head(BOOL, -1)
 _true, _false = _head(BOOL, 1) + b"\1", _head(BOOL, 1) + b"\0"
-_NO_TEXTS, _NO_NUMBERS, _NO_OTHERS = (None,) * 5, (0, 0), (None, False, False)
 _later_event = _no_text + _no_bool + _no_text + _no_bytes + _no_number + _no_number + _no_bool + _no_bool
+_nobody = _no_text + _no_number
 _FIELDS = 28
 _CHANGE_FIELDS = 10
 
@@ -88,7 +89,7 @@ class _Batch:
         assert isinstance(write, Append)
         if write.session_id != self._session:
             self._session, self._round = write.session_id, 0
-        session, writer = _text(write.session_id), _writer(write)
+        session, writer = _name(write.session_id), _writer(write)
         whole = _whole(write, sealed, fresh=sealed.own_key and not again)
         for event in sealed.events:
             self._round += 1
@@ -114,12 +115,12 @@ def _record(numbers: bytes, session: bytes, event: Sealed, change: bytes, writer
         (
             numbers,
             session,
-            _text(event.kind),
+            _name(event.kind),
             _number(INT8, 8, event.v),
             _number(INT8, 8, event.at),
-            _text(event.actor),
-            _text(event.turn),
-            _text(event.enc),
+            _name(event.actor),
+            _name(event.turn),
+            _name(event.enc),
             _bytes(event.body),
             _bytes(event.fields + event.digest),
             _number(INT8, 8, delta.messages),
@@ -136,16 +137,29 @@ def _record(numbers: bytes, session: bytes, event: Sealed, change: bytes, writer
 
 def _change(delta: Delta, kind: int) -> bytes | None:
     """What few events change, None where there is nothing of it."""
-    texts = (delta.title, delta.state or None, delta.rotated_to or None, delta.model or None, delta.persona or None)
-    numbers = (delta.input_tokens, delta.output_tokens)
-    others = (delta.turn, delta.turn_over, delta.boundary)
-    if texts == _NO_TEXTS and numbers == _NO_NUMBERS and others == _NO_OTHERS:
+    if not (
+        delta.input_tokens
+        or delta.output_tokens
+        or delta.title is not None
+        or delta.state
+        or delta.rotated_to
+        or delta.model
+        or delta.persona
+        or delta.turn is not None
+        or delta.turn_over
+        or delta.boundary
+    ):
         return None
     data = b"".join(
         (
             _length(_CHANGE_FIELDS),
-            *(_number(INT8, 8, number) for number in numbers),
-            *map(_text, texts),
+            _number(INT8, 8, delta.input_tokens),
+            _number(INT8, 8, delta.output_tokens),
+            _text(delta.title),
+            _text(delta.state or None),
+            _text(delta.rotated_to or None),
+            _text(delta.model or None),
+            _text(delta.persona or None),
             _text(delta.turn),
             _true if delta.turn_over else _false,
             _true if delta.boundary else _false,
@@ -157,26 +171,34 @@ def _change(delta: Delta, kind: int) -> bytes | None:
 def _writer(write: Append) -> bytes:
     touch = _true if write.touch else _false
     if write.lease is None:
-        return touch + _no_text + _no_number
+        return touch + _nobody
     return touch + _text(write.lease.token) + _number(INT8, 8, write.lease.epoch)
 
 
 def _whole(write: Append, sealed: SealedWrite, *, fresh: bool) -> bytes:
     """What belongs to the append and not to one of its events."""
     assert sealed.key is not None
-    kinds = {event.kind for event in sealed.events}
+    events = sealed.events
+    kinds = events[0].kind if len(events) == 1 else " ".join(event.kind for event in events)
     return b"".join(
         (
             _text(sealed.key),
             _true if fresh else _false,
-            _text(write.scope),
+            _name(write.scope),
             _bytes(sealed.digest),
-            _number(INT8, 8, len(sealed.events)),
+            _number(INT8, 8, len(events)),
             _no_number if write.expect is None else _number(INT8, 8, write.expect),
-            _true if kinds <= AFTER_ROTATION and not write.to_tip else _false,
-            _true if kinds <= AFTER_THE_END else _false,
+            _taken_late(kinds, write.to_tip),
         )
     )
+
+
+@lru_cache(1024)
+def _taken_late(kinds: str, to_tip: bool) -> bytes:
+    """Whether events of these kinds are still taken by a session that was rotated, and by one that has ended."""
+    found = set(kinds.split(" "))
+    rotated = _true if found <= AFTER_ROTATION and not to_tip else _false
+    return rotated + (_true if found <= AFTER_THE_END else _false)
 
 
 def _bool(value: bool) -> bytes:
@@ -192,6 +214,12 @@ def _numbers_in(answer: bytes | None) -> list[int]:
     if answer is None:
         return []
     return [_number_in(answer[at + 4 : at + 12]) for at in range(20, len(answer), 12)]
+
+
+@lru_cache(1024)
+def _name(text: str | None) -> bytes:
+    """A text that is used again and again."""
+    return _text(text)
 
 
 def _text(text: str | None) -> bytes:

@@ -21,6 +21,8 @@ def steps_of(batch: list[Entry]) -> list[Step]:
 
     Appends join the newest step of appends that they may join, however many other commits came between.
     """
+    if all(is_plain(entry.commit) for entry in batch) and _differ(batch):
+        return [Step(True, batch)]
     steps: list[Step] = []
     engine_step: dict[str, int] = {}
     keys: set[str | None] = set()
@@ -41,3 +43,8 @@ def steps_of(batch: list[Entry]) -> list[Step]:
         steps[-1].entries.append(entry)
         engine_step.update(dict.fromkeys(sessions, len(steps) - 1))
     return steps
+
+
+def _differ(appends: list[Entry]) -> bool:
+    """Whether no two of them have the same key."""
+    return len({entry.commit.writes[0].key for entry in appends}) == len(appends)

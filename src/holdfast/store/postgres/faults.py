@@ -8,8 +8,9 @@ from holdfast.core.errors import HoldfastError, InvalidInput, StoreUnavailable
 from holdfast.store.postgres.address import Address
 
 # Rolled back, and worth another try with the same key: serialization, deadlock, lock timeout, statement timeout, a key
-# or session that somebody else created first.
-PASSING = frozenset({"40001", "40P01", "55P03", "57014", "23505"})
+# or session that somebody else created first, a prepared statement that a pooler has lost.
+NOT_PREPARED = frozenset({"26000", "42P05"})
+PASSING = frozenset({"40001", "40P01", "55P03", "57014", "23505"}) | NOT_PREPARED
 # The server is going, gone or not yet there; so is this connection.
 AWAY = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "53300", "25006"})
 

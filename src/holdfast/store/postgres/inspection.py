@@ -32,6 +32,7 @@ STRANGERS = (
     "SELECT DISTINCT e.session_id FROM holdfast.events e "
     "WHERE NOT EXISTS (SELECT FROM holdfast.sessions s WHERE s.session_id = e.session_id) LIMIT 100"
 )
+MISPLACED = "SELECT session_id FROM holdfast.sessions WHERE activity <> updated_at >> 16 LIMIT 100"
 INDEXES = (
     "SELECT c.oid::regclass::text, c.oid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid "
     "JOIN pg_am a ON a.oid = c.relam WHERE c.relnamespace = 'holdfast'::regnamespace AND a.amname = 'btree' "
@@ -133,6 +134,8 @@ class PostgresView(PostgresRows):
         try:
             for (name,) in self._slowly(STRANGERS):
                 yield f"there are events of session {name}, and no such session"
+            for (name,) in self._slowly(MISPLACED):
+                yield f"session {name}: what lists are ordered by is not what its header says"
         except Unreadable as error:
             yield str(error)
         for name, number in self._all(INDEXES) if deep else ():

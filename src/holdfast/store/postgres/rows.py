@@ -19,6 +19,8 @@ CLOCK_OF = "postgres"
 """Leases run on the server's own clock, the same for every host."""
 
 FIELDS = Row.__struct_fields__
+ACTIVITY = 16
+"""Lists are ordered by the time shifted so far to the right, then by the time itself."""
 
 
 def _with_columns(statement: sql.SQL) -> bytes:
@@ -32,8 +34,10 @@ LOCKED = _with_columns(sql.SQL("SELECT {columns} FROM holdfast.sessions WHERE se
 ALL_LOCKED = _with_columns(
     sql.SQL("SELECT {columns} FROM holdfast.sessions WHERE session_id = ANY(%s) ORDER BY session_id FOR UPDATE")
 )
-CREATE = _with_columns(sql.SQL("INSERT INTO holdfast.sessions ({columns}) VALUES ({values})"))
-SAVE = _with_columns(sql.SQL("UPDATE holdfast.sessions SET ({columns}) = ROW ({values}) WHERE session_id = %s"))
+CREATE = _with_columns(sql.SQL("INSERT INTO holdfast.sessions ({columns}, activity) VALUES ({values}, %s)"))
+SAVE = _with_columns(
+    sql.SQL("UPDATE holdfast.sessions SET ({columns}, activity) = ROW ({values}, %s) WHERE session_id = %s")
+)
 LISTED = _with_columns(
     sql.SQL(
         "SELECT {columns} FROM holdfast.sessions WHERE deleted_at IS NULL AND owner_id = %s "
@@ -286,7 +290,8 @@ def _row(values: Sequence[Any]) -> Row:
 
 
 def _values(row: Row) -> list[Any]:
-    return [getattr(row, name) for name in FIELDS]
+    """The fields, and the activity that lists are ordered by."""
+    return [*(getattr(row, name) for name in FIELDS), row.updated_at >> ACTIVITY]
 
 
 def _chunk(values: Sequence[Any]) -> Chunk:

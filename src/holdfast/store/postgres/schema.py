@@ -18,7 +18,7 @@ MIGRATION_LOCK = 0x486F6C64  # "Hold"
 
 SETTINGS = (
     "SELECT current_setting('fsync'), current_setting('server_encoding'), current_setting('server_version_num')::int, "
-    "pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
+    "pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, pg_backend_pid()"
 )
 # From the tables themselves: `to_regclass` may answer from before the migration lock was waited for.
 HAS_SCHEMA = (
@@ -31,7 +31,8 @@ RECORD = "INSERT INTO holdfast.migrations VALUES (%s, %s, %s, %s, %s)"
 
 def check_server(link: Link, address: Address) -> None:
     """Refuse a server that may lose what it has acknowledged, or cannot store what we write."""
-    fsync, encoding, version, read_only = _row(link, SETTINGS)
+    fsync, encoding, version, read_only, backend = _row(link, SETTINGS)
+    link.is_direct = backend == link.pgconn.backend_pid  # a pooler gives out numbers of its own
     where = address.shown
     if fsync != "on" and not address.allow_unsafe:
         raise StoreUnavailable(

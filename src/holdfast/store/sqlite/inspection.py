@@ -13,14 +13,14 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.core.errors import StoreUnavailable
+from holdfast.core.errors import DamagedSession, StoreUnavailable
 from holdfast.core.ids import is_id
 from holdfast.core.log import StoredEvent
 from holdfast.store.inspection import StoredKey
 from holdfast.store.migrations import migrations
 from holdfast.store.port import Chunk, Query, Snapshot
 from holdfast.store.sqlite.rows import HASH, UNREADABLE, SqliteRows, readable
-from holdfast.store.tx import KeyRow
+from holdfast.store.tx import KeyRow, Row
 from holdfast.store.view import Listed
 
 CHEAP_PAGES = 131_072  # up to 256 MiB SQLite's quick check is always made
@@ -34,6 +34,7 @@ ONE = "SELECT rowid, * FROM events WHERE rowid = ?"
 NEXT_OWNER = "SELECT id >> 32 FROM events WHERE id > ? ORDER BY id LIMIT 1"
 SESSIONS_UP = "SELECT sid, session_id FROM sessions NOT INDEXED ORDER BY sid"
 SESSIONS_DOWN = "SELECT sid, session_id FROM sessions NOT INDEXED ORDER BY sid DESC"
+UNINDEXED = "SELECT sid FROM sessions NOT INDEXED WHERE session_id = ?"
 SESSIONS_BY_NAME = "SELECT sid, session_id FROM sessions ORDER BY session_id"
 COLUMNS = (
     "SELECT owner_id, updated_at, state, project_key, base_id, deleted_at, header, crc "
@@ -51,6 +52,13 @@ class SqliteView(SqliteRows):
     """What readers get."""
 
     # --- sessions
+
+    def _find(self, session_id: str) -> tuple[int, Row] | None:
+        """Absent is only what is not in the table either: a damaged index must not make a session look missing."""
+        known = super()._find(session_id)
+        if known is None and self._execute(UNINDEXED, (session_id,)).fetchone() is not None:
+            raise DamagedSession(session_id, None, "its entry in the index of sessions is wrong")
+        return known
 
     def everything(self) -> tuple[list[str], list[str]]:
         owners, trouble = self._owners()

@@ -14,8 +14,8 @@ CREATE TABLE holdfast.migrations (
 );
 
 -- One row a session, tombstones included: the header, then the lease. Every append updates its row: there is room in each
--- page for the next version, and lists are ordered by `activity` (about 1/15 s) first, whose index an append seldom
--- touches, so that most updates stay within the page.
+-- page for the next version, and lists are ordered by `activity` first (updated_at >> 16, about 1/15 s), whose index an
+-- append seldom touches, so that most updates stay within the page.
 CREATE TABLE holdfast.sessions (
     session_id text COLLATE "C" PRIMARY KEY,
     owner_id text COLLATE "C" NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE holdfast.sessions (
     lease_since bigint NOT NULL,
     lease_expires bigint NOT NULL,
     lease_boot text COLLATE "C",
-    activity bigint NOT NULL GENERATED ALWAYS AS (updated_at >> 16) STORED
+    activity bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE INDEX sessions_by_activity ON holdfast.sessions (owner_id, activity) WHERE deleted_at IS NULL;
@@ -221,7 +221,8 @@ BEGIN
                 pending_text = CASE WHEN s.pending_count + e.pending > 0 THEN coalesce(e.pending_text, s.pending_text) END,
                 pending_at = CASE WHEN s.pending_count + e.pending > 0
                     THEN CASE WHEN e.pending_text IS NULL THEN s.pending_at ELSE e.at END END,
-                updated_at = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) ELSE s.updated_at END
+                updated_at = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) ELSE s.updated_at END,
+                activity = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) >> 16 ELSE s.activity END
             FROM unnest(new_events) e
             WHERE e.round = this_round AND s.session_id = e.session_id
                 AND CASE WHEN e.key IS NULL THEN e.append = ANY (appends) ELSE
@@ -300,7 +301,8 @@ BEGIN
         pending_text = CASE WHEN s.pending_count + e.pending > 0 THEN coalesce(e.pending_text, s.pending_text) END,
         pending_at = CASE WHEN s.pending_count + e.pending > 0
             THEN CASE WHEN e.pending_text IS NULL THEN s.pending_at ELSE e.at END END,
-        updated_at = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) ELSE s.updated_at END
+        updated_at = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) ELSE s.updated_at END,
+        activity = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) >> 16 ELSE s.activity END
     WHERE s.session_id = e.session_id
         AND s.deleted_at IS NULL
         AND (e.lease_token IS NULL OR (s.lease_token = e.lease_token AND e.lease_epoch IN (0, s.epoch)))
