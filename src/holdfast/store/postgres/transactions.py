@@ -8,9 +8,8 @@ from typing import LiteralString
 import msgspec
 import psycopg
 
-from holdfast.core.errors import SessionDeleted
 from holdfast.store.engine import run, sessions_of
-from holdfast.store.port import Delete, Receipt
+from holdfast.store.port import Receipt
 from holdfast.store.postgres.link import Link
 from holdfast.store.postgres.rows import PostgresRows
 from holdfast.store.sealing import Commit
@@ -39,7 +38,7 @@ def carry_out(link: Link, commits: Sequence[Commit], *, again: bool) -> list[lis
             rows.lock(sorted(named))
             for commit in commits:
                 commit.rerun = commit.rerun or again
-            done = [_run(rows, commit) for commit in commits]
+            done = [run(rows, _keyed(commit)) for commit in commits]
             rows.flush()
             committed = link.execute("COMMIT")
     except BaseException:
@@ -50,20 +49,11 @@ def carry_out(link: Link, commits: Sequence[Commit], *, again: bool) -> list[lis
     return done
 
 
-def _run(rows: PostgresRows, commit: Commit) -> list[Receipt]:
-    try:
-        return run(rows, _keyed(commit))
-    except SessionDeleted:
-        # A deletion has no key; if it is done, it may well have been this one.
-        names = [sealed.write.session_id for sealed in commit.writes if isinstance(sealed.write, Delete)]
-        if not commit.rerun or len(names) != len(commit.writes):
-            raise
-        return [Receipt(session_id=name, replayed=True) for name in names]
-
-
 def _keyed(commit: Commit) -> Commit:
     """The same commit with its keys stored and looked up, those too that were made for it."""
-    return Commit(tuple(msgspec.structs.replace(sealed, own_key=False) for sealed in commit.writes))
+    keyed = Commit(tuple(msgspec.structs.replace(sealed, own_key=False) for sealed in commit.writes))
+    keyed.rerun = commit.rerun
+    return keyed
 
 
 def _roll_back(link: Link) -> None:
