@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.app.stores import default_store
 from holdfast.core import events as e
-from holdfast.core.errors import ConflictError, SessionNotFound
+from holdfast.core.errors import ConflictError, InvalidInput, SessionNotFound
 from holdfast.core.fold import Row
 from holdfast.core.header import Header
 from holdfast.core.ids import ID_LENGTH, id_from
@@ -130,10 +130,14 @@ class ConversationSession:
         state: str | None = None,
         owner_id: str = "local",
     ) -> Headers:
-        """Headers, newest activity first; with `project_root` only those of that project."""
+        """Headers, newest activity first; with `project_root` only those of that project.
+
+        A session whose header cannot be read comes last, with the state "damaged" and nothing but its id.
+        """
         store = store if store is not None else default_store()
         key = project_key(Path(project_root)) if project_root is not None else None
-        return store.find(Query(owner_id=owner_id, project_key=key, state=state, limit=limit)).headers
+        page = store.find(Query(owner_id=owner_id, project_key=key, state=state, limit=limit))
+        return page.headers + [Header(session_id=name, state="damaged") for name in page.damaged]
 
     # --- writing
 
@@ -212,6 +216,8 @@ class ConversationSession:
 
     def history(self, limit: int | None = 50, before: int | None = None, *, include_archived: bool = False) -> Messages:
         """The newest `limit` messages (before event `before`), newest last; originals behind a compaction included."""
+        if limit is not None and limit < 0:
+            raise InvalidInput("limit must not be negative; None gives all messages")
         if not self._exists:
             return [] if before is not None else _last(list(self._first), limit)
         header = self.store.head(self.session_id)
@@ -279,6 +285,10 @@ _ACTORS = {
 
 
 def _event(message: Message) -> NewEvent:
+    if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not all checked
+        raise InvalidInput(
+            f"a session takes Message objects, not {type(message).__name__}: Message(role=..., content=...)"
+        )
     return NewEvent(event=e.MessageAppended(role=message.role, parts=message.parts), actor=_ACTORS[message.role])
 
 

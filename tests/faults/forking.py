@@ -85,12 +85,16 @@ class Forked:
             os.setpgid(0, 0)
             store = open_store(self._url)
             database = getattr(store, "_database", None)
+
+            def fork_and_sleep() -> None:
+                if os.fork():
+                    ready.touch()
+                time.sleep(30)
+                os._exit(0)
+
             if database is not None:
-                database.gate.enter()
-            if os.fork():
-                ready.touch()
-            time.sleep(30)
-            os._exit(0)
+                database.gate.pass_through(fork_and_sleep)
+            fork_and_sleep()
         while not ready.exists():
             time.sleep(0.002)
         os.kill(middle, signal.SIGKILL)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from holdfast import (
     ToolCall,
     open_store,
 )
+from holdfast.core.errors import InvalidInput
 from holdfast.core.events import Compacted, HistoryCleared, Rewound
 from holdfast.store.log_store import LogStore
 from holdfast.store.port import Append, NewEvent
@@ -169,6 +171,48 @@ def test_tool_calls_and_any_text_come_back_as_they_were(store: LogStore) -> None
         message = Message(role=Role.ASSISTANT, content=text, tool_calls=[call])
         session.append(message)
         assert session.history(limit=1) == [message]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tool_calls": [ToolCall(id="a", name="n", arguments='{"x": 1}')]},  # pyright: ignore[reportArgumentType]
+        {"tool_calls": [ToolCall(id=5, name="n")]},  # pyright: ignore[reportArgumentType]
+        {"tool_calls": [{"id": "a", "name": "n"}]},
+        {"parts": ("hello",)},
+    ],
+)
+def test_what_could_not_be_read_back_is_refused_and_named(store: LogStore, wrong: dict[str, Any]) -> None:
+    session = ConversationSession(store=store)
+    with pytest.raises(InvalidInput, match=r"parts\[|parts"):
+        session.append(Message(role=Role.ASSISTANT, content="" if "parts" in wrong else "IMPORTANT", **wrong))
+    assert session.history() == []
+
+
+def test_a_text_where_a_message_belongs_is_refused_in_words(store: LogStore) -> None:
+    session = ConversationSession(store=store)
+    with pytest.raises(InvalidInput, match="takes Message objects, not str"):
+        session.append("hi")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidInput, match="content is text, not bytes"):
+        session.append(Message(role=Role.USER, content=b"hi"))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidInput, match="a key is a text"):
+        session.append(user("hi"), key=5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidInput, match="limit must not be negative"):
+        session.history(limit=-1)
+
+
+def test_a_session_with_a_damaged_header_is_listed_as_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with open_store(f"sqlite:///{path}") as store:
+        session = ConversationSession(store=store)
+        session.append(user("precious"))
+        ConversationSession(store=store).append(user("fine"))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"title":"precious"', b'"title":"worthles"'))
+    with open_store(f"sqlite:///{path}") as store:
+        listed = ConversationSession.list(store=store)
+    assert [header.title for header in listed] == ["fine", None]
+    assert (listed[1].session_id, listed[1].state) == (session.session_id, "damaged")
 
 
 def test_an_ended_session_refuses_and_a_reopened_one_takes_messages(store: LogStore) -> None:

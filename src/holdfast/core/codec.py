@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.core.errors import InvalidInput
 from holdfast.core.events import KINDS, Event, InputAdmitted, MessageAppended, Opaque
-from holdfast.core.messages import TextPart
+from holdfast.core.messages import Role, TextPart
 
 MAX_DEPTH = 64
 MAX_BODY = 4 * 1024 * 1024
@@ -58,12 +58,18 @@ def encode(event: Event) -> Encoded:
     if len(body) > MAX_BODY:
         field = max(written, key=lambda name: len(_encoder.encode(written[name])))
         raise InvalidInput(f"{kind}.{field} is too large to store: {len(body)} bytes, the limit is {MAX_BODY}")
+    # Structs do not check what they are made of: what could not be read back must not be acknowledged.
+    again = decode(kind, VERSIONS[kind], body, blobs.__getitem__)
+    if isinstance(again, Opaque):
+        raise InvalidInput(f"{kind} holds a value of the wrong type: {again.why}")
     return Encoded(kind, VERSIONS[kind], body, blobs)
 
 
 def _text_only(event: Event) -> bytes | None:
     """The body of a message of short, valid texts, which needs no walk; the same bytes that the walk would give."""
     if not isinstance(event, MessageAppended | InputAdmitted):
+        return None
+    if isinstance(event, MessageAppended) and type(event.role) is not Role:
         return None
     for part in event.parts:
         if type(part) is not TextPart or type(part.text) is not str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.errors import InvalidInput
+
 
 class Role(StrEnum):
     SYSTEM = "system"
@@ -102,6 +104,8 @@ class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         parts = self.parts
         if not parts:
             text: tuple[Part, ...] = (TextPart(self.content),) if self.content else ()
+            if not isinstance(self.content, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidInput(f"a message's content is text, not {type(self.content).__name__}")
             if not self.tool_calls and not self.tool_results and type(self.content) is str:
                 put(self, "parts", text)  # nothing but its text, as most are: the views are right as they are
                 return

@@ -34,8 +34,15 @@ def open_store(url: str) -> LogStore:
 def open_existing(url: str) -> LogStore:
     """The same, but never creates one: `StoreUnavailable` where there is none yet."""
     _, path = place_of(url)
-    if path is not None and not path.exists():
-        raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to make it")
+    if path is None:
+        from holdfast.store.postgres.schema import applied
+
+        there, where = bool(applied(url)), _shown(url)
+    else:
+        # An empty file or folder would become a store by being opened.
+        there, where = path.exists() and (any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0), str(path)
+    if not there:
+        raise StoreUnavailable(f"there is no store at {where}; check --store, or write a first message to make it")
     return open_store(url)
 
 

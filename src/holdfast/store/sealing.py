@@ -151,8 +151,8 @@ def content_of(kind: str, v: int, digest: bytes) -> bytes:
 
 
 def _checked_key(key: str) -> str:
-    if not key or len(key) > 512:
-        raise InvalidInput("a key has 1 to 512 characters")
+    if type(key) is not str or not 0 < len(key) <= 512:
+        raise InvalidInput("a key is a text of 1 to 512 characters")
     if not storable(key):
         raise InvalidInput("a key must be valid Unicode text without NUL")
     return key

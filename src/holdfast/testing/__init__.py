@@ -17,8 +17,10 @@ __all__ = ["StoreContract"]
 def __getattr__(name: str) -> object:
     if name != "StoreContract":
         raise AttributeError(f"module 'holdfast.testing' has no attribute '{name}'")
-    import pytest
-
+    try:
+        import pytest
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("StoreContract needs pytest: pip install pytest") from None
     if "holdfast.testing.contract" not in sys.modules:
         pytest.register_assert_rewrite("holdfast.testing.contract")  # so that a failed question shows both sides
     from holdfast.testing.contract import StoreContract

@@ -141,9 +141,7 @@ class Populated:
         change(row)
         data = msgspec.json.encode(row)
         values = (data, zlib.crc32(data), row.owner_id, row.updated_at, row.state, self.names[what])
-        set_all = (
-            "UPDATE sessions SET header = ?, crc = ?, owner_id = ?, updated_at = ?, state = ? WHERE session_id = ?"
-        )
+        set_all = "UPDATE sessions SET header = ?, crc = ?, owner_id = ?, listed_at = ?, state = ? WHERE session_id = ?"
         self.sql(set_all, *values)
 
 

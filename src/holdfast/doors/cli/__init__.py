@@ -62,6 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HoldfastError as error:
         print(f"holdfast: {_one_line(str(error))}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:  # what no layer below could put into better words
+        place = f" ({error.filename})" if error.filename else ""
+        remedy = "check that it exists, its permissions and the disk"
+        print(f"holdfast: {_one_line(f'{error.strerror or error}{place}')}; {remedy}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -32,8 +32,6 @@ from holdfast.store.files.snapshots import drop_snapshots, put_snapshots
 from holdfast.store.tx import Row
 
 ROTATE_AFTER = 64 * 1024 * 1024
-SPARE = 64 * 1024
-SPARE_FROM = 8 * 1024
 
 
 class Unknown(Exception):
@@ -148,22 +146,11 @@ class Writer:
         self._publish(session, row, lines, texts)
 
     def _extend(self, session: Session, data: bytes) -> None:
-        """Write at the end and fill the file up with newlines: over bytes that are there already, the next lines are
-        synced without the file system's own journal, which takes a third off the time. Only for one line at a time, so
-        that no line can be on the disk without the one before it."""
+        """Write at the end, over what another program may have left behind the last line."""
         if session.room > session.size:
             disk.truncate(session.fd, session.size)
-        end = session.size + len(data)
-        spare = min(end, SPARE) if end >= SPARE_FROM else 0
-        try:
-            disk.write_at(session.fd, data + b"\n" * spare, session.size)
-        except OSError as error:
-            if error.errno not in disk.FULL or not spare:
-                raise
-            disk.truncate(session.fd, session.size)
-            disk.write_at(session.fd, data, session.size)
-            spare = 0
-        session.room = end + spare
+        disk.write_at(session.fd, data, session.size)
+        session.room = session.size + len(data)
 
     def _new_segment(self, change: Change, data: bytes) -> None:
         """A new live file; the one there was is sealed first. Sealed without a live one is a state like any other."""

@@ -50,18 +50,17 @@ class SqliteStore(LogStore):
         database = self._database
         with database.writing:
             try:
-                database.gate.enter()
+                database.gate.pass_through(lambda: self._inside(batch))
             except HoldfastError as error:
                 _refuse(batch, error)
-                return
-            try:
-                self._together(batch)
-                database.checkpoint()
-            except apsw.Error as error:
-                # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
-                _refuse(batch, opening.translation(error, self.path))
-            finally:
-                database.gate.leave()
+
+    def _inside(self, batch: list[Entry]) -> None:
+        try:
+            self._together(batch)
+            self._database.checkpoint()
+        except apsw.Error as error:
+            # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
+            _refuse(batch, opening.translation(error, self.path))
 
     def _together(self, batch: list[Entry]) -> None:
         """All commits of the batch in one transaction; if that fails, each in its own, so that one fails alone."""
@@ -73,7 +72,7 @@ class SqliteStore(LogStore):
             _refuse(batch, opening.translation(error, self.path))
             return
         try:
-            rows = SqliteRows(writer, self._database.take_heads())
+            rows = SqliteRows(writer, *self._database.take_heads())
             done = [run(rows, batch[0].commit)] if len(batch) == 1 else [run(rows, entry.commit) for entry in batch]
             rows.flush()
         except (apsw.Error, HoldfastError, UnicodeDecodeError) as error:
@@ -88,7 +87,7 @@ class SqliteStore(LogStore):
             self._roll_back()
             raise
         if self._commit(batch, done):
-            self._database.keep_heads(rows.heads)
+            self._database.keep_heads(rows.heads, rows.first)
 
     def _commit(self, batch: list[Entry], done: list[list[Receipt]]) -> bool:
         try:

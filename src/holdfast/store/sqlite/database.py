@@ -23,7 +23,7 @@ from holdfast.store.host import now_us
 from holdfast.store.migrations import Applied, Migration, outstanding
 from holdfast.store.sqlite import opening
 from holdfast.store.sqlite.gate import Gate
-from holdfast.store.sqlite.rows import Heads
+from holdfast.store.sqlite.rows import First, Heads
 
 CHECKPOINT_PAGES = 4_000
 FORCED_PAGES = 32_768  # 64 MiB
@@ -61,6 +61,7 @@ class Database:
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._heads: Heads = {}
+        self._first: First | None = None
         self._heads_at = 0
         opening.check_version()
         opening.create(path)
@@ -131,18 +132,20 @@ class Database:
             self._sound = True
         return self.writer
 
-    def take_heads(self) -> Heads:
+    def take_heads(self) -> tuple[Heads, First | None]:
         """The headers as this process stored them last, unless anybody has written since; inside a transaction.
 
         They are given away: whoever takes them changes them, and only what is committed may be kept.
         """
         heads, self._heads = self._heads, {}
-        return heads if heads and self.writer.data_version() == self._heads_at else {}
+        if heads and self.writer.data_version() == self._heads_at:
+            return heads, self._first
+        return {}, None
 
-    def keep_heads(self, heads: Heads) -> None:
+    def keep_heads(self, heads: Heads, first: First | None) -> None:
         """After the commit: it saves the next one reading them."""
         if len(heads) <= MAX_HEADS:
-            self._heads, self._heads_at = heads, self.writer.data_version()
+            self._heads, self._first, self._heads_at = heads, first, self.writer.data_version()
 
     def distrust(self) -> None:
         """Commit or rollback failed: what this connection thinks is stored may not be. The next `ready` replaces it."""
@@ -283,16 +286,15 @@ class Database:
     def _migrate(self) -> None:
         if not self._outstanding():
             return
-        self.gate.enter()
-        try:
-            todo = self._outstanding()
-            if todo:
-                self._prepare(todo)
-                with opening.translated(self.path):
-                    self.ready()
-                    self._apply(todo)
-        finally:
-            self.gate.leave()
+        self.gate.pass_through(self._migrate_now)
+
+    def _migrate_now(self) -> None:
+        todo = self._outstanding()
+        if todo:
+            self._prepare(todo)
+            with opening.translated(self.path):
+                self.ready()
+                self._apply(todo)
 
     def applied(self) -> list[Applied]:
         with opening.translated(self.path):
@@ -396,7 +398,7 @@ def _after_fork_in_child() -> None:
     _mutex = threading.Lock()
     for database in _databases.values():
         database.forked = True
-        database.gate.close()
+        database.gate.close_in_child()
         _left_behind.append(database)
     _databases.clear()
 

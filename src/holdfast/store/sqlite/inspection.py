@@ -37,7 +37,7 @@ SESSIONS_DOWN = "SELECT sid, session_id FROM sessions NOT INDEXED ORDER BY sid D
 UNINDEXED = "SELECT sid FROM sessions NOT INDEXED WHERE session_id = ?"
 SESSIONS_BY_NAME = "SELECT sid, session_id FROM sessions ORDER BY session_id"
 COLUMNS = (
-    "SELECT owner_id, updated_at, state, project_key, base_id, deleted_at, header, crc "
+    "SELECT owner_id, state, project_key, base_id, deleted_at, listed_at, header, crc "
     "FROM sessions WHERE session_id = ?"
 )
 # As bytes: a text that is no longer UTF-8 could not be read at all.
@@ -178,8 +178,8 @@ class SqliteView(SqliteRows):
             return  # its header cannot be read either, which is told already
         if found is None or (row := readable(*found[-2:])) is None:
             return
-        told = (row.owner_id, row.updated_at, row.state, row.project_key, row.base_id, row.deleted_at)
-        if told != found[:-2]:
+        told = (row.owner_id, row.state, row.project_key, row.base_id, row.deleted_at)
+        if told != found[:-3] or not isinstance(found[-3], int) or found[-3] > row.updated_at:
             yield "what lists select by is not what it says"
 
     def checks(self, deep: bool) -> Iterator[str]:

@@ -30,9 +30,14 @@ _decode_listed = msgspec.json.Decoder(Header).decode
 
 HEADER = "SELECT sid, header, crc FROM sessions WHERE session_id = ?"
 INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
-SAVE = "UPDATE sessions SET updated_at = ?, state = ?, base_id = ?, deleted_at = ?, header = ?, crc = ? WHERE sid = ?"
+SAVE = "UPDATE sessions SET listed_at = ?, state = ?, base_id = ?, deleted_at = ?, header = ?, crc = ? WHERE sid = ?"
+SAVE_HEADER = "UPDATE sessions SET header = ?, crc = ? WHERE sid = ?"
+FIRST_LISTED = (
+    "SELECT session_id, state, base_id, deleted_at FROM sessions INDEXED BY sessions_by_activity "
+    "WHERE deleted_at IS NULL AND owner_id = ? ORDER BY listed_at DESC, session_id DESC LIMIT 1"
+)
 CREATE = (
-    "INSERT INTO sessions (session_id, owner_id, updated_at, state, project_key, base_id, header, crc) "
+    "INSERT INTO sessions (session_id, owner_id, listed_at, state, project_key, base_id, header, crc) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 EVENTS = (
@@ -44,10 +49,10 @@ KEY = "SELECT session_id, seq, count, digest FROM keys WHERE scope = ? AND key =
 PUT_KEY = "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)"
 KEY_IN_LOG = "SELECT id & 4294967295 FROM events WHERE id > ? AND id <= ? AND key = ?"
 LISTED = (
-    "SELECT session_id, updated_at, header, crc FROM sessions INDEXED BY sessions_by_activity "
-    "WHERE deleted_at IS NULL AND owner_id = :owner AND (updated_at, session_id) < (:at, :id) "
+    "SELECT session_id, listed_at, header, crc FROM sessions INDEXED BY sessions_by_activity "
+    "WHERE deleted_at IS NULL AND owner_id = :owner AND (listed_at, session_id) < (:at, :id) "
     "AND (:state IS NULL OR state = :state) AND (:project IS NULL OR project_key = :project) "
-    "AND (:base IS NULL OR base_id = :base) ORDER BY updated_at DESC, session_id DESC LIMIT :limit"
+    "AND (:base IS NULL OR base_id = :base) ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
 )
 WITH_PREFIX = (
     "SELECT session_id FROM sessions WHERE session_id >= ? AND session_id < ? AND owner_id = ? AND deleted_at IS NULL "
@@ -59,14 +64,18 @@ FORKS = "SELECT session_id FROM sessions WHERE base_id = ?"
 Heads = dict[str, tuple[int, Row]]
 """Sessions' numbers and headers by id: those read or written, as they are once the transaction is committed."""
 
+First = tuple[Any, ...]
+"""The session that a list shows first: its id and what else an index knows of it."""
+
 
 class SqliteRows:
     """Both sides, `Tx` and `View`, over one connection inside one transaction."""
 
-    def __init__(self, connection: apsw.Connection, known: Heads | None = None) -> None:
+    def __init__(self, connection: apsw.Connection, known: Heads | None = None, first: First | None = None) -> None:
         self._execute: Callable[..., Any] = connection.execute
         self._connection = connection
         self.heads: Heads = {} if known is None else known
+        self.first = first
         self._dirty: Heads = {}
 
     # --- headers
@@ -111,12 +120,25 @@ class SqliteRows:
         self._dirty[row.session_id] = self.heads[row.session_id]
 
     def flush(self) -> None:
-        """Write the changed headers, each once, however many commits of the batch changed it."""
+        """Write the changed headers, each once, however many commits of the batch changed it.
+
+        A session that is first in the list already stays there: then no index has to be touched.
+        """
+        if len(self._dirty) == 1:
+            [(sid, row)] = self._dirty.values()
+            if self.first == (row.session_id, row.state, row.base_id, row.deleted_at):
+                header = _encode(row)
+                self._execute(SAVE_HEADER, (header, zlib.crc32(header), sid))
+                self._dirty.clear()
+                return
+        owner = None
         for sid, row in self._dirty.values():
-            header = _encode(row)
+            owner, header = row.owner_id, _encode(row)
             values = (row.updated_at, row.state, row.base_id, row.deleted_at, header, zlib.crc32(header), sid)
             self._execute(SAVE, values)
         self._dirty.clear()
+        if owner is not None:
+            self.first = self._execute(FIRST_LISTED, (owner,)).fetchone()
 
     # --- events and keys
 
@@ -270,7 +292,7 @@ class SqliteRows:
             "limit": limit,
         }
         found = self._execute(LISTED, values)
-        return [Listed(session_id, updated_at, _listed(header, crc)) for session_id, updated_at, header, crc in found]
+        return [Listed(session_id, at, _listed(header, crc)) for session_id, at, header, crc in found]
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
         found = self._execute(WITH_PREFIX, (prefix, prefix + "~", owner_id, limit))

@@ -34,4 +34,16 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(Appends, Keys, Leases, Drafts, Lineages, Removals, Reads, Lists, Texts, Follows, Handles):
-    """Inherit it as `class TestX(StoreContract)` and provide `make_store` and `reopen`."""
+    """The exam for a store adapter: inherit it, provide two methods, and let pytest collect it.
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture(autouse=True)
+        def _place(self, tmp_path):
+            self.path = tmp_path
+
+        def make_store(self):            # a new, empty store
+            return MyStore(self.path / "store")
+
+        def reopen(self, store):         # the same place once more; `store` may be open, closed or abandoned
+            return MyStore(self.path / "store")
+    """

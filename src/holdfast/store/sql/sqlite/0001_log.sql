@@ -15,12 +15,13 @@ CREATE TABLE migrations (
 );
 
 -- One row a session, tombstones included. `header` is the whole header as JSON with its CRC-32 beside it; the columns
--- before it are the parts of it that SQL selects by.
+-- before it are the parts of it that SQL selects by. `listed_at` is `updated_at` as of when the session last became the
+-- first of its list: while it stays first, the index need not move.
 CREATE TABLE sessions (
     sid INTEGER PRIMARY KEY,
     session_id TEXT NOT NULL UNIQUE,
     owner_id TEXT NOT NULL,
-    updated_at INTEGER NOT NULL,
+    listed_at INTEGER NOT NULL,
     state TEXT NOT NULL,
     project_key TEXT,
     base_id TEXT,
@@ -29,7 +30,7 @@ CREATE TABLE sessions (
     crc INTEGER NOT NULL
 );
 
-CREATE INDEX sessions_by_activity ON sessions (owner_id, updated_at, session_id, state, project_key)
+CREATE INDEX sessions_by_activity ON sessions (owner_id, listed_at, session_id, state, project_key)
     WHERE deleted_at IS NULL;
 
 CREATE INDEX sessions_by_base ON sessions (base_id) WHERE base_id IS NOT NULL;
