@@ -55,8 +55,8 @@ LISTED = (
     "AND (:base IS NULL OR base_id = :base) ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
 )
 WITH_PREFIX = (
-    "SELECT session_id FROM sessions WHERE session_id >= ? AND session_id < ? AND +owner_id = ? AND +deleted_at IS NULL "
-    "ORDER BY session_id LIMIT ?"
+    "SELECT session_id FROM sessions WHERE session_id >= ? AND session_id < ? AND +owner_id = ? "
+    "AND +deleted_at IS NULL ORDER BY session_id LIMIT ?"
 )
 FORKS = "SELECT session_id FROM sessions WHERE base_id = ?"
 
