@@ -199,12 +199,25 @@ class Database:
     def _open_writer(self) -> apsw.Connection:
         connection = opening.connect(self.path)
         try:
-            opening.identify(connection, self.path)
+            self._identify(connection)
         except BaseException:
             connection.close()
             raise
         connection.set_wal_hook(self._after_commit)
         return connection
+
+    def _identify(self, connection: apsw.Connection) -> None:
+        """Several processes may open a new database at once, and SQLite does not wait for one that changes its mode."""
+        deadline = time.monotonic() + opening.BUSY_MS / 1000
+        while True:
+            try:
+                opening.identify(connection, self.path)
+            except StoreUnavailable as error:
+                if not isinstance(error.__cause__, apsw.BusyError) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
 
     def _after_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         if pages < self._wal_pages:  # the log began anew
@@ -298,7 +311,8 @@ class Database:
 
     def applied(self) -> list[Applied]:
         with opening.translated(self.path):
-            if not self.writer.table_exists("main", "migrations"):
+            # Asked by SQL: `table_exists` answers from what this connection has read of the schema, which may be old.
+            if not self.writer.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'").get:
                 return []
             found = self.writer.execute(
                 "SELECT number, checksum, min_reader FROM migrations ORDER BY number"

@@ -147,8 +147,9 @@ def rewrite_log(path: Path) -> None:
 def identify(connection: apsw.Connection, path: Path) -> None:
     """Make sure that this is our database (or an empty one, which becomes ours) in WAL mode."""
     with translated(path):
-        application = connection.pragma("application_id")
+        # In this order: whoever makes the database at this moment signs it before it has tables.
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+        application = connection.pragma("application_id")
         if application != APPLICATION_ID and tables:
             raise StoreUnavailable(
                 f"{path} is a database of another program, not a Holdfast store; choose another path"
