@@ -57,8 +57,7 @@ def test_killed_at_every_sync_while_the_store_is_made_loses_nothing(kind: str) -
 @pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
 @pytest.mark.parametrize("kind", LOCAL)
 def test_killed_at_every_call_of_a_longer_life_loses_nothing(kind: str, old: bool) -> None:
-    for syscall in ALSO_IN_SOAK:
-        killed_at_each(kind, syscall, old=old)
+    assert sum(killed_at_each(kind, syscall, old=old) for syscall in ALSO_IN_SOAK) > 0
 
 
 @pytest.mark.parametrize("kind", LOCAL)

@@ -141,7 +141,9 @@ def test_a_directory_under_version_control_may_become_a_store(folder: Path) -> N
     folder.mkdir()
     (folder / ".git").mkdir()
     with FilesStore(folder) as store:
-        begin(store, "one")
+        session_id = begin(store, "one")
+        assert store.head(session_id).last_seq == len(store.read(session_id)) > 0
+    assert (folder / ".git").is_dir()
 
 
 def test_a_file_where_a_directory_should_be_is_refused(folder: Path) -> None:
