@@ -22,13 +22,7 @@ from holdfast.store.port import Lease, Receipt, Write
 MESSAGES = (e.MessageAppended, e.InputAdmitted, e.AssistantReplied, e.ToolCallFinished)
 CLOSING = (e.AssistantReplied, e.ReplyInterrupted)
 AFTER_THE_END = (e.SessionReopened, e.SessionRenamed, e.SessionArchived, e.SessionUnarchived)
-STATES: dict[type[Event], str] = {
-    e.SessionEnded: "ended",
-    e.SessionRotated: "ended",
-    e.SessionReopened: "active",
-    e.SessionUnarchived: "active",
-    e.SessionArchived: "archived",
-}
+OVER = (*CLOSING, e.TurnStarted, e.TurnEnded)
 
 
 @dataclass
@@ -54,13 +48,15 @@ class Session:
     facts: list[Fact] = field(default_factory=list[Fact])
     base: str | None = None
     base_seq: int = 0
-    state: str = "active"
+    ended: bool = False
+    archived: bool = False
     rotated_to: str | None = None
     pending: int = 0
     turn: str | None = None
     epoch: int = 0
     token: str | None = None
     expired: bool = False
+    open_attempt: int = 0
     attempt: int = 0
     draft: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
     deleted: bool = False
@@ -68,6 +64,10 @@ class Session:
     @property
     def head(self) -> int:
         return len(self.facts)
+
+    @property
+    def state(self) -> str:
+        return "archived" if self.archived else "ended" if self.ended else "active"
 
     @property
     def messages(self) -> int:
@@ -97,6 +97,20 @@ class World:
             raise errors.SessionDeleted
         return session
 
+    def showing(self, fact: Fact) -> list[Session]:
+        """The living sessions in whose history a fact stands."""
+        return [one for one in self.sessions.values() if not one.deleted and any(it is fact for it in one.facts)]
+
+    def is_stood_on(self, session: Session) -> bool:
+        """Whether the history of a living session leads through this one's own events."""
+        for one in self.sessions.values():
+            base = one.base if not one.deleted else None
+            while base is not None and base != session.session_id:
+                base = self.sessions[base].base
+            if base is not None:
+                return True
+        return False
+
     def scope(self, write: port.Append | port.Create) -> str:
         if write.scope is not None:
             return write.scope
@@ -122,6 +136,11 @@ class Model:
         receipts = [_DO[type(write)](world, write) for write in writes]
         self.world = world
         return receipts
+
+    def forget(self) -> None:
+        """Keys of deleted sessions, a month later."""
+        keys = self.world.keys
+        self.world.keys = {name: key for name, key in keys.items() if not self.world.sessions[key.session_id].deleted}
 
     def _repeated(self, writes: tuple[Write, ...]) -> list[Receipt] | None:
         found: dict[int, Key] = {}
@@ -160,8 +179,17 @@ def _record(world: World, session: Session, write: port.Append | port.Create, ep
         event = new.event
         key = write.key if number == 0 else None
         session.facts.append(Fact(session.session_id, event, new.actor, new.turn, key, epoch))
-        session.state = STATES.get(type(event), session.state)
+        if isinstance(event, OVER):
+            session.open_attempt = 0
         match event:
+            case e.ModelRequested():
+                session.open_attempt = session.head
+            case e.SessionEnded():
+                session.ended, session.archived = True, False
+            case e.SessionReopened():
+                session.ended, session.archived = False, False
+            case e.SessionArchived() | e.SessionUnarchived():
+                session.archived = isinstance(event, e.SessionArchived)
             case e.InputAdmitted():
                 session.pending += 1
             case e.SessionForked(carried_inputs=carried):
@@ -172,7 +200,7 @@ def _record(world: World, session: Session, write: port.Append | port.Create, ep
                 session.pending = max(0, session.pending - len(answered))
                 session.turn = None
             case e.SessionRotated(to_session_id=to):
-                session.rotated_to = to
+                session.rotated_to, session.ended, session.archived = to, True, False
             case _:
                 pass
         if isinstance(event, CLOSING):
@@ -209,7 +237,7 @@ def _append(world: World, write: port.Append) -> Receipt:
     kinds = [type(new.event) for new in write.events]
     if session.rotated_to and any(kind is e.SessionReopened for kind in kinds):
         raise errors.SessionEnded
-    if (session.state == "ended" or session.rotated_to) and any(kind not in AFTER_THE_END for kind in kinds):
+    if (session.ended or session.rotated_to) and any(kind not in AFTER_THE_END for kind in kinds):
         raise errors.SessionEnded
     if write.expect is not None and write.expect != session.head:
         raise errors.ConflictError
@@ -220,6 +248,8 @@ def _put_chunk(world: World, write: port.PutChunk) -> Receipt:
     session = world.live(write.lease.session_id)
     _holds(session, write.lease)
     draft = session.draft if session.attempt == write.attempt_seq else []
+    if write.n == 1 and not draft and write.attempt_seq != session.open_attempt:
+        raise errors.ConflictError
     if write.n == len(draft) + 1:
         session.attempt, session.draft = write.attempt_seq, [*draft, (write.part, write.data)]
     elif not 1 <= write.n <= len(draft) or draft[write.n - 1] != (write.part, write.data):
@@ -267,15 +297,25 @@ def _move_routes(world: World, write: port.MoveRoutes) -> Receipt:
 
 
 def _redact(world: World, write: port.Redact) -> Receipt:
-    session = world.live(write.session_id)
-    if not session.base_seq < write.seq <= session.head:
+    session = world.sessions.get(write.session_id)
+    if session is None:
+        raise errors.SessionNotFound
+    fact = session.facts[write.seq - 1] if 1 <= write.seq <= session.head else None
+    if session.deleted and (fact is None or not world.is_stood_on(session)):
+        raise errors.SessionDeleted
+    if fact is None or (fact.owner != session.session_id and not world.sessions[fact.owner].deleted):
         raise errors.ConflictError
-    fact = session.facts[write.seq - 1]
+    telling = world.showing(fact) if session.deleted else [session]
+    if not telling:
+        raise errors.SessionDeleted
     if fact.redacted:
         return Receipt(session_id=session.session_id, replayed=True)
     fact.redacted = True
     said = e.EventRedacted(seq=write.seq, body_digest="?", reason=write.reason)
-    session.facts.append(Fact(session.session_id, said, write.actor, None, None, None))
+    for one in telling:
+        one.facts.append(Fact(one.session_id, said, write.actor, None, None, None))
+    if session.deleted:
+        return Receipt(session_id="?")
     return Receipt(session_id=session.session_id, first_seq=session.head, seq=session.head)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import os
 import random
+import time
 from collections.abc import Callable
 
 import pytest
@@ -28,6 +29,7 @@ from tests.contract.model import Fact, Model, Session
 
 EXAMPLES = {"sqlite": (60, 30), "files": (40, 25), "postgres": (20, 25)}
 SOAK = {"sqlite": (1_000, 60), "files": (1_000, 60), "postgres": (400, 60)}
+MONTH = 31 * 24 * 3_600_000_000
 NAMES = st.sampled_from(["a", "b", "c"])
 KEYS = st.sampled_from([None, None, None, "k1", "k2", "k3", "k4", "k5"])
 PICK = st.integers(0, 11)
@@ -225,12 +227,13 @@ class Histories(RuleBasedStateMachine):
     @rule(number=PICK, token=NAMES, event=ORDINARY, data=st.binary(max_size=3))
     def drive(self, number: int, token: str, event: str, data: bytes) -> None:
         """A driver's first commit: claim, write and draft with the epoch that the claim is given."""
-        session_id = self.pick(number).session_id
+        session = self.pick(number)
+        session_id, attempt = session.session_id, session.head + 1
         lease = Lease(session_id, 0, token)
         self.both(
             port.Claim(session_id=session_id, token=token, holder="exam", ttl_ms=3_600_000),
             Append(session_id=session_id, events=(NewEvent(event=EVENTS[event]),), lease=lease),
-            port.PutChunk(lease=lease, attempt_seq=77, n=1, part="text", data=data),
+            port.PutChunk(lease=lease, attempt_seq=attempt, n=1, part="text", data=data),
         )
 
     @rule(number=PICK, which=LEASES, release=st.booleans())
@@ -244,7 +247,8 @@ class Histories(RuleBasedStateMachine):
         session = self.pick(number)
         lease = self.lease(session, which) or Lease(session.session_id, session.epoch, "nobody")
         n = len(session.draft) + 1 + skip
-        self.both(port.PutChunk(lease=lease, attempt_seq=session.attempt or 3, n=n, part="text", data=data))
+        attempt = session.attempt or session.open_attempt or 3
+        self.both(port.PutChunk(lease=lease, attempt_seq=attempt, n=n, part="text", data=data))
 
     @rule(number=PICK, part=st.floats(0, 1.2))
     def fork(self, number: int, part: float) -> None:
@@ -288,6 +292,14 @@ class Histories(RuleBasedStateMachine):
     def delete(self, number: int, with_forks: bool, sure: int) -> None:
         if sure == 0:  # otherwise little is left to go on with
             self.both(port.Delete(session_id=self.pick(number).session_id, actor="user", with_forks=with_forks))
+
+    @rule(sure=st.integers(0, 3))
+    def sweep(self, sure: int) -> None:
+        """A month later; but no blob goes that an event names."""
+        while sure == 0 and not self.store.sweep(time.time_ns() // 1000 + MONTH).done:
+            pass
+        if sure == 0:
+            self.model.forget()
 
     @rule()
     def use_the_other_handle(self) -> None:

@@ -49,6 +49,21 @@ def test_jumping_clocks_change_neither_order_nor_numbers(kind: str, place: str, 
 
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.usefixtures("jumping")
+def test_a_list_is_in_order_after_every_single_write(kind: str, place: str, memory: Path) -> None:
+    chance = random.Random(5)
+    sessions = [new_id() for _ in range(4)]
+    with open_store(url_in(kind, place, memory)) as store:
+        for session_id in sessions:
+            store.commit(*writes_of(Try(mark=f"c{session_id}", kind="create", session_id=session_id)))
+        for number in range(80):
+            session_id = chance.choice(sessions[:2] if number % 3 else sessions)
+            store.commit(*writes_of(Try(mark=f"m{number}", kind="append", session_id=session_id)))
+            listed = [header.updated_at for header in store.find(Query()).headers]
+            assert listed == sorted(listed, reverse=True)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.usefixtures("jumping")
 def test_a_lease_does_not_run_on_the_wall_clock(kind: str, place: str, memory: Path) -> None:
     session_id = new_id()
     with open_store(url_in(kind, place, memory)) as store:

@@ -55,7 +55,7 @@ class Life:
         """Acknowledged, or refused, or unknown; anything else is not an outcome."""
         self._number += 1
         mark, key = f"m{self._number}", f"k{self._number}" if keyed else None
-        tried = Try(mark=mark, kind="append", session_id=self.session_id, key=key, count=2, size=600)
+        tried = Try(mark=mark, kind="append", session_id=self.session_id, key=key, count=2 if keyed else 1, size=600)
         try:
             self._try(tried)
         except OutcomeUnknown as error:

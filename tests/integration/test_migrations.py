@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 from holdfast.core.errors import HoldfastError, SchemaTooNew, StoreUnavailable
@@ -24,6 +25,8 @@ from holdfast.store.schema import schema_of
 from tests.pg import PgServer, eventually
 
 SESSION = "a" * 26
+NEWEST = migrations.newest("sqlite")
+NEXT = NEWEST + 1
 
 PG_SCHEMA = """
 SELECT 'column', c.relname, c.relkind::text, a.attname, a.attnum::text, format_type(a.atttypid, a.atttypmod),
@@ -121,7 +124,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, pg_server: PgServer) -
     pg_server.drop_database(place.url)
 
 
-def extra(place: Place, sql: str, number: int = 2, min_reader: int = 1) -> Migration:
+def extra(place: Place, sql: str, number: int = NEXT, min_reader: int = 1) -> Migration:
     return Migration(number, "extra", sql, hashlib.sha256(sql.encode()).hexdigest(), min_reader)
 
 
@@ -171,7 +174,7 @@ def test_the_migrations_add_up_to_the_schema_file(place: Place, tmp_path: Path, 
 def test_a_schema_that_only_newer_versions_may_use_is_refused(place: Place) -> None:
     create(place)
     place.run("INSERT INTO migrations VALUES (9999, 'future', 'x', 9999, 0)")
-    with pytest.raises(SchemaTooNew, match="has schema 9999, this Holdfast knows 1: upgrade Holdfast") as told:
+    with pytest.raises(SchemaTooNew, match=f"has schema 9999, this Holdfast knows {NEWEST}: upgrade") as told:
         open_store(place.url)
     assert "\n" not in str(told.value)
 
@@ -198,9 +201,10 @@ def test_a_second_migration_is_applied_once_and_keeps_what_was_there(
     for _ in range(2):
         with open_store(place.url) as store:
             assert store.head(SESSION).last_seq == 1
-    assert [row[0] for row in place.run("SELECT number FROM migrations ORDER BY number")] == [1, 2]
+    assert [row[0] for row in place.run("SELECT number FROM migrations ORDER BY number")] == list(range(1, NEXT + 1))
     schema = schema_of(place.url)
-    assert (schema.version, schema.applied, schema.outstanding) == (2, ["0001_log", "0002_extra"], [])
+    assert (schema.version, schema.applied[0], schema.outstanding) == (NEXT, "0001_log", [])
+    assert schema.applied[-1] == f"{NEXT:04d}_extra"
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +223,7 @@ KILLED = """
 import sys
 from holdfast.store import migrations, open_store
 from holdfast.store.migrations import Migration
-known = (*migrations.migrations(sys.argv[2]), Migration(2, "extra", sys.argv[3], "x", 1))
+known = (*migrations.migrations(sys.argv[2]), Migration(99, "extra", sys.argv[3], "x", 1))
 migrations.migrations = lambda dialect: known
 open_store(sys.argv[1])
 """
@@ -245,7 +249,7 @@ def test_before_a_second_migration_sqlite_makes_a_backup(tmp_path: Path, monkeyp
     with monkeypatch.context() as patched:
         also(patched, place, extra(place, "CREATE TABLE extra (n int);"))
         open_store(place.url).close()
-    [backup] = tmp_path.glob("store.db.before-0002.*")
+    [backup] = tmp_path.glob(f"store.db.before-{NEXT:04d}.*")
     assert backup.stat().st_mode & 0o777 == 0o600
     with open_store(f"sqlite:///{backup}") as store:
         assert store.head(SESSION).last_seq == 1
@@ -274,3 +278,46 @@ def test_processes_that_open_a_fresh_store_at_once_all_get_it(place: Place) -> N
     assert [process.returncode for process in processes] == [0, 0, 0, 0]
     assert place.run("SELECT count(*) FROM migrations") == [(len(migrations.migrations(place.dialect)),)]
     assert place.run(place.sessions) == [(4,)]
+
+
+def test_a_postgres_session_archived_by_an_older_version_has_still_ended(
+    pg_server: PgServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Migration 2 finds in the log what the header of version 1 did not say."""
+    place = PostgresPlace(pg_server)
+    first = migrations.migrations("postgres")[:1]
+    pg_server.sql("CREATE SCHEMA holdfast; " + first[0].sql, database=place.name)
+    record = "INSERT INTO holdfast.migrations VALUES (1, 'log', %s, 1, 0)"
+    pg_server.sql(record, first[0].checksum, database=place.name)
+    lives = {"a": ["SessionEnded"], "b": ["SessionEnded", "SessionReopened"], "c": [], "d": ["SessionRotated"]}
+    for letter, kinds in lives.items():
+        pg_server.sql(
+            "INSERT INTO holdfast.sessions SELECT (jsonb_populate_record(null::holdfast.sessions, %s)).*",
+            _archived(letter * 26, len(kinds) + 1),
+            database=place.name,
+        )
+        for seq, kind in enumerate([*kinds, "SessionArchived"], 1):
+            pg_server.sql(
+                "INSERT INTO holdfast.events (session_id, seq, v, at, kind, actor, enc, hash, body) "
+                "VALUES (%s, %s, 1, 0, %s, 'user', 'plain', '', '{}')",
+                letter * 26,
+                seq,
+                kind,
+                database=place.name,
+            )
+    with open_store(place.url) as store:
+        assert {letter: store.head(letter * 26).has_ended for letter in lives} == {
+            "a": True,
+            "b": False,
+            "c": False,
+            "d": True,
+        }
+    pg_server.drop_database(place.url)
+
+
+def _archived(session_id: str, last_seq: int) -> str:
+    counts = ("base_seq", "depth", "message_count", "input_tokens", "output_tokens", "pending_count", "boundary_seq")
+    times = ("created_at", "updated_at", "epoch", "lease_since", "lease_expires", "activity")
+    texts = {"session_id": session_id, "owner_id": "local", "root_id": session_id, "state": "archived"}
+    numbers = dict.fromkeys((*counts, *times), 0) | {"last_seq": last_seq}
+    return msgspec.json.encode({**texts, **numbers, "titled": False, "head_hash": "\\x"}).decode()

@@ -10,12 +10,14 @@ import pytest
 
 from holdfast.core.errors import DamagedSession, StoreUnavailable
 from holdfast.core.log import StoredEvent
+from holdfast.session import ConversationSession
 from holdfast.store import open_store
 from holdfast.store.doctor import Status, examine
+from holdfast.store.port import Append
 from holdfast.store.schema import schema_of
 from holdfast.store.verify import Finding, Report, What, salvage, verify
 from tests.pg import pg_server, pg_url
-from tests.unit.store.populated import populate
+from tests.unit.store.populated import populate, said
 
 __all__ = ["pg_server", "pg_url"]
 
@@ -86,6 +88,32 @@ def test_a_key_that_lost_its_row_is_named(there: Populated) -> None:
     assert [finding.what for finding in there.report().damage] == [What.KEY]
 
 
+def test_a_changed_scope_is_named(there: Populated) -> None:
+    """A repeat under that key would be stored again."""
+    name = there.names["talk"]
+    with open_store(there.url) as store:
+        store.commit(Append(session_id=name, events=(said("scoped"),), key="k", scope="chat:1"))
+    assert there.report().ok
+    there.sql("UPDATE holdfast.keys SET scope = 'chat:2' WHERE session_id = %s AND key = 'k'", name)
+    there.sql("UPDATE holdfast.keys SET scope = %s WHERE session_id = %s AND key = 'key-1'", name[:-1] + "!", name)
+    found = there.report().damage
+    assert [(finding.what, finding.session_id, "scope" in finding.text) for finding in found] == [
+        (What.KEY, name, True)
+    ] * 2
+
+
+def test_doctor_says_what_to_do_about_a_newer_schema(there: Populated, tmp_path: Path) -> None:
+    there.sql("INSERT INTO holdfast.migrations VALUES (99, 'future', 'x', 99, 0)")
+    found = {check.name: check for check in examine(there.url, tmp_path)}
+    assert (found["store"].status, found["store"].remedy) == (Status.FAIL, "pip install -U holdfast")
+
+
+def test_a_session_shows_its_whole_url_without_the_password(there: Populated) -> None:
+    with open_store(there.url) as store:
+        shown = repr(ConversationSession(store=store))
+    assert " in postgresql://" in shown
+
+
 def test_doctor_looks_at_the_servers_settings(there: Populated, tmp_path: Path) -> None:
     found = {check.name: check for check in examine(there.url, tmp_path)}
     assert found["sync"].status is Status.OK
@@ -100,7 +128,7 @@ def test_doctor_says_that_a_server_is_away(tmp_path: Path) -> None:
 
 def test_the_schema_is_read_without_migrating(pg_url: str) -> None:
     assert schema_of(pg_url).version == 0
-    assert schema_of(pg_url).outstanding == ["0001_log"]
+    assert schema_of(pg_url).outstanding[0] == "0001_log"
     open_store(pg_url).close()
     assert schema_of(pg_url).outstanding == []
 
@@ -108,3 +136,32 @@ def test_the_schema_is_read_without_migrating(pg_url: str) -> None:
 def test_a_backup_names_the_tools_for_it(there: Populated, tmp_path: Path) -> None:
     with open_store(there.url) as store, pytest.raises(StoreUnavailable, match="pg_dump"):
         store.backup(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("last_seq", [3, 9, 2**40])
+def test_a_wrong_number_in_the_header_takes_no_event_away(there: Populated, last_seq: int) -> None:
+    name = there.names["talk"]
+    there.sql("UPDATE holdfast.sessions SET last_seq = %s WHERE session_id = %s", last_seq, name)
+    with open_store(there.url) as store:
+        report = verify(store, name)
+        assert [(finding.what, "last_seq is" in finding.text) for finding in report.damage] == [(What.HEADER, True)]
+        assert [event for event in salvage(store, name) if not isinstance(event, Finding)] == there.truth[name]
+        with pytest.raises(DamagedSession):
+            store.read(name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE holdfast.sessions SET base_id = 'aaaaaaaaaaaaaaaaaaaaaaaaaa' WHERE session_id = %s",
+        "UPDATE holdfast.sessions SET base_seq = base_seq - 1 WHERE session_id = %s",
+    ],
+)
+def test_what_a_fork_stands_on_is_told_by_its_first_event_too(there: Populated, change: LiteralString) -> None:
+    name = there.names["fork"]
+    there.sql(change, name)
+    with open_store(there.url) as store:
+        report = verify(store, name)
+        assert report.damaged_events == set()
+        assert "its first event says" in report.damage[0].text
+        assert [event for event in salvage(store, name) if not isinstance(event, Finding)] == there.truth[name]

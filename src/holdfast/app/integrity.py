@@ -14,13 +14,15 @@ from holdfast.core import codec
 from holdfast.core.errors import HoldfastError, SessionNotFound
 from holdfast.core.ids import ID_LENGTH, is_id
 from holdfast.core.log import StoredEvent
-from holdfast.store import open_existing
+from holdfast.store import open_existing, open_to_read
 from holdfast.store.backup import verified_backup
 from holdfast.store.doctor import Check, Status, examine
 from holdfast.store.log_store import LogStore
+from holdfast.store.removal import mentioned
 from holdfast.store.schema import Schema, schema_of
 from holdfast.store.sealing import plain_body
 from holdfast.store.verify import Finding, Report, What, salvage, verify
+from holdfast.store.verify.log import log_findings
 
 __all__ = [
     "Check",
@@ -43,15 +45,19 @@ def verify_store(
     url: str | None, session: str | None, *, deep: bool = False, progress: Progress | None = None
 ) -> Report:
     """Verify all sessions, or the one whose id begins so."""
-    with closing(open_existing(_url(url))) as store:
-        return verify(store, _named(store, session) if session else None, deep=deep, progress=progress)
+    place = _url(url)
+    lost = log_findings(place)  # before the database is opened
+    with closing(open_to_read(place)) as store:
+        report = verify(store, _named(store, session) if session else None, deep=deep, progress=progress)
+    report.findings[:0] = lost
+    return report
 
 
 def back_up(
     url: str | None, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
 ) -> tuple[str, Report]:
     """An online copy of the store, verified; the copy's URL and what verifying it found."""
-    with closing(open_existing(_url(url))) as store:
+    with closing(open_to_read(_url(url))) as store:
         return verified_backup(store, target.expanduser().absolute(), copying=copying, verifying=verifying)
 
 
@@ -78,7 +84,7 @@ def exported(url: str | None, session: str) -> Iterator[bytes | Finding]:
     One line an event, all fields of its row: `body` as it is where it is JSON, else `body_base64`. A line with `blob`
     comes before the first event that names that blob.
     """
-    with closing(open_existing(_url(url))) as store:
+    with closing(open_to_read(_url(url))) as store:
         written: set[tuple[str, str]] = set()
         for found in salvage(store, _named(store, session)):
             if isinstance(found, Finding):
@@ -114,7 +120,7 @@ def _line(event: StoredEvent) -> bytes:
 def _is_one_line_of_json(body: bytes) -> bool:
     try:
         msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return b"\n" not in body
 
@@ -123,13 +129,16 @@ def _blobs(store: LogStore, event: StoredEvent, written: set[tuple[str, str]]) -
     named: set[str] = set()
     if not event.redacted and event.enc in ("plain", "zstd"):
         named = codec.blobs_named(plain_body(event))
-    for sha256 in sorted(named):
+    # Anything that looks like a digest may be a blob's (pre-images are named in facts); whether it is, the store knows.
+    for sha256 in sorted(named | (mentioned(event) or set())):
         if (event.session_id, sha256) in written:
             continue
         written.add((event.session_id, sha256))
         try:
             data = store.blob(event.session_id, sha256)
         except HoldfastError as error:
+            if sha256 not in named:
+                continue
             text = str(getattr(error, "what", error))
             yield Finding(what=What.BLOB, session_id=event.session_id, seq=event.seq, text=text)
             continue

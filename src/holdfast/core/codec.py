@@ -20,18 +20,21 @@ import msgspec
 from holdfast.core.errors import InvalidInput
 from holdfast.core.events import KINDS, Event, InputAdmitted, MessageAppended, Opaque
 from holdfast.core.messages import Role, TextPart
+from holdfast.core.refusals import MAX_DEPTH, culprit, largest, named
 
-MAX_DEPTH = 64
 MAX_BODY = 4 * 1024 * 1024
 BLOB_FROM = 64 * 1024
 MAX_BLOB = 256 * 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
-VERSIONS: dict[str, int] = dict.fromkeys(KINDS, 1)
+VERSIONS: dict[str, int] = {**dict.fromkeys(KINDS, 1), "ApprovalRequested": 2, "ToolCallStarted": 2}
 """The version that is written today, by kind."""
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
-UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("ApprovalRequested", 1): lambda body: body,  # version 2 added `mode`, which may be missing
+    ("ToolCallStarted", 1): lambda body: body,  # version 2 added `facts`, which may be missing
+}
 """(kind, version) to a function that turns that version's body into the next one's."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -56,12 +59,14 @@ def encode(event: Event) -> Encoded:
     written = _written(_plain(event, kind), kind, 0, blobs)
     body = _encoder.encode(written)
     if len(body) > MAX_BODY:
-        field = max(written, key=lambda name: len(_encoder.encode(written[name])))
-        raise InvalidInput(f"{kind}.{field} is too large to store: {len(body)} bytes, the limit is {MAX_BODY}")
+        field = largest(written, kind, lambda value: len(_encoder.encode(value)))
+        raise InvalidInput(f"{field} is too large to store: {len(body)} bytes, the limit is {MAX_BODY}")
     # Structs do not check what they are made of: what could not be read back must not be acknowledged.
     again = decode(kind, VERSIONS[kind], body, blobs.__getitem__)
     if isinstance(again, Opaque):
         raise InvalidInput(f"{kind} holds a value of the wrong type: {again.why}")
+    if again != event and (strange := culprit(event, kind)) is not None:
+        raise InvalidInput(f"{strange.path} {strange.why}")
     return Encoded(kind, VERSIONS[kind], body, blobs)
 
 
@@ -101,16 +106,11 @@ _BINARY = (bytes, bytearray, memoryview)  # all kept as they are: msgspec would 
 def _plain(event: Event, kind: str) -> Any:
     try:
         return msgspec.to_builtins(event, builtin_types=_BINARY)
-    except (TypeError, RecursionError):
-        pass
-    for name in event.__struct_fields__:
-        try:
-            msgspec.to_builtins(getattr(event, name), builtin_types=_BINARY)
-        except TypeError as error:
-            raise InvalidInput(f"{kind}.{name} holds what a log cannot hold: {error}") from error
-        except RecursionError:
-            raise InvalidInput(f"{kind}.{name} is nested deeper than {MAX_DEPTH} levels") from None
-    raise InvalidInput(f"{kind} cannot be stored")
+    except (TypeError, RecursionError) as error:
+        strange = culprit(event, kind)
+        if strange is None:
+            raise InvalidInput(f"{kind} cannot be stored: {error}") from error
+        raise InvalidInput(f"{strange.path} {strange.why}") from error
 
 
 def _written(value: Any, path: str, depth: int, blobs: dict[str, bytes] | None) -> Any:
@@ -120,31 +120,25 @@ def _written(value: Any, path: str, depth: int, blobs: dict[str, bytes] | None) 
         return value
     if isinstance(value, int):
         if not INT_MIN <= value <= INT_MAX:
-            raise InvalidInput(f"{_named(path)} is a number beyond 64 bits; send it as text")
+            raise InvalidInput(f"{named(path)} is a number beyond 64 bits; send it as text")
         return value
     if isinstance(value, float):
         if value - value != 0.0:
-            raise InvalidInput(f"{_named(path)} is not a finite number; JSON cannot hold it")
+            raise InvalidInput(f"{named(path)} is not a finite number; JSON cannot hold it")
         return value
     if isinstance(value, bytes):
         if blobs is not None and len(value) >= BLOB_FROM:
             return _spilled(value, "bytes", path, blobs)
         return {"$bytes": base64.b64encode(value).decode("ascii")}
     if depth >= MAX_DEPTH:
-        raise InvalidInput(f"{_named(path)} is nested deeper than {MAX_DEPTH} levels")
+        raise InvalidInput(f"{named(path)} is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {_key(k, path): _written(v, f"{path}.{k}", depth + 1, blobs) for k, v in items}
     if isinstance(value, list | tuple):
         rows = cast("list[Any]", value)
         return [_written(v, f"{path}[{n}]", depth + 1, blobs) for n, v in enumerate(rows)]
-    raise InvalidInput(f"{_named(path)} is a {type(value).__name__}, which a log cannot hold")
-
-
-def _named(path: str) -> str:
-    """A path fit for a message: keys may be long, or no valid text."""
-    shown = path if len(path) <= 200 else f"{path[:160]}...{path[-32:]}"
-    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
+    raise InvalidInput(f"{named(path)} is a {type(value).__name__}, which a log cannot hold")
 
 
 def _text(value: str, path: str, blobs: dict[str, bytes] | None) -> Any:
@@ -161,7 +155,7 @@ def _text(value: str, path: str, blobs: dict[str, bytes] | None) -> Any:
 
 def _spilled(data: bytes, what: str, path: str, blobs: dict[str, bytes]) -> dict[str, Any]:
     if len(data) > MAX_BLOB:
-        raise InvalidInput(f"{_named(path)} is too large to store: {len(data)} bytes, the limit is {MAX_BLOB}")
+        raise InvalidInput(f"{named(path)} is too large to store: {len(data)} bytes, the limit is {MAX_BLOB}")
     digest = hashlib.sha256(data).hexdigest()
     blobs[digest] = data
     return {"$blob": digest, "as": what, "size": len(data)}
@@ -169,7 +163,7 @@ def _spilled(data: bytes, what: str, path: str, blobs: dict[str, bytes]) -> dict
 
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
-        raise InvalidInput(f"{_named(path)} has a key that is not text: {key!r}")
+        raise InvalidInput(f"{named(path)} has a key that is not text: {key!r}")
     try:
         key.encode("utf-8")
     except UnicodeEncodeError:

@@ -10,6 +10,12 @@ The docstring of a class is its default message; the text given on raising names
     ├── AmbiguousSession       a prefix that fits several sessions
     ├── DamagedSession         stored bytes do not verify; never shown as missing or empty
     ├── OutcomeUnknown         the write may or may not be durable; repeat it with the same key
+    ├── ModelError             the model did not answer
+    │   ├── ModelUnavailable   not now: it may be asked again
+    │   ├── ModelRefused       it will not take this request; asking again changes nothing
+    │   │   └── ContextOverflow    the window is larger than the model's
+    │   └── ScriptExhausted    a scripted model was asked once more than it has replies
+    ├── InvalidTransition      a turn tried to go from one phase to another that does not follow it
     └── Refused                certainly not written
         ├── InvalidInput       the value cannot be stored as it is
         ├── ConflictError      same key with other content, or the head moved
@@ -80,11 +86,52 @@ class DamagedSession(HoldfastError):
 
 
 class OutcomeUnknown(HoldfastError):
-    """The write may or may not be durable; repeat it with the same key to find out."""
+    """It is not known whether this was stored."""
 
     def __init__(self, message: str | None = None, *, key: str | None = None) -> None:
-        super().__init__(message)
+        told = message or "it is not known whether this was stored"
+        super().__init__(
+            f"{told}; repeat the same write with key=error.key: it is stored once, and you get its receipt"
+        )
         self.key = key
+
+
+class ModelError(HoldfastError):
+    """The model did not answer."""
+
+
+class ModelUnavailable(ModelError):
+    """The model cannot be reached just now; it may be asked again.
+
+    `retry_after` are the seconds that the provider asked to wait, None when it did not say.
+    """
+
+    def __init__(
+        self, message: str | None = None, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message or "the model cannot be reached just now; try again later")
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ModelRefused(ModelError):
+    """The model's provider refuses this request; asking again changes nothing."""
+
+    def __init__(self, message: str | None = None, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ContextOverflow(ModelRefused):
+    """The window is larger than the model's; compact the session or choose a model with a larger one."""
+
+
+class ScriptExhausted(ModelError):
+    """The scripted model has no reply left."""
+
+
+class InvalidTransition(HoldfastError):
+    """A turn cannot go from this phase to that one."""
 
 
 class Refused(HoldfastError):

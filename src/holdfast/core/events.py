@@ -128,6 +128,13 @@ class InputPromoted(Event, frozen=True, kw_only=True):
     inputs: list[int]
 
 
+class InputWithdrawn(Event, frozen=True, kw_only=True):
+    """Inputs that were taken back before a turn answered them."""
+
+    inputs: list[int]
+    reason: str | None = None
+
+
 class InterruptRequested(Event, frozen=True, kw_only=True):
     reason: str | None = None
 
@@ -174,6 +181,8 @@ class ReplyInterrupted(Event, frozen=True, kw_only=True):
 
 
 class ToolCallStarted(Event, frozen=True, kw_only=True):
+    """Written before the effect. `facts` hold what is needed to undo it (since version 2): path and pre-image."""
+
     call_id: str
     name: str
     arguments: dict[str, Any] = {}
@@ -181,6 +190,7 @@ class ToolCallStarted(Event, frozen=True, kw_only=True):
     approval_seq: int | None = None
     target_digest_before: str | None = None
     target_digest_after: str | None = None
+    facts: dict[str, Any] = {}
 
 
 class ToolProcessSpawned(Event, frozen=True, kw_only=True):
@@ -200,11 +210,14 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True):
+    """`mode` is the permission mode under which it was asked: an answer does not stand under a lower one."""
+
     call_id: str
     name: str
     arguments: dict[str, Any] = {}
     call_digest: str
     reason: str | None = None
+    mode: str | None = None
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ each event alone, never disagree about what waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from holdfast.core import events as e
 from holdfast.core.boundaries import Boundary, What, journal_with, view_of
-from holdfast.core.header import ACTIVE, ARCHIVED, ENDED, REDACTED, excerpt_of
+from holdfast.core.header import ACTIVE, ARCHIVED, ENDED, REDACTED, UNARCHIVED, excerpt_of, life_after
 from holdfast.core.inbox import PendingInput
 from holdfast.core.log import StoredEvent
 from holdfast.core.messages import ToolCall, Usage
@@ -30,6 +30,7 @@ from holdfast.core.usage import UsageTotals
 TIMELINE, TRACE, PROMPTS = 24, 8, 16
 UNKNOWN, REQUESTS, LIVE = 16, 8, 256
 ARGUMENTS_LIMIT = 16 * 1024
+CONTINUE = "continue"
 
 Row = tuple[StoredEvent, e.Event | e.Opaque]
 MESSAGE_KINDS = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
@@ -83,7 +84,7 @@ def _created(state: SessionState, stored: StoredEvent, event: e.SessionCreated) 
 
 def _forked(state: SessionState, stored: StoredEvent, event: e.SessionForked) -> None:
     """What was inherited is history: nothing of it is open here, and what it cost was paid there."""
-    state.life, state.rotated_to = ACTIVE, None
+    state.life, state.was_ended, state.rotated_to = ACTIVE, False, None
     state.turn = state.attempt = state.interrupt = None
     state.calls, state.approvals, state.requests = [], [], []
     state.inbox.keep(event.carried_inputs)
@@ -91,7 +92,8 @@ def _forked(state: SessionState, stored: StoredEvent, event: e.SessionForked) ->
 
 
 def _rotated(state: SessionState, stored: StoredEvent, event: e.SessionRotated) -> None:
-    state.life, state.rotated_to = ENDED, event.to_session_id
+    _lives(state, ENDED)
+    state.rotated_to = event.to_session_id
     _carried_out(state, "rotate")
 
 
@@ -100,15 +102,23 @@ def _renamed(state: SessionState, stored: StoredEvent, event: e.SessionRenamed) 
 
 
 def _ended(state: SessionState, stored: StoredEvent, event: e.SessionEnded) -> None:
-    state.life = ENDED
+    _lives(state, ENDED)
 
 
 def _archived(state: SessionState, stored: StoredEvent, event: e.SessionArchived) -> None:
-    state.life = ARCHIVED
+    _lives(state, ARCHIVED)
 
 
-def _active(state: SessionState, stored: StoredEvent, event: e.Event) -> None:
-    state.life = ACTIVE
+def _unarchived(state: SessionState, stored: StoredEvent, event: e.SessionUnarchived) -> None:
+    _lives(state, UNARCHIVED)
+
+
+def _reopened(state: SessionState, stored: StoredEvent, event: e.SessionReopened) -> None:
+    _lives(state, ACTIVE)
+
+
+def _lives(state: SessionState, change: str) -> None:
+    state.life, state.was_ended = life_after(state.life, state.was_ended, change)
 
 
 def _model_changed(state: SessionState, stored: StoredEvent, event: e.ModelChanged) -> None:
@@ -142,6 +152,10 @@ def _read(state: SessionState, stored: StoredEvent, inputs: list[int]) -> None:
     state.reads = [*state.reads, *((seq, stored.seq) for seq in inputs)][-LIVE:]
 
 
+def _withdrawn(state: SessionState, stored: StoredEvent, event: e.InputWithdrawn) -> None:
+    state.inbox.answer(event.inputs)
+
+
 def _interrupt_requested(state: SessionState, stored: StoredEvent, event: e.InterruptRequested) -> None:
     """Only what runs or waits can be interrupted: a stop pressed while idle must not stop tomorrow's turn."""
     if state.turn is not None or state.inbox.oldest():
@@ -169,6 +183,7 @@ def _turn_started(state: SessionState, stored: StoredEvent, event: e.TurnStarted
         model=event.model,
         mode=event.mode,
         epoch=stored.epoch,
+        at=stored.at,
     )
     state.attempt, state.calls, state.approvals = None, [], []
     _read(state, stored, event.inputs)
@@ -178,6 +193,9 @@ def _turn_started(state: SessionState, stored: StoredEvent, event: e.TurnStarted
 
 def _model_requested(state: SessionState, stored: StoredEvent, event: e.ModelRequested) -> None:
     state.attempt = stored.seq
+    if state.turn is not None:
+        state.turn.attempts = event.attempt
+        state.turn.decided = state.turn.code = None
 
 
 def _replied(state: SessionState, stored: StoredEvent, event: e.AssistantReplied) -> None:
@@ -186,6 +204,10 @@ def _replied(state: SessionState, stored: StoredEvent, event: e.AssistantReplied
     state.approvals = []
     state.usage.replies += 1
     state.usage.add(event.usage, event.model)
+    if state.turn is not None:
+        state.turn.replies += 1
+        state.turn.tokens += event.usage.input_tokens + event.usage.output_tokens
+        state.turn.attempts = 0
     _progressed(state)
 
 
@@ -261,6 +283,7 @@ def _approval_requested(state: SessionState, stored: StoredEvent, event: e.Appro
             name=event.name,
             call_digest=event.call_digest,
             reason=event.reason,
+            mode=event.mode,
         )
     )
     _keep_live(state)
@@ -275,7 +298,8 @@ def _approval_answered(state: SessionState, stored: StoredEvent, event: e.Approv
 
 def _decided(state: SessionState, stored: StoredEvent, event: e.CompletionDecided) -> None:
     if state.turn is not None:
-        state.turn.decided = event.outcome
+        state.turn.decided, state.turn.code = event.outcome, event.code
+        state.turn.nudges += event.outcome == CONTINUE
     _progressed(state)
 
 
@@ -304,7 +328,7 @@ def _needs(state: SessionState, what: What, target: int) -> int:
 
 def _carried(state: SessionState, stored: StoredEvent, what: What, target: int) -> tuple[int, ...]:
     """The inputs of the running turn that the model would not see any more."""
-    turn, first = state.turn, stored.seq if what is What.CLEARED else target
+    turn, first = state.turn, stored.seq if what is What.CLEARED else max(target, state.view.cleared_at + 1)
     if turn is None or what not in {What.COMPACTED, What.CLEARED} or turn.seq >= first:
         return ()
     return tuple(seq for seq in turn.inputs if seq < first)
@@ -354,6 +378,10 @@ def _rewind_undone(state: SessionState, stored: StoredEvent, event: e.RewindUndo
 
 def _runtime_changed(state: SessionState, stored: StoredEvent, event: e.RuntimeStateChanged) -> None:
     state.runtime = {**state.runtime, **event.changes}
+    refused = event.changes.get("boundary_refused")
+    if isinstance(refused, dict):  # a request that could not be carried out is over, too
+        _carried_out(state, str(cast("dict[str, Any]", refused).get("what")))
+    state.runtime_at = {**state.runtime_at, **dict.fromkeys(event.changes, stored.seq)}
 
 
 def _timeline(state: SessionState, stored: StoredEvent, event: e.TimelineRecorded) -> None:
@@ -388,15 +416,16 @@ HANDLERS: dict[type[e.Event], Handler] = {
     e.SessionRotated: _rotated,
     e.SessionRenamed: _renamed,
     e.SessionEnded: _ended,
-    e.SessionReopened: _active,
+    e.SessionReopened: _reopened,
     e.SessionArchived: _archived,
-    e.SessionUnarchived: _active,
+    e.SessionUnarchived: _unarchived,
     e.ModelChanged: _model_changed,
     e.PersonaChanged: _persona_changed,
     e.EventRedacted: _nothing,
     e.MessageAppended: _nothing,
     e.InputAdmitted: _admitted,
     e.InputPromoted: _promoted,
+    e.InputWithdrawn: _withdrawn,
     e.InterruptRequested: _interrupt_requested,
     e.BoundaryRequested: _boundary_requested,
     e.TurnStarted: _turn_started,

@@ -6,6 +6,8 @@ alone, and `apply` adds it up. The PostgreSQL function does the same sums in SQL
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from holdfast.core import events as e
@@ -16,10 +18,16 @@ EXCERPT_LENGTH = 120
 NAME_LENGTH = 200
 
 ACTIVE, ENDED, ARCHIVED = "active", "ended", "archived"
+UNARCHIVED = "unarchived"
+"""What a delta says of a session that is again what it was before it was archived; no header has this state."""
 
 
 class Header(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """At most about 1 KiB. `epoch` and the lease are facts of the store, the rest folds from the log."""
+    """At most about 1 KiB. `epoch` and the lease are facts of the store, the rest folds from the log.
+
+    `was_ended` says of an archived session that it had ended before: it still takes no input. Events up to
+    `imported_seq` came from a file: they are history, and nothing that they permit counts here.
+    """
 
     session_id: str
     owner_id: str = "local"
@@ -53,6 +61,13 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True):
     epoch: int = 0
     deleted_at: int | None = None
     deleted_by: str | None = None
+    was_ended: bool = False
+    imported_seq: int = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it takes no more input, archived or not."""
+        return self.state == ENDED or self.was_ended
 
 
 class Delta(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -136,6 +151,8 @@ def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
             return Delta(turn=turn)
         case e.TurnEnded(answered=answered):
             return Delta(pending=-len(answered), turn_over=True)
+        case e.InputWithdrawn(inputs=inputs):
+            return Delta(pending=-len(inputs))
         case e.SessionCreated(title=title, model=model, persona=persona):
             return Delta(title=_name(title), model=_name(model), persona=_name(persona))
         case e.SessionForked(carried_inputs=carried):
@@ -146,8 +163,10 @@ def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
             return Delta(state=ENDED, rotated_to=_name(to))
         case e.SessionEnded():
             return Delta(state=ENDED)
-        case e.SessionReopened() | e.SessionUnarchived():
+        case e.SessionReopened():
             return Delta(state=ACTIVE)
+        case e.SessionUnarchived():
+            return Delta(state=UNARCHIVED)
         case e.SessionArchived():
             return Delta(state=ARCHIVED)
         case e.ModelChanged(model=model):
@@ -156,6 +175,39 @@ def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
             return Delta(persona=_name(persona))
         case _:
             return NOTHING
+
+
+_STATES = {
+    "SessionRotated": ENDED,
+    "SessionEnded": ENDED,
+    "SessionReopened": ACTIVE,
+    "SessionUnarchived": UNARCHIVED,
+    "SessionArchived": ARCHIVED,
+}
+_BOUNDARIES = frozenset({"Compacted", "CompactionUndone", "HistoryCleared", "Rewound", "RewindUndone"})
+
+
+def delta_of_redacted(kind: str, turn: str | None, counted: Mapping[str, int]) -> Delta:
+    """What a redacted event adds: its sums were kept (`counted`), the rest is told by its kind."""
+    return Delta(
+        messages=counted.get("messages", 0),
+        input_tokens=counted.get("input_tokens", 0),
+        output_tokens=counted.get("output_tokens", 0),
+        pending=counted.get("pending", 0),
+        state=_STATES.get(kind),
+        turn=turn if kind == "TurnStarted" else None,
+        turn_over=kind == "TurnEnded",
+        boundary=kind in _BOUNDARIES,
+    )
+
+
+def life_after(state: str, was_ended: bool, change: str) -> tuple[str, bool]:
+    """The state, and whether there is an end below it. Archiving hides a session and changes nothing else about it."""
+    if change == ARCHIVED:
+        return ARCHIVED, was_ended or state == ENDED
+    if change == UNARCHIVED:
+        return (ENDED if was_ended else ACTIVE, False) if state == ARCHIVED else (state, was_ended)
+    return change, False
 
 
 def apply(header: Header, delta: Delta, *, seq: int, at: int, now: int, touch: bool) -> None:
@@ -170,7 +222,8 @@ def apply(header: Header, delta: Delta, *, seq: int, at: int, now: int, touch: b
         header.title, header.titled = delta.title, True
     elif delta.first_title is not None and header.title is None:
         header.title = delta.first_title
-    header.state = delta.state or header.state
+    if delta.state is not None:
+        header.state, header.was_ended = life_after(header.state, header.was_ended, delta.state)
     header.rotated_to = delta.rotated_to or header.rotated_to
     header.model = delta.model or header.model
     header.persona = delta.persona or header.persona

@@ -80,6 +80,9 @@ class FilePart(
 Part = TextPart | ReasoningPart | ToolCall | ToolResult | ImagePart | FilePart
 
 
+put = msgspec.structs.force_setattr
+
+
 class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """One message. `seq`, `at` and the flags are set when it is read back from a log; they do not count as content.
 
@@ -98,7 +101,11 @@ class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        put = msgspec.structs.force_setattr
+        text_only = not (self.parts or self.tool_calls or self.tool_results)
+        if text_only and type(self.role) is Role and type(self.content) is str:
+            if self.content:  # as most are: the views are right as they are
+                put(self, "parts", (TextPart(self.content),))
+            return
         if type(self.role) is not Role:
             put(self, "role", Role(self.role))
         parts = self.parts
@@ -106,9 +113,6 @@ class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             text: tuple[Part, ...] = (TextPart(self.content),) if self.content else ()
             if not isinstance(self.content, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidInput(f"a message's content is text, not {type(self.content).__name__}")
-            if not self.tool_calls and not self.tool_results and type(self.content) is str:
-                put(self, "parts", text)  # nothing but its text, as most are: the views are right as they are
-                return
             parts = (*text, *self.tool_calls, *self.tool_results)
         put(self, "parts", tuple(parts))
         put(self, "content", text_of(parts))

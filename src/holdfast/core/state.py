@@ -17,12 +17,16 @@ from holdfast.core.header import ACTIVE
 from holdfast.core.inbox import Inbox
 from holdfast.core.usage import UsageTotals
 
-FOLD_VERSION = 1
+FOLD_VERSION = 3
 """A snapshot of another version is ignored. Raise it whenever an event comes to mean another state."""
 
 
 class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A turn that has not ended. `recoveries` counts the drivers that took it over and got nowhere since."""
+    """A turn that has not ended. `recoveries` counts the drivers that took it over and got nowhere since.
+
+    `at` is when it began, `replies` and `tokens` what it has used up of its budgets, `attempts` how often the model was
+    asked for the reply that is still missing, `nudges` how often the runtime asked it to go on.
+    """
 
     turn: str
     seq: int
@@ -32,6 +36,12 @@ class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
     epoch: int | None = None
     recoveries: int = 0
     decided: str | None = None
+    code: str | None = None
+    at: int = 0
+    replies: int = 0
+    tokens: int = 0
+    attempts: int = 0
+    nudges: int = 0
 
 
 class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -64,6 +74,7 @@ class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     call_digest: str
     reason: str | None = None
+    mode: str | None = None
     answer: str | None = None
     answered_seq: int = 0
 
@@ -98,11 +109,13 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Everything that is known of a session after `last_seq`.
 
     `attempt` is the seq of the open attempt at the model, `reads` the latest (input, where a turn read it), `view` what
-    the boundaries in `journal` come to. `runtime` is the runtime's own; it grows with its keys, not with the log.
+    the boundaries in `journal` come to. `runtime` is the runtime's own; it grows with its keys, not with the log, and
+    `runtime_at` tells by which event each of them was set last.
     """
 
     last_seq: int = 0
     life: str = ACTIVE
+    was_ended: bool = False
     title: str | None = None
     model: str | None = None
     persona: str | None = None
@@ -128,6 +141,7 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
     compactions: CompactionCounters = msgspec.field(default_factory=CompactionCounters)
 
     runtime: dict[str, Any] = {}
+    runtime_at: dict[str, int] = {}
     timeline: list[dict[str, Any]] = []
     trace: list[dict[str, Any]] = []
     prompts: list[dict[str, Any]] = []

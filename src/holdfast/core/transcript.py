@@ -27,13 +27,13 @@ def transcript(
     The rows may be a page of the log; pages that end between turns show exactly what the whole would.
     """
     rows = list(rows)
-    promoted, retried = _promotions(rows), _retried(rows, state)
+    promoted, retried = _promotions(rows, state), _retried(rows, state)
     messages: list[Message] = []
     for stored, event in rows:
         message = message_of(stored, event)
         if message is None or (message.is_summary and not summaries):
             continue
-        places = (stored.seq, *promoted.get(stored.seq, ()))
+        places = promoted.get(stored.seq) or (stored.seq,)
         archived = all(state.view.archives(seq) for seq in places) or stored.seq in retried
         if include_archived or not archived:
             messages.append(msgspec.structs.replace(message, archived=archived) if archived else message)
@@ -77,9 +77,12 @@ def _result_parts(event: e.ToolCallFinished) -> tuple[ToolResult | ImagePart | F
     return (result, *(part for part in event.parts if isinstance(part, ImagePart | FilePart)))
 
 
-def _promotions(rows: list[Row]) -> dict[int, list[int]]:
-    """By input, the events at which a turn read it: it is in sight as long as one of those is."""
+def _promotions(rows: list[Row], state: SessionState) -> dict[int, list[int]]:
+    """By input, the events at which a turn read it: it is in sight as long as one of those is. The newest are known
+    from the state, also when the page ends before them."""
     places: dict[int, list[int]] = {}
+    for seq, read_at in state.reads:
+        places.setdefault(seq, []).append(read_at)
     for stored, event in rows:
         if isinstance(event, e.TurnStarted | e.InputPromoted):
             for seq in event.inputs:

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from holdfast.core import events as e
 from holdfast.core.boundaries import View
+from holdfast.core.cleaning import MAX_IMAGE
 from holdfast.core.fold import Row
 from holdfast.core.log import StoredEvent
 from holdfast.core.messages import Message, Role, TextPart
-from holdfast.core.repair import Repair, accepted
+from holdfast.core.repair import ASKED, Repair, accepted
 from holdfast.core.state import SessionState
 from holdfast.core.transcript import message_of
 
 SUMMARY_MARK = "[COMPACTED CONTEXT]"
 BROKE_OFF = "[The reply broke off here.]"
-MAX_IMAGE = 5 * 1024 * 1024
 
 
 class Window(NamedTuple):
@@ -29,102 +29,143 @@ class Window(NamedTuple):
     repairs: list[Repair]
 
 
+class Said(NamedTuple):
+    """A message as it was said, and the event at which the model came to know it: an input's is where it was read."""
+
+    place: int
+    message: Message
+
+
 def window(
-    rows: Iterable[Row], state: SessionState, *, provider: str | None = None, max_image_bytes: int = MAX_IMAGE
+    rows: Iterable[Row],
+    state: SessionState,
+    *,
+    provider: str | None = None,
+    asking: bool = False,
+    max_image_bytes: int = MAX_IMAGE,
 ) -> Window:
     """What the model sees. `rows` begin at `state.read_from` or earlier and end at the head; of those before
     `state.window_from` only `InputAdmitted` matters.
 
-    Reasoning signed by another provider than `provider` loses its signature; images and files over `max_image_bytes`
-    become a note.
+    `asking`: it is about to be sent, so it ends with something to answer. Reasoning signed by another provider than
+    `provider` loses its signature; images and files over `max_image_bytes` become a note.
     """
-    said = _Said(state.view)
+    heard = _heard(rows, state)
+    messages = [said.message for said in heard.said]
+    if asking:
+        messages.append(ASKED)
+    limit = max_image_bytes
+    sent, repairs = accepted(messages, heard.started, heard.inputs_said, provider=provider, max_image_bytes=limit)
+    return Window(sent, heard.repairs + repairs)
+
+
+def said(rows: Iterable[Row], state: SessionState) -> list[Said]:
+    """What the window is made of, before it is repaired; a summary has place 0."""
+    return [one for one in _heard(rows, state).said if one.message is not ASKED]
+
+
+def _heard(rows: Iterable[Row], state: SessionState) -> _Heard:
+    heard = _Heard(state.view)
     for stored, event in rows:
-        said.hear(stored, event)
-    said.place_carried()
-    messages, repairs = accepted(said.messages, said.started, provider=provider, max_image_bytes=max_image_bytes)
-    return Window(messages, said.repairs + repairs)
+        heard.hear(stored, event)
+    heard.place_carried(state.last_seq + 1)
+    return heard
 
 
-class _Said:
+class _Heard:
     """Collects what was said since the last boundary, in the order in which the model came to know it."""
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.messages: list[Message] = []
+        self.said: list[Said] = []
         self.started: set[tuple[int | None, str]] = set()
+        self.inputs_said: set[int] = set()
         self.repairs: list[Repair] = []
         self._inputs: dict[int, Message] = {}
         self._read_in_turn: set[int] = set()
         self._carried = list(view.carried)
         self._calls: dict[str, int | None] = {}
         self._broken: Message | None = None
+        self._last: Message | None = None
 
     def hear(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
         message = message_of(stored, event)
         if message is not None and stored.kind == "InputAdmitted":
             self._inputs[stored.seq] = message
         elif stored.seq == self.view.compacted_at and message is not None:
-            self.messages.insert(0, _summary(message))
+            self.said.insert(0, Said(0, _summary(message)))
         elif stored.seq >= self.view.window_from and not self.view.hides(stored.seq):
-            self.place_carried()
-            self._hear_visible(stored, event, message)
+            self.place_carried(stored.seq)
+            self._hear_visible(stored.seq, event, message)
 
-    def _hear_visible(self, stored: StoredEvent, event: e.Event | e.Opaque, message: Message | None) -> None:
+    def _hear_visible(self, seq: int, event: e.Event | e.Opaque, message: Message | None) -> None:
         match event:
             case e.TurnStarted(inputs=inputs):
                 self._read_in_turn = set()
-                self._read(inputs)
+                self._read(seq, inputs)
             case e.InputPromoted(inputs=inputs):
-                self._read(inputs)
+                self._read(seq, inputs)
             case e.ToolCallStarted(call_id=call_id):
                 self.started.add((self._calls.get(call_id), call_id))
             case e.ReplyInterrupted():
                 self._broken = message
             case e.ModelRequested():
-                self._broken = None
+                self._asked(seq)
             case e.TurnEnded():
-                self._keep_broken()
+                self._keep_broken(seq)
             case e.Compacted():
                 pass
             case _:
                 if message is not None:
-                    self._say(message)
+                    self._say(seq, message)
 
-    def _say(self, message: Message) -> None:
-        self.messages.append(message)
+    def _say(self, place: int, message: Message) -> None:
+        self.said.append(Said(place, message))
+        self._last = message
         if message.role is Role.ASSISTANT:
             self._broken = None
             self._calls.update((call.id, message.seq) for call in message.tool_calls)
 
-    def _read(self, inputs: list[int]) -> None:
+    def _asked(self, seq: int) -> None:
+        """What the model was told here about its calls is what it is told again."""
+        self._broken, self._calls = None, {}
+        self.said.append(Said(seq, ASKED))
+
+    def _read(self, place: int, inputs: list[int]) -> None:
         for seq in inputs:
             message = self._inputs.get(seq)
             if message is None:
                 self.repairs.append(Repair("input_missing", seq, "a turn reads an input that is not in these rows"))
-            elif seq not in self._read_in_turn and not (self.messages and self.messages[-1] is message):
-                self.messages.append(message)
+            elif seq not in self._read_in_turn and self._last is not message:
+                self.inputs_said.add(seq)
+                self._say(place, message)
             self._read_in_turn.add(seq)
 
-    def place_carried(self) -> None:
+    def place_carried(self, place: int) -> None:
         """A boundary was drawn in the middle of a turn: what the turn is about is still said."""
         carried, self._carried = self._carried, []
-        self._read(carried)
+        self._read(place, carried)
 
-    def _keep_broken(self) -> None:
+    def _keep_broken(self, place: int) -> None:
         """The turn ended with a reply that broke off: the model should know what the user saw of it."""
         broken, self._broken = self._broken, None
         texts = [part for part in broken.parts if isinstance(part, TextPart) and part.text] if broken else []
         if broken and texts:
             parts = (*texts, TextPart(BROKE_OFF))
-            self.messages.append(
-                Message(role=Role.ASSISTANT, parts=parts, seq=broken.seq, at=broken.at, interrupted=True)
-            )
+            seq, at = broken.seq, broken.at
+            self._say(place, Message(role=Role.ASSISTANT, parts=parts, seq=seq, at=at, interrupted=True))
 
 
 def _summary(message: Message) -> Message:
     content = message.content if message.content.startswith(SUMMARY_MARK) else f"{SUMMARY_MARK}\n{message.content}"
     return Message(role=Role.SYSTEM, content=content, seq=message.seq, at=message.at, is_summary=True)
+
+
+def unread(state: SessionState) -> list[int]:
+    """The inputs that wait and that no turn has read, so that no window shows them. A fork writes `InputPromoted` of
+    them behind its first event: nobody will answer them there, but they were said."""
+    read = {seq for seq, _ in state.reads}
+    return [seq for seq in state.unanswered if seq not in read]
 
 
 def whole_from(rows: Iterable[Row], wanted: int) -> int:

@@ -6,9 +6,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from holdfast.core.errors import ConfigError, StoreUnavailable
+from holdfast.store.host import may_write
 from holdfast.store.log_store import LogStore
 
-__all__ = ["open_existing", "open_store", "place_of"]
+__all__ = ["open_existing", "open_store", "open_to_read", "place_of"]
 
 
 def open_store(url: str) -> LogStore:
@@ -33,17 +34,43 @@ def open_store(url: str) -> LogStore:
 
 def open_existing(url: str) -> LogStore:
     """The same, but never creates one: `StoreUnavailable` where there is none yet."""
+    _refuse_missing(url)
+    return open_store(url)
+
+
+def open_to_read(url: str) -> LogStore:
+    """The same for those who only look: also a store that may not be written, and a SQLite database that is too
+    damaged to be used. Nothing can be committed to it then."""
+    _refuse_missing(url)
+    scheme, path = place_of(url)
+    if path is None:
+        return open_store(url)
+    if scheme == "files":
+        from holdfast.store.files import FilesStore
+
+        return FilesStore(path, url, read_only=not may_write(path))
+    from holdfast.store.sqlite.looking import open_database
+
+    return open_database(path, url)
+
+
+def _refuse_missing(url: str) -> None:
     _, path = place_of(url)
     if path is None:
         from holdfast.store.postgres.schema import applied
 
         there, where = bool(applied(url)), _shown(url)
     else:
-        # An empty file or folder would become a store by being opened.
-        there, where = path.exists() and (any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0), str(path)
+        there, where = _holds_something(path), str(path)
     if not there:
         raise StoreUnavailable(f"there is no store at {where}; check --store, or write a first message to make it")
-    return open_store(url)
+
+
+def _holds_something(path: Path) -> bool:
+    """An empty file or folder would become a store by being opened; what is neither is refused when it is."""
+    if path.is_dir():
+        return any(path.iterdir())
+    return path.exists() and (path.stat().st_size > 0 or not path.is_file())
 
 
 def place_of(url: str) -> tuple[str, Path | None]:

@@ -15,8 +15,23 @@ from holdfast.core.codec import INT_MAX, INT_MIN
 from holdfast.core.errors import InvalidInput, SessionNotFound
 from holdfast.core.header import Header
 from holdfast.core.ids import is_id
-from holdfast.store.port import Append, NewEvent, PutBlob, Write
+from holdfast.store.port import Append, DropBlobs, Forget, NewEvent, PutBlob, PutNote, Restore, Write
 
+_LENGTHS = {
+    "owner_id": 128,
+    "project_key": 128,
+    "project_fingerprint": 128,
+    "project_root": 1024,
+    "parent_session_id": 128,
+    "turn": 128,
+    "token": 128,
+    "holder": 256,
+    "actor": 256,
+    "route": 512,
+    "scope": 512,
+}
+"""In characters. A header is read with every list and written with every append, so nothing in it may grow at will."""
+ROW_TEXT = 512
 _SESSIONS = frozenset({"session_id", "continues", "from_session_id", "to_session_id"})
 
 
@@ -40,9 +55,29 @@ def check(write: Write) -> None:
         for event in write.events:
             _check_event(event, "Append")
         return
+    if isinstance(write, Forget | DropBlobs | PutNote):
+        return  # the store's own
+    if isinstance(write, Restore):
+        _check_rows(write)
+        return
     _check_fields(write, type(write).__name__)
     if isinstance(write, PutBlob) and hashlib.sha256(write.data).hexdigest() != write.sha256:
         raise InvalidInput("a blob's name must be the SHA-256 of its bytes, in lower-case hex")
+
+
+def _check_rows(write: Restore) -> None:
+    _check_fields(write.header, "Restore.header")
+    if not write.events or not is_id(write.header.session_id):
+        raise InvalidInput("a session is restored from its id and at least one event")
+    for event in write.events:
+        texts = (event.session_id, event.kind, event.actor, event.turn or "", event.key or "", event.enc)
+        if not all(storable(text) and len(text) <= ROW_TEXT for text in texts):
+            raise InvalidInput(f"event {event.seq}: its names must be valid, short Unicode text without NUL")
+        for number in (event.seq, event.v, event.at, event.epoch or 0):
+            _check_number(number, f"event {event.seq}")
+    for name, data in write.blobs:
+        if hashlib.sha256(data).hexdigest() != name:
+            raise InvalidInput(f"blob {name[:80]} does not match its name")
 
 
 def _check_fields(value: Any, path: str) -> None:
@@ -64,6 +99,8 @@ def _check_fields(value: Any, path: str) -> None:
 def _check_event(new: NewEvent, path: str) -> None:
     if not storable(new.actor) or (new.turn is not None and not storable(new.turn)):
         raise InvalidInput(f"{path}: actor and turn must be valid Unicode text without NUL")
+    if new.turn is not None and len(new.turn) > _LENGTHS["turn"]:
+        raise _too_long(new.turn, f"{path}.events.turn", _LENGTHS["turn"])
     if new.at is not None:
         _check_number(new.at, f"{path}.events.at")
 
@@ -75,6 +112,12 @@ def _check_text(text: str, name: str, path: str, *, is_header: bool) -> None:
             raise SessionNotFound(f"no session '{shown}'; `holdfast sessions list` shows those there are")
     elif not storable(text):
         raise InvalidInput(f"{path}.{name} must be valid Unicode text without NUL")
+    elif len(text) > _LENGTHS.get(name, len(text)):
+        raise _too_long(text, f"{path}.{name}", _LENGTHS[name])
+
+
+def _too_long(text: str, path: str, most: int) -> InvalidInput:
+    return InvalidInput(f"{path} has {len(text):,} characters, but may have {most:,}; give a shorter one")
 
 
 def _check_number(number: int, path: str) -> None:

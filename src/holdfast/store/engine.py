@@ -11,31 +11,32 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import codec
 from holdfast.core.errors import (
     ConflictError,
-    DamagedSession,
     InvalidInput,
     SessionBusy,
-    SessionDeleted,
     SessionEnded,
-    SessionNotFound,
     StaleLease,
 )
-from holdfast.core.events import EventRedacted
-from holdfast.core.header import ENDED, REDACTED, Delta, apply, counted, delta_of
+from holdfast.core.header import EXCERPT_LENGTH, shown
 from holdfast.core.ids import is_id
-from holdfast.core.log import GENESIS, StoredEvent, body_digest
+from holdfast.core.log import GENESIS
 from holdfast.store import port
 from holdfast.store.host import holder_is_gone, holder_pid
 from holdfast.store.port import Chunk, Lease, Receipt
-from holdfast.store.sealing import OWN_KEY, Commit, SealedWrite, event_of, plain_body, seal
+from holdfast.store.record import base_of, live, put_events, scope_of
+from holdfast.store.removal import delete, drop_blobs, forget, redact
+from holdfast.store.restoring import restore
+from holdfast.store.sealing import CLOSES_ATTEMPT, OWN_KEY, Commit, SealedWrite, seal
 from holdfast.store.tx import KeyRow, Row, Tx
 
 AFTER_THE_END = frozenset(
     {"SessionReopened", "SessionRenamed", "SessionArchived", "SessionUnarchived", "EventRedacted"}
 )
 AFTER_ROTATION = AFTER_THE_END - {"SessionReopened"}
+OVER = CLOSES_ATTEMPT | {"ModelRequested", "TurnStarted", "TurnEnded"}
+"""After one of these an earlier attempt is not the open one any more."""
+PAGE = 256
 
 
 def run(tx: Tx, commit: Commit) -> list[Receipt]:
@@ -79,14 +80,14 @@ def _deleted_before(tx: Tx, commit: Commit) -> list[Receipt] | None:
 
 def _refuse_shared_keys(tx: Tx, commit: Commit) -> None:
     """One key names one write, so two writes of a commit may not have the same."""
-    keyed = [(_scope(tx, sealed.write), sealed.key) for sealed in commit.writes if sealed.key and not sealed.own_key]
+    keyed = [(scope_of(tx, sealed.write), sealed.key) for sealed in commit.writes if sealed.key and not sealed.own_key]
     if len(set(keyed)) < len(keyed):
         raise ConflictError("two writes of one commit have the same key; give each its own")
 
 
 def _key_row(tx: Tx, sealed: SealedWrite) -> KeyRow | None:
     assert sealed.key is not None
-    row = tx.key(_scope(tx, sealed.write), sealed.key)
+    row = tx.key(scope_of(tx, sealed.write), sealed.key)
     if row is None and sealed.key.startswith(OWN_KEY):
         count = len(sealed.events)
         for session_id in _written_to(tx, sealed.write):
@@ -112,7 +113,7 @@ def _receipt_again(sealed: SealedWrite, row: KeyRow | None) -> Receipt:
 
 def _session_of(write: port.Write) -> str:
     match write:
-        case port.Create():
+        case port.Create() | port.Restore():
             return write.header.session_id
         case port.PutChunk() | port.Renew() | port.Release():
             return write.lease.session_id
@@ -120,6 +121,8 @@ def _session_of(write: port.Write) -> str:
             return write.session_id or ""
         case port.MoveRoutes():
             return write.to_session_id
+        case port.PutNote():
+            return ""
         case _:
             return write.session_id
 
@@ -127,33 +130,11 @@ def _session_of(write: port.Write) -> str:
 def sessions_of(write: port.Write) -> list[str]:
     """Every session that a write names, for adapters that lock before they begin."""
     named = [_session_of(write)]
-    if isinstance(write, port.Create):
+    if isinstance(write, port.Create | port.Restore):
         named += [name for name in (write.base and write.base.session_id, write.continues) if name]
     if isinstance(write, port.MoveRoutes):
         named.append(write.from_session_id)
     return [name for name in named if name]
-
-
-def _scope(tx: Tx, write: port.Write) -> str:
-    if not isinstance(write, port.Append | port.Create):
-        return ""
-    if write.scope is not None:
-        return write.scope
-    if isinstance(write, port.Create):
-        continued = tx.header(write.continues) if write.continues else None
-        return continued.root_id if continued else write.header.session_id
-    row = tx.header(write.session_id)
-    return row.root_id if row else write.session_id
-
-
-def live(tx: Tx, session_id: str) -> Row:
-    """The row of a session that exists and was not deleted."""
-    row = tx.header(session_id)  # ids were checked when the write was sealed
-    if row is None:
-        raise SessionNotFound(f"no session {session_id}; `holdfast sessions list` shows those there are")
-    if row.deleted_at is not None:
-        raise SessionDeleted(f"session {session_id} was deleted")
-    return row
 
 
 def held(row: Row, lease: Lease) -> None:
@@ -171,20 +152,20 @@ def _append(write: port.Append, tx: Tx, sealed: SealedWrite) -> Receipt:
         sealed = _for_session(sealed, row.session_id)
     if write.lease is not None:
         held(row, write.lease)
-    if row.state == ENDED or row.rotated_to:
+    if row.has_ended or row.rotated_to:
         _still_takes(row, sealed)
     if write.expect is not None and write.expect != row.last_seq:
         raise ConflictError(
             f"session {row.session_id} has moved on: expected event {write.expect}, it is at {row.last_seq}"
         )
-    return _put_events(tx, row, sealed, touch=write.touch, epoch=row.epoch if write.lease else None)
+    return put_events(tx, row, sealed, touch=write.touch, epoch=row.epoch if write.lease else None)
 
 
 def _still_takes(row: Row, sealed: SealedWrite) -> None:
     """Refuse what an ended session does not take; a rotated one has ended for good, whatever else it is."""
     if row.rotated_to and any(event.kind not in AFTER_ROTATION for event in sealed.events):
         raise SessionEnded(f"session {row.session_id} has ended; it goes on as {row.rotated_to}")
-    if row.state == ENDED and any(event.kind not in AFTER_THE_END for event in sealed.events):
+    if row.has_ended and any(event.kind not in AFTER_THE_END for event in sealed.events):
         raise SessionEnded(f"session {row.session_id} has ended; reopen it or fork it to go on")
 
 
@@ -196,27 +177,6 @@ def _for_session(sealed: SealedWrite, session_id: str) -> SealedWrite:
     return msgspec.structs.replace(again, own_key=sealed.own_key)
 
 
-def _put_events(tx: Tx, row: Row, sealed: SealedWrite, *, touch: bool, epoch: int | None) -> Receipt:
-    for digest, data in sealed.blobs.items():
-        tx.put_blob(row.session_id, digest, data)
-    now = tx.clock()
-    previous, seq = row.head_hash, row.last_seq
-    rows: list[StoredEvent] = []
-    for event in sealed.events:
-        seq += 1
-        stored = event.row(row.session_id, seq, epoch, previous)
-        previous = stored.hash
-        rows.append(stored)
-        apply(row, event.delta, seq=seq, at=event.at, now=now, touch=touch)
-        if event.closes_attempt:
-            tx.drop_chunks(row.session_id)
-    row.head_hash = previous
-    tx.append(row, rows)
-    if sealed.key is not None and not sealed.own_key:
-        tx.put_key(_scope(tx, sealed.write), sealed.key, KeyRow(row.session_id, seq, len(rows), sealed.digest))
-    return Receipt(session_id=row.session_id, seq=seq, first_seq=rows[0].seq)
-
-
 def _create(write: port.Create, tx: Tx, sealed: SealedWrite) -> Receipt:
     given = write.header
     if not is_id(given.session_id):
@@ -224,34 +184,27 @@ def _create(write: port.Create, tx: Tx, sealed: SealedWrite) -> Receipt:
     if tx.header(given.session_id) is not None:
         raise ConflictError(f"session {given.session_id} exists already")
     row = Row(**{name: getattr(given, name) for name in given.__struct_fields__})
+    _fit(row)
     row.created_at = row.created_at or tx.clock()
     row.root_id = row.session_id
     row.last_seq, row.head_hash = 0, GENESIS
     if write.base is not None:
-        owner, hashed = _base(tx, write.base)
+        owner, hashed = base_of(tx, write.base)
         row.base_id, row.base_seq = owner, write.base.seq
         row.last_seq, row.head_hash = write.base.seq, hashed
     if write.continues is not None:
         row.root_id = live(tx, write.continues).root_id
         tx.put_tip(row.root_id, row.session_id)
     tx.create(row)
-    return _put_events(tx, row, sealed, touch=True, epoch=None)
+    return put_events(tx, row, sealed, touch=True, epoch=None)
 
 
-def _base(tx: Tx, base: port.Base) -> tuple[str, bytes]:
-    """Which session owns the base event (a fork of a fork may stand on an ancestor), and the event's hash."""
-    row = live(tx, base.session_id)
-    if not 1 <= base.seq <= row.last_seq:
-        raise ConflictError(f"session {row.session_id} has no event {base.seq}; its last one is {row.last_seq}")
-    while base.seq <= row.base_seq and row.base_id is not None:
-        parent = tx.header(row.base_id)
-        if parent is None:
-            raise DamagedSession(row.session_id, row.base_seq, f"the session {row.base_id} it stands on is missing")
-        row = parent
-    hashed = tx.hash_at(row.session_id, base.seq)
-    if hashed is None:
-        raise DamagedSession(row.session_id, base.seq, "event is missing")
-    return row.session_id, hashed
+def _fit(row: Row) -> None:
+    """What a list shows is cut to its length, as it is when an event says it; ids and paths were checked before."""
+    for name in ("title", "model", "persona"):
+        text = getattr(row, name)
+        setattr(row, name, text and shown(text))
+    row.pending_text = row.pending_text and shown(row.pending_text, EXCERPT_LENGTH)
 
 
 def _put_chunk(write: port.PutChunk, tx: Tx, sealed: SealedWrite) -> Receipt:
@@ -260,12 +213,28 @@ def _put_chunk(write: port.PutChunk, tx: Tx, sealed: SealedWrite) -> Receipt:
     chunk = Chunk(attempt_seq=write.attempt_seq, n=write.n, part=write.part, data=write.data)
     last = tx.last_chunk(row.session_id, write.attempt_seq)
     if write.n == last + 1:
+        if write.n == 1:  # a later one follows the chunks of an open attempt: they go when it is closed
+            _refuse_unless_open(tx, row, write.attempt_seq)
         tx.put_chunk(row.session_id, chunk)
     elif write.n > last:
         raise ConflictError(f"chunk {write.n} of attempt {write.attempt_seq} leaves a gap after {last}")
     elif tx.chunk(row.session_id, write.attempt_seq, write.n) != chunk:
         raise ConflictError(f"chunk {write.n} of attempt {write.attempt_seq} was already written differently")
     return Receipt(session_id=row.session_id, seq=row.last_seq)
+
+
+def _refuse_unless_open(tx: Tx, row: Row, attempt_seq: int) -> None:
+    """A draft belongs to an attempt of this session's own that is still open; nobody would ever remove another."""
+    after = attempt_seq - 1
+    while row.base_seq <= after < row.last_seq:
+        found = tx.rows(row.session_id, after, min(after + PAGE, row.last_seq))
+        if not found or (after < attempt_seq and found[0].kind != "ModelRequested"):
+            break
+        if any(event.kind in OVER for event in found if event.seq > attempt_seq):
+            raise ConflictError(f"attempt {attempt_seq} of session {row.session_id} is closed and takes no more draft")
+        after += len(found)
+    if after < row.last_seq or attempt_seq > row.last_seq:
+        raise ConflictError(f"session {row.session_id} has no attempt {attempt_seq}: no ModelRequested stands there")
 
 
 def _put_route(write: port.PutRoute, tx: Tx, sealed: SealedWrite) -> Receipt:
@@ -282,8 +251,9 @@ def _move_routes(write: port.MoveRoutes, tx: Tx, sealed: SealedWrite) -> Receipt
 
 
 def _put_blob(write: port.PutBlob, tx: Tx, sealed: SealedWrite) -> Receipt:
-    tx.put_blob(live(tx, write.session_id).session_id, write.sha256, write.data)
-    return Receipt(session_id=write.session_id)
+    row = live(tx, write.session_id)
+    tx.put_blob(row.session_id, write.sha256, write.data)
+    return Receipt(session_id=row.session_id, seq=row.last_seq)
 
 
 def _claim(write: port.Claim, tx: Tx, sealed: SealedWrite) -> Receipt:
@@ -329,107 +299,16 @@ def _release(write: port.Release, tx: Tx, sealed: SealedWrite) -> Receipt:
     return Receipt(session_id=row.session_id, seq=row.last_seq)
 
 
-def _redact(write: port.Redact, tx: Tx, sealed: SealedWrite) -> Receipt:
-    row = live(tx, write.session_id)
-    if write.seq <= row.base_seq:
-        raise ConflictError(f"event {write.seq} belongs to session {row.base_id}; redact it there")
-    found = tx.rows(row.session_id, write.seq - 1, write.seq) if write.seq <= row.last_seq else []
-    if not found:
-        raise ConflictError(f"session {row.session_id} has no event {write.seq}")
-    [stored] = found
-    if stored.redacted:
-        return Receipt(session_id=row.session_id, seq=row.last_seq, replayed=True)
-    return _blank(tx, row, stored, write)
-
-
-def _blank(tx: Tx, row: Row, stored: StoredEvent, write: port.Redact) -> Receipt:
-    digest = body_digest(stored.body)
-    gone = codec.blobs_named(plain_body(stored))
-    # The sums need only the event's shape, so a text that lies in a blob is not fetched; what it showed is not known.
-    delta = delta_of(event_of(stored, lambda _: b"?"), stored.turn)
-    tx.blank(row.session_id, stored.seq, digest)
-    if gone:
-        tx.drop_blobs(row.session_id, keep=_blobs_kept(tx, row, row.last_seq))
-    for shows in (row, *_standing_on(tx, row)):
-        tx.drop_snapshots(shows.session_id)
-        if _scrubbed(shows, delta, unknown=bool(gone)) and shows is not row:
-            tx.save(shows)
-    event = EventRedacted(seq=stored.seq, body_digest=digest.hex(), reason=write.reason, counted=counted(delta))
-    new = port.Append(session_id=row.session_id, events=(port.NewEvent(event=event, actor=write.actor),))
-    [sealed] = seal((new,), compress=False).writes
-    return _put_events(tx, row, sealed, touch=True, epoch=None)
-
-
-def _scrubbed(row: Row, delta: Delta, *, unknown: bool) -> bool:
-    """Take from a header what the redacted event had put there; `unknown` when nobody knows what exactly that was."""
-    before = row.title, row.pending_text
-    titles = [title for title in (delta.title, delta.first_title) if title is not None]
-    if row.title in titles or (unknown and row.title is not None and titles):
-        row.title = REDACTED
-    if row.pending_text is not None and (row.pending_text == delta.pending_text or (unknown and delta.pending)):
-        row.pending_text = REDACTED
-    return before != (row.title, row.pending_text)
-
-
-def _blobs_kept(tx: Tx, row: Row, upto: int) -> set[str]:
-    kept: set[str] = set()
-    for stored in tx.rows(row.session_id, row.base_seq, upto):
-        if not stored.redacted:
-            kept |= codec.blobs_named(plain_body(stored))
-    return kept
-
-
-def _delete(write: port.Delete, tx: Tx, sealed: SealedWrite) -> Receipt:
-    row = live(tx, write.session_id)
-    for fork in reversed(_standing_on(tx, row)) if write.with_forks else ():
-        if fork.deleted_at is None:
-            _bury(tx, fork, write.actor)
-    _bury(tx, row, write.actor)
-    return Receipt(session_id=row.session_id, seq=row.last_seq)
-
-
-def _standing_on(tx: Tx, row: Row) -> list[Row]:
-    """Forks, and forks of forks, nearest first."""
-    found = tx.forks(row.session_id)
-    return found + [deeper for fork in found for deeper in _standing_on(tx, fork)]
-
-
-def _bury(tx: Tx, row: Row, actor: str) -> None:
-    """Leave a tombstone (id, time, actor, last seq and head hash) and nothing that was said."""
-    tx.move_routes(row.session_id, None)
-    tx.drop_chunks(row.session_id)
-    tx.drop_snapshots(row.session_id)
-    row.deleted_at, row.deleted_by = tx.clock(), actor
-    row.title = row.pending_text = row.project_root = row.model = row.persona = None
-    row.lease_token = row.lease_holder = None
-    row.epoch += 1
-    tx.save(row)
-    _sweep(tx, row)
-
-
-def _sweep(tx: Tx, row: Row) -> None:
-    """Erase what no fork stands on; then the same for the buried session that this one stood on."""
-    while True:
-        standing = [fork.base_seq for fork in tx.forks(row.session_id)]
-        keep = max(standing, default=row.base_seq)
-        tx.drop_events(row.session_id, keep)
-        tx.drop_blobs(row.session_id, keep=_blobs_kept(tx, row, keep))
-        if standing:
-            return
-        # It holds no events any more, so it stands on nothing: let its base go, even one that still lives.
-        base_id, row.base_id = row.base_id, None
-        tx.save(row)
-        parent = tx.header(base_id) if base_id else None
-        if parent is None or parent.deleted_at is None:
-            return
-        row = parent
-
-
 def _put_snapshot(write: port.PutSnapshot, tx: Tx, sealed: SealedWrite) -> Receipt:
     row = live(tx, write.session_id)
     if write.seq <= row.last_seq:
         tx.put_snapshot(row.session_id, write.seq, write.fold_version, write.state)
     return Receipt(session_id=row.session_id, seq=row.last_seq)
+
+
+def _put_note(write: port.PutNote, tx: Tx, sealed: SealedWrite) -> Receipt:
+    tx.put_note(write.text)
+    return Receipt(session_id="")
 
 
 _DO: dict[type[Any], Callable[[Any, Tx, SealedWrite], Receipt]] = {
@@ -442,7 +321,11 @@ _DO: dict[type[Any], Callable[[Any, Tx, SealedWrite], Receipt]] = {
     port.Claim: _claim,
     port.Renew: _renew,
     port.Release: _release,
-    port.Redact: _redact,
-    port.Delete: _delete,
+    port.Redact: redact,
+    port.Delete: delete,
     port.PutSnapshot: _put_snapshot,
+    port.Restore: restore,
+    port.Forget: forget,
+    port.DropBlobs: drop_blobs,
+    port.PutNote: _put_note,
 }

@@ -70,3 +70,9 @@ def holder_is_gone(text: str) -> bool:
 def holder_pid(text: str) -> str:
     words = text.split(" ")
     return f"process {words[2]} on {words[0]}" if len(words) == 4 else text
+
+
+def may_write(path: Path) -> bool:
+    """Whether this process may change a file, or what is in a folder."""
+    wanted = os.W_OK | os.X_OK if path.is_dir() else os.W_OK
+    return os.access(path, wanted, effective_ids=os.access in os.supports_effective_ids)

@@ -17,6 +17,13 @@ class StoredKey(NamedTuple):
     row: KeyRow
 
 
+class Flaw(NamedTuple):
+    """What an adapter itself finds, in words. `damage` False: nothing is lost or wrong, it is only worth knowing."""
+
+    text: str
+    damage: bool = True
+
+
 class Inspection(Protocol):
     """The rest of a store, unchecked, as of one moment. `everything`, `scan`, `flaws` and `checks` must cope with
     damage; the others may raise `DamagedSession` or `StoreUnavailable`."""
@@ -47,10 +54,10 @@ class Inspection(Protocol):
         """Every rotated lineage: its first session and its newest."""
         ...
 
-    def flaws(self, session_id: str) -> Iterator[str]:
-        """What the adapter itself finds wrong with one session, beside its events, in words."""
+    def flaws(self, session_id: str) -> Iterator[Flaw]:
+        """What the adapter itself finds wrong with one session, beside its events."""
         ...
 
-    def checks(self, deep: bool) -> Iterator[str]:
-        """What the adapter itself finds wrong with its files or tables, in words; `deep` may take long."""
+    def checks(self, deep: bool) -> Iterator[Flaw]:
+        """What the adapter itself finds wrong with its files or tables; `deep` may take long."""
         ...

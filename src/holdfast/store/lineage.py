@@ -47,7 +47,7 @@ def fork(
         if at != parent.last_seq:
             raise InvalidInput(f"a fork at event {at}, before the head, must be told how many messages lie before it")
         messages = parent.message_count
-    header = _inherited(parent, session_id, at, messages)
+    header = inherited(parent, session_id, at, messages)
     header.parent_session_id = parent.session_id
     if boundary_seq is not None:
         header.boundary_seq = boundary_seq
@@ -80,7 +80,7 @@ def rotate(
     `carried` names the inputs nobody has answered yet; `events` (a compaction, usually) follow the fork. Refused as
     `ConflictError` when the parent has moved on since its header was read, as `StaleLease` when `lease` was taken over.
     """
-    header = _inherited(parent, session_id, parent.last_seq, parent.message_count)
+    header = inherited(parent, session_id, parent.last_seq, parent.message_count)
     forked = SessionForked(
         base_session_id=parent.session_id, base_seq=parent.last_seq, reason="rotate", carried_inputs=carried or []
     )
@@ -107,7 +107,7 @@ def rotate(
     )
 
 
-def _inherited(parent: Header, session_id: str, at: int, messages: int) -> Header:
+def inherited(parent: Header, session_id: str, at: int, messages: int) -> Header:
     """What a list shows of a session that begins with the parent's history up to `at`."""
     return Header(
         session_id=session_id,
@@ -124,4 +124,5 @@ def _inherited(parent: Header, session_id: str, at: int, messages: int) -> Heade
         message_count=messages,
         boundary_seq=parent.boundary_seq if parent.boundary_seq <= at else 0,
         last_message_at=parent.last_message_at if messages else None,
+        imported_seq=min(parent.imported_seq, at),
     )

@@ -7,19 +7,15 @@ notices other processes' commits (`_changed`). Sealing, group commit, checked re
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-import msgspec
 
 from holdfast.core.errors import (
     AmbiguousSession,
@@ -30,6 +26,7 @@ from holdfast.core.errors import (
     SessionNotFound,
     StoreUnavailable,
 )
+from holdfast.core.events import MessageAppended
 from holdfast.core.header import Header
 from holdfast.core.ids import ID_LENGTH, is_id, is_prefix
 from holdfast.core.log import GENESIS, StoredEvent, check_chain
@@ -37,8 +34,24 @@ from holdfast.store.bell import POLL_SECONDS, Bell
 from holdfast.store.checking import storable
 from holdfast.store.engine import expired
 from holdfast.store.group import Entry, GroupCommit
-from holdfast.store.port import Batch, Chunk, Holder, Page, Query, Receipt, Snapshot, Write
-from holdfast.store.sealing import seal
+from holdfast.store.host import now_us
+from holdfast.store.housekeeping import Housekeeper
+from holdfast.store.paging import cursor_at, page_of, position_in, wanted
+from holdfast.store.plain import plain_append, plain_message
+from holdfast.store.port import (
+    Append,
+    Batch,
+    Chunk,
+    Holder,
+    NewEvent,
+    Page,
+    Query,
+    Receipt,
+    Snapshot,
+    Swept,
+    Write,
+)
+from holdfast.store.sealing import Commit, seal
 from holdfast.store.tx import Row
 from holdfast.store.view import Listed as Listed
 from holdfast.store.view import View as View
@@ -62,6 +75,8 @@ class LogStore(ABC):
     poll_seconds = POLL_SECONDS
     writes_elsewhere = False
     """Whether the work of a commit is done by another process than this one."""
+    knows_plain = False
+    """Whether `_run` has a shorter way for a `PlainAppend` than for any other commit."""
     sessions_at_once = 256
     """How many sessions one view may be asked about."""
     rotate_after_bytes: int | None = None
@@ -71,6 +86,7 @@ class LogStore(ABC):
         self.url = url
         self._group = GroupCommit(self._run_and_ring, by_halves=self.writes_elsewhere)
         self._bell = Bell(self._changed, self.poll_seconds)
+        self._housekeeper = Housekeeper(self.commit, self._reading)
         self._closed = False
 
     # --- what an adapter does
@@ -106,17 +122,47 @@ class LogStore(ABC):
 
     def commit(self, *writes: Write) -> list[Receipt]:
         self._usable()
-        return self._group.submit(seal(writes, compress=self.compress))
+        return self._group.submit(self._seal(writes))
+
+    def append(self, session_id: str, event: MessageAppended, *, actor: str, touch: bool = True) -> list[Receipt]:
+        """The same as `commit` of one `Append` with this message and nothing else."""
+        plain = plain_message(session_id, event, actor, touch) if self.knows_plain else None
+        if plain is None:
+            new = NewEvent(event=event, actor=actor)
+            return self.commit(Append(session_id=session_id, events=(new,), touch=touch))
+        self._usable()
+        return self._group.submit(plain)
+
+    def append_async(
+        self, session_id: str, event: MessageAppended, *, actor: str, touch: bool = True
+    ) -> Awaitable[list[Receipt]]:
+        """The same without blocking the loop; to be awaited."""
+        plain = plain_message(session_id, event, actor, touch) if self.knows_plain else None
+        if plain is None:
+            new = NewEvent(event=event, actor=actor)
+            return self.commit_async(Append(session_id=session_id, events=(new,), touch=touch))
+        self._usable()
+        return self._group.submit_soon(plain)
 
     async def commit_async(self, *writes: Write) -> list[Receipt]:
         self._usable()
-        return await self._group.submit_async(seal(writes, compress=self.compress))
+        return await self._group.submit_async(self._seal(writes))
+
+    def _seal(self, writes: tuple[Write, ...]) -> Commit:
+        plain = plain_append(writes[0]) if self.knows_plain and len(writes) == 1 else None
+        return seal(writes, compress=self.compress) if plain is None else plain
 
     def _run_and_ring(self, batch: list[Entry]) -> None:
         try:
             self._run(batch)
         finally:
             self._bell.ring()
+            if time.monotonic() >= self._housekeeper.due:
+                self._housekeeper.start()
+
+    def sweep(self, now: int | None = None) -> Swept:
+        self._usable()
+        return self._housekeeper.step(now_us() if now is None else now)
 
     # --- reading
 
@@ -158,8 +204,8 @@ class LogStore(ABC):
     def find(self, query: Query) -> Page:
         if query.limit < 1:
             raise InvalidInput("limit must be at least 1")
-        position = _position(query.cursor)
-        if not all(storable(name) for name in (query.owner_id, query.state, query.project_key, query.base_id) if name):
+        position = position_in(query.cursor)
+        if not all(storable(name) for name in _names(query) if name):
             return Page(headers=[])  # no store can hold such a name, so none does
         headers: list[Header] = []
         damaged: list[str] = []
@@ -168,14 +214,14 @@ class LogStore(ABC):
             while True:
                 rows = view.listed(query, position, query.limit + 1)
                 if every and not headers and None not in [listed.row for listed in rows]:
-                    return _page(rows, query.limit, damaged)
+                    return page_of(rows, query.limit, damaged)
                 for listed in rows:
                     if len(headers) == query.limit:
-                        return Page(headers=headers, cursor=_cursor(*position), damaged=damaged)
+                        return Page(headers=headers, cursor=cursor_at(*position), damaged=damaged)
                     position = (listed.updated_at, listed.session_id)
                     if listed.row is None:
                         damaged.append(listed.session_id)
-                    elif _fits(listed.row, query):
+                    elif wanted(listed.row, query):
                         headers.append(public(listed.row))
                 if len(rows) <= query.limit:
                     return Page(headers=headers, damaged=damaged)
@@ -279,6 +325,7 @@ class LogStore(ABC):
 
     def close(self) -> None:
         if not self._closed:
+            self._housekeeper.close()
             self._group.close()
             self._closed = True
             self._bell.close()
@@ -399,6 +446,10 @@ class _Cursor:
         return Batch(events=events, chunks=chunks, last_seq=last_seq)
 
 
+def _names(query: Query) -> tuple[str | None, ...]:
+    return query.owner_id, query.state, query.project_key, query.project_fingerprint, query.base_id
+
+
 def _page_size(limit: int | None) -> int:
     """The first page's size; the next ones grow, for those who look for something rare."""
     return PAGE if limit is None else max(1, min(limit, PAGE))
@@ -431,35 +482,3 @@ def _live(view: View, session_id: str) -> Row:
     if row.deleted_at is not None:
         raise SessionDeleted(f"session {session_id} was deleted")
     return row
-
-
-def _page(rows: list[Listed], limit: int, damaged: list[str]) -> Page:
-    """All of these rows that a page holds."""
-    headers = [public(listed.row) for listed in rows[:limit] if listed.row is not None]
-    more = rows[limit - 1] if len(rows) > limit else None
-    return Page(headers=headers, cursor=more and _cursor(more.updated_at, more.session_id), damaged=damaged)
-
-
-def _fits(row: Header, query: Query) -> bool:
-    if query.title is not None and query.title.casefold() not in (row.title or "").casefold():
-        return False
-    if query.prefix is not None and not row.session_id.startswith(query.prefix):
-        return False
-    return query.pending is None or query.pending == (row.pending_count > 0 or row.turn is not None)
-
-
-FIRST = (2**63 - 1, "~")
-
-
-def _cursor(updated_at: int, session_id: str) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode([updated_at, session_id])).decode("ascii").rstrip("=")
-
-
-def _position(cursor: str | None) -> tuple[int, str]:
-    if cursor is None:
-        return FIRST
-    try:
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=tuple[int, str])
-    except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError):
-        raise InvalidInput("the cursor is not one that this store gave out; start from the first page") from None

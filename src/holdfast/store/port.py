@@ -50,8 +50,10 @@ class Base(msgspec.Struct, frozen=True):
 class Create(msgspec.Struct, frozen=True, kw_only=True):
     """A new session with its first events. `header` holds what a list shows of it; counts are what it inherits.
 
-    With `base` its log goes on at `base.seq + 1`. With `continues` it is the new tip of that session's lineage, and
-    shares its keys. Creating a session that exists is a `ConflictError`, unless the key says it was this very write.
+    Titles, models and personas are cut to 200 characters there, and a pending text to 120; longer ids and paths are
+    refused. With `base` its log goes on at `base.seq + 1`. With `continues` it is the new tip of that session's
+    lineage, and shares its keys. Creating a session that exists is a `ConflictError`, unless the key says it was this
+    very write.
     """
 
     header: Header
@@ -82,7 +84,8 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """The next piece of a streaming reply: `n` counts from 1 without gaps. All go when the attempt is closed."""
+    """The next piece of a streaming reply: `n` counts from 1 without gaps. All go when the attempt is closed; for one
+    that is closed, or was never opened by a `ModelRequested`, it is a `ConflictError`."""
 
     lease: Lease
     attempt_seq: int
@@ -106,7 +109,11 @@ class MoveRoutes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutBlob(msgspec.Struct, frozen=True, kw_only=True):
-    """A payload, stored under the SHA-256 (hex) of its bytes; repeating it changes nothing."""
+    """A payload, stored under the SHA-256 (hex) of its bytes; repeating it changes nothing.
+
+    It stays as long as an event of its session mentions that digest, in whatever field. One that none mentions 24 hours
+    after it was put is swept.
+    """
 
     session_id: str
     sha256: str
@@ -143,7 +150,11 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redact(msgspec.Struct, frozen=True, kw_only=True):
-    """Replace one event's body by its digest, and say so in the log."""
+    """Replace one event's body by its digest, and say so in the log.
+
+    An inherited event is redacted in the session it belongs to. If that was deleted and forks still show the event, it
+    is redacted through one of them, which then says so, or through the deleted one's id: then all of them do.
+    """
 
     session_id: str
     seq: int
@@ -160,6 +171,48 @@ class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     state: bytes
 
 
+class Restore(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows as another store wrote them, with their hashes: a new session, or the next part of one that was restored.
+
+    `header` holds what the rows do not tell; counts are what it inherits. `base` and `continues` are as in `Create`,
+    `blobs` are (SHA-256, bytes), `counted` is what redacted events had added, by seq. Refused as `InvalidInput` when
+    the rows do not follow what is there, unchanged and gapless, and as `ConflictError` once something else was written.
+    """
+
+    header: Header
+    events: tuple[StoredEvent, ...]
+    blobs: tuple[tuple[str, bytes], ...] = ()
+    base: Base | None = None
+    continues: str | None = None
+    counted: dict[int, dict[str, int]] = {}
+
+
+# What a store does by itself (`holdfast.store.housekeeping`). All of it is looked at once more inside the commit.
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
+    """These keys (scope, key) of a session may go, if it was deleted before that moment."""
+
+    session_id: str
+    keys: tuple[tuple[str, str], ...]
+    deleted_before: int
+
+
+class DropBlobs(msgspec.Struct, frozen=True, kw_only=True):
+    """These blobs were put before that moment, and no event up to `looked_upto` names them: they may go."""
+
+    session_id: str
+    names: tuple[str, ...]
+    put_before: int
+    looked_upto: int
+
+
+class PutNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store wants to remember about itself; takes the place of the last one."""
+
+    text: str
+
+
 Write = (
     Create
     | Append
@@ -173,11 +226,20 @@ Write = (
     | Delete
     | Redact
     | PutSnapshot
+    | Restore
+    | Forget
+    | DropBlobs
+    | PutNote
 )
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """Proof of a durable write. `seq` is the last event it wrote, 0 when it wrote none."""
+    """Proof of a durable write.
+
+    `first_seq` to `seq` are the events it wrote. A write of none has `first_seq` 0, and `seq` tells where the session
+    stood; 0 where it is about no session, a route for example. A `replayed` one wrote nothing now: with a key it gives
+    what the first one did, and the other writes of its commit have 0.
+    """
 
     session_id: str
     seq: int = 0
@@ -199,11 +261,15 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions; newest activity first. `prefix` is the beginning of an id, `title` a part of the title."""
+    """Which sessions; newest activity first. `prefix` is the beginning of an id, `title` a part of the title.
+
+    With `project_fingerprint` also those of the same repository, whatever folder it was in then.
+    """
 
     owner_id: str = "local"
     state: str | None = None
     project_key: str | None = None
+    project_fingerprint: str | None = None
     prefix: str | None = None
     title: str | None = None
     base_id: str | None = None
@@ -239,6 +305,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     fold_version: int
     state: bytes
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step of housekeeping took away, and whether it came to the end of the store."""
+
+    keys: int = 0
+    blobs: int = 0
+    done: bool = True
 
 
 class Store(Protocol):
@@ -301,6 +375,12 @@ class Store(Protocol):
 
     def snapshot(self, session_id: str, *, at_most: int | None = None) -> Snapshot | None:
         """The newest snapshot (not past `at_most`)."""
+        ...
+
+    def sweep(self, now: int | None = None) -> Swept:
+        """A bounded step of housekeeping, which an open store also takes by itself, once an hour at most: forgets keys
+        of sessions deleted 30 days ago, drops blobs that no event named within 24 hours. `now` is the clock in
+        microseconds UTC, the store's own if not given."""
         ...
 
     def follow(

@@ -26,7 +26,8 @@ def folded_state(store: Store, session_id: str, *, upto: int | None = None) -> S
 
     Leaves a snapshot behind when it had to read far; a store that cannot take it now loses nothing.
     """
-    last = store.head(session_id).last_seq if upto is None else upto
+    head = store.head(session_id).last_seq
+    last = head if upto is None else min(upto, head)
     snapshot = store.snapshot(session_id, at_most=last)
     state = None
     if snapshot is not None and snapshot.fold_version == FOLD_VERSION:

@@ -24,10 +24,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 def schema_of(url: str) -> Schema:
     """Read, not changed. `SchemaTooNew` when a newer Holdfast wrote it, `StoreUnavailable` when there is none."""
     scheme, path = place_of(url)
-    if scheme == "files":
-        raise StoreUnavailable(
-            "a files store has no schema: each file says its own version, and old ones load for ever"
-        )
+    if scheme == "files" and path is not None:
+        return _format(path)
     dialect = "postgres" if path is None else "sqlite"
     found = _applied(url, path)
     where = str(path) if path is not None else "the database"
@@ -40,6 +38,16 @@ def schema_of(url: str) -> Schema:
         applied=[names.get(migration.number, f"{migration.number:04d}") for migration in found],
         outstanding=[names[migration.number] for migration in todo],
     )
+
+
+def _format(path: Path) -> Schema:
+    """A files store has no schema to bring up to date: its directory and every file say their format."""
+    from holdfast.store.files import opening
+
+    if not path.is_dir():
+        raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to make it")
+    found = opening.check(path)
+    return Schema(store="files", version=found.format, known=opening.FORMAT, applied=[], outstanding=[])
 
 
 def _applied(url: str, path: Path | None) -> list[Applied]:

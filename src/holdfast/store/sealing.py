@@ -21,7 +21,7 @@ from holdfast.core.header import Delta, delta_of
 from holdfast.core.log import StoredEvent, body_digest, chain, hashed_fields
 from holdfast.store.checking import check, storable
 from holdfast.store.host import now_us
-from holdfast.store.port import Append, Create, NewEvent, Write
+from holdfast.store.port import Append, Create, NewEvent, Restore, Write
 
 COMPRESS_FROM = 4096
 NO_BLOBS: Mapping[str, bytes] = MappingProxyType({})
@@ -79,18 +79,24 @@ class SealedWrite(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> bytes:
         """Of all that it says, however it is stored: the same for a repeat, and for nothing else."""
-        return body_digest(b"".join([content_of(event.kind, event.v, event.content) for event in self.events]))
+        content = [content_of(event.kind, event.v, event.content) for event in self.events]
+        return digest_of(content, getattr(self.write, "scope", None))
 
 
 class Commit:
     """The writes of one call, sealed. `rerun` is set when an earlier try ended with an unknown outcome."""
 
-    __slots__ = ("rerun", "size", "writes")
+    __slots__ = ("_writes", "rerun", "size")
 
     def __init__(self, writes: tuple[SealedWrite, ...]) -> None:
-        self.writes = writes
+        self._writes: tuple[SealedWrite, ...] | None = writes
         self.size = writes[0].size if len(writes) == 1 else sum(write.size for write in writes)
         self.rerun = False
+
+    @property
+    def writes(self) -> tuple[SealedWrite, ...]:
+        assert self._writes is not None
+        return self._writes
 
     @property
     def key(self) -> str | None:
@@ -111,10 +117,10 @@ def _sealed(write: Write, compress: bool) -> SealedWrite:
     elif isinstance(write, Create):
         session_id = write.header.session_id
     else:
-        return SealedWrite(write, size=len(getattr(write, "data", b"")))
+        return SealedWrite(write, size=_size(write))
     if not write.events:
         raise InvalidInput("a write to the log needs at least one event")
-    key = f"{OWN_KEY}{_process.mark}{next(_made):x}" if write.key is None else _checked_key(write.key)
+    key = own_key() if write.key is None else _checked_key(write.key)
     blobs: dict[str, bytes] = {}
     events: list[Sealed] = []
     size = 0
@@ -127,6 +133,12 @@ def _sealed(write: Write, compress: bool) -> SealedWrite:
             blobs.update(encoded.blobs)
             size += sum(map(len, encoded.blobs.values()))
     return SealedWrite(write, tuple(events), blobs, key, write.key is None, size)
+
+
+def _size(write: Write) -> int:
+    if isinstance(write, Restore):
+        return sum(len(event.body) for event in write.events) + sum(len(data) for _, data in write.blobs)
+    return len(getattr(write, "data", b""))
 
 
 _made = itertools.count()
@@ -143,6 +155,18 @@ class _Process:
 
 _process = _Process()
 os.register_at_fork(after_in_child=_process.renew)
+
+
+def own_key() -> str:
+    """A key for a write whose caller gave none; no other write has it."""
+    return f"{OWN_KEY}{_process.mark}{next(_made):x}"
+
+
+def digest_of(content: list[bytes], scope: str | None) -> bytes:
+    """The digest of a write from the `content_of` its events. A scope that the caller gave is part of it, because no
+    event tells it; without one it is the lineage's, which the header tells."""
+    told = content if scope is None else [*content, b"scope ", scope.encode("utf-8", "surrogatepass")]
+    return body_digest(b"".join(told))
 
 
 def content_of(kind: str, v: int, digest: bytes) -> bytes:

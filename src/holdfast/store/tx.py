@@ -6,9 +6,10 @@ An adapter only moves rows. What a write means, in which order things are checke
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from holdfast.core.header import Header
+from holdfast.core.header import Delta, Header
 from holdfast.core.log import StoredEvent
 from holdfast.store.port import Chunk
 
@@ -52,6 +53,17 @@ class Tx(Protocol):
 
     def append(self, row: Row, events: list[StoredEvent]) -> None: ...
 
+    def restore(
+        self,
+        row: Row,
+        events: list[StoredEvent],
+        deltas: Mapping[int, Delta],
+        keys: Sequence[tuple[str, KeyRow]],
+    ) -> None:
+        """Append rows of another store as they are, redacted ones too (`deltas` are what those had added), and the
+        keys that they carry, in the scope of the lineage."""
+        ...
+
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
         """Rows that this session owns itself, ascending, unchecked."""
         ...
@@ -63,6 +75,10 @@ class Tx(Protocol):
     def key(self, scope: str, key: str) -> KeyRow | None: ...
 
     def put_key(self, scope: str, key: str, row: KeyRow) -> None: ...
+
+    def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
+        """Forget these (scope, key) of a deleted session."""
+        ...
 
     def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
         """The same for a key that was made here and is only written in its row (the first of its write); looks at the
@@ -89,11 +105,19 @@ class Tx(Protocol):
 
     def put_blob(self, session_id: str, sha256: str, data: bytes) -> None: ...
 
+    def blobs(self, session_id: str) -> dict[str, int]:
+        """The session's own blobs, and when each was last put (microseconds UTC)."""
+        ...
+
     def drop_blobs(self, session_id: str, keep: set[str]) -> None: ...
 
     def put_snapshot(self, session_id: str, seq: int, fold_version: int, state: bytes) -> None: ...
 
     def drop_snapshots(self, session_id: str) -> None: ...
+
+    def put_note(self, text: str) -> None:
+        """Remember this instead of the last note; losing it costs some work and nothing else."""
+        ...
 
     def forks(self, session_id: str) -> list[Row]:
         """Sessions that stand on this one's events, not deleted ones and deleted ones that still hold events."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from holdfast.core.header import Header
 from holdfast.core.log import StoredEvent
 from holdfast.store.inspection import Inspection
 from holdfast.store.port import Chunk, Query, Snapshot
 from holdfast.store.tx import Row
+
+T = TypeVar("T")
 
 
 class Listed(NamedTuple):
@@ -17,6 +22,65 @@ class Listed(NamedTuple):
     session_id: str
     updated_at: int
     row: Header | None
+
+
+class Mark(NamedTuple):
+    """Where a session stands: as much as a projection has to know to follow it."""
+
+    session_id: str
+    base_id: str | None
+    base_seq: int
+    last_seq: int
+    head_hash: bytes
+    updated_at: int
+    deleted: bool
+
+
+class Slice(NamedTuple):
+    """What was found in a part of the store that begins at a cursor: pairs of names by session. `cursor` is where the
+    next part begins, empty at the end. At most `limit` rows are looked at, whatever is found among them."""
+
+    found: dict[str, list[tuple[str, str]]]
+    cursor: str
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[str, tuple[str, str] | None]], last: Any, *, more: bool) -> Slice:
+        """Of rows as (session, what was found there or None); `last` tells the place of the last of them."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for session_id, pair in rows:
+            if pair is not None:
+                found.setdefault(session_id, []).append(pair)
+        return cls(found, msgspec.json.encode(last).decode() if more else "")
+
+
+def place_in(cursor: str, first: T) -> T:
+    """Where a slice begins: the place in the cursor, `first` if it is empty or not one of ours."""
+    try:
+        return msgspec.json.decode(cursor, type=type(first)) if cursor else first
+    except msgspec.DecodeError:
+        return first
+
+
+def fits(row: Header, query: Query) -> bool:
+    """Whether a list of the query's owner, state, project and base shows a session with this header."""
+    return (
+        row.deleted_at is None
+        and row.owner_id == query.owner_id
+        and (query.state is None or row.state == query.state)
+        and (query.project_key is None or _of_project(row, query))
+        and (query.base_id is None or row.base_id == query.base_id)
+    )
+
+
+def _of_project(row: Header, query: Query) -> bool:
+    if row.project_key == query.project_key:
+        return True
+    return query.project_fingerprint is not None and row.project_fingerprint == query.project_fingerprint
+
+
+def mark_of(row: Header) -> Mark:
+    deleted = row.deleted_at is not None
+    return Mark(row.session_id, row.base_id, row.base_seq, row.last_seq, row.head_hash, row.updated_at, deleted)
 
 
 def public(row: Header) -> Header:
@@ -58,4 +122,21 @@ class View(Inspection, Protocol):
         other conditions may be left to the caller."""
         ...
 
+    def note(self) -> str | None:
+        """The last note of `Tx.put_note`, if it is still there."""
+        ...
+
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+        """The keys (scope, key) of sessions deleted before that moment."""
+        ...
+
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+        """The names of blobs of living sessions, put at `after` or later and before `before`; their first half is the
+        name, the second half is empty."""
+        ...
+
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]: ...
+
+    def marks(self) -> list[Mark]:
+        """Where every session stands, of all owners, tombstones included; without those whose header is damaged."""
+        ...

@@ -1,6 +1,7 @@
 """For those who test with Holdfast, or write a store for it.
 
 `StoreContract` is the exam that every store passes; it needs pytest, which is loaded when it is asked for.
+`ScriptedBackend` is a model that says what it was told to say; `Line` is a reply with a delay or a break in it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.models.scripted import Line, ScriptedBackend
     from holdfast.testing.contract import StoreContract
 
-__all__ = ["StoreContract"]
+__all__ = ["Line", "ScriptedBackend", "StoreContract"]
 
 
 def __getattr__(name: str) -> object:
+    if name in ("Line", "ScriptedBackend"):
+        from holdfast.models import scripted
+
+        return getattr(scripted, name)
     if name != "StoreContract":
         raise AttributeError(f"module 'holdfast.testing' has no attribute '{name}'")
     try:

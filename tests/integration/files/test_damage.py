@@ -66,7 +66,7 @@ def _all_of_it(store: FilesStore, session_id: str) -> None:
     store.head(session_id)
     with store.inspect() as view:
         for trouble in (*view.checks(deep=True), *view.flaws(session_id)):
-            raise DamagedSession(session_id, None, trouble)
+            raise DamagedSession(session_id, None, trouble.text)
 
 
 def _scanned(store: FilesStore, session_id: str) -> list[StoredEvent]:

@@ -7,6 +7,7 @@ import pytest
 from holdfast.core.errors import DamagedSession
 from holdfast.store.files import FilesStore
 from holdfast.store.port import Query
+from holdfast.store.verify import verify
 from tests.integration.files.builders import append, begin, live, texts, without_cache
 
 
@@ -19,7 +20,7 @@ def test_a_last_line_cut_at_any_byte_is_set_aside_and_the_session_goes_on(folder
         session_id = begin(store, "kept", "lost")
     whole = live(folder, session_id).read_bytes()
     before = whole[: whole[:-1].rindex(b"\n") + 1]
-    for end in range(len(before) + 1, len(whole)):
+    for end in range(len(before) + 1, len(whole) - 1):
         live(folder, session_id).write_bytes(whole[:end])
         for path in folder.glob(f"{session_id}.torn.*"):
             path.unlink()
@@ -33,6 +34,53 @@ def test_a_last_line_cut_at_any_byte_is_set_aside_and_the_session_goes_on(folder
         assert torn(folder, session_id) == [whole[len(before) : end]]
 
 
+def test_a_last_line_that_lacks_only_its_newline_is_kept_and_completed(folder: Path) -> None:
+    with FilesStore(folder) as store:
+        session_id = begin(store, "one")
+        append(store, session_id, "two", "three", key="k")
+    whole = live(folder, session_id).read_bytes()
+    for cached in (True, False):
+        live(folder, session_id).write_bytes(whole[:-1])
+        if not cached:
+            without_cache(folder)
+        with FilesStore(folder) as store:
+            assert texts(store, session_id) == ["one", "two", "three"]
+            assert store.head(session_id).last_seq == 4
+            assert [found.damage for found in verify(store).findings] == [False]
+            assert live(folder, session_id).read_bytes() == whole[:-1]  # a reader writes nothing
+            assert append(store, session_id, "two", "three", key="k") == 4
+            assert live(folder, session_id).read_bytes() == whole
+            assert append(store, session_id, "four") == 5
+            assert texts(store, session_id) == ["one", "two", "three", "four"]
+            assert verify(store).findings == []
+        assert torn(folder, session_id) == []
+
+
+def test_a_newline_that_another_process_added_is_no_line(folder: Path) -> None:
+    with FilesStore(folder) as store:
+        session_id = begin(store, "one")
+        whole = live(folder, session_id).read_bytes()
+        live(folder, session_id).write_bytes(whole[:-1])
+        assert texts(store, session_id) == ["one"]
+        live(folder, session_id).write_bytes(whole)
+        assert append(store, session_id, "two") == 3
+        assert texts(store, session_id) == ["one", "two"]
+        assert verify(store).findings == []
+
+
+def test_verify_notes_what_dead_writers_left(folder: Path) -> None:
+    with FilesStore(folder) as store:
+        session_id = begin(store, "kept")
+    with live(folder, session_id).open("ab") as file:
+        file.write(b'{"seq":3,"sess')
+    with FilesStore(folder) as store:
+        [note] = verify(store).findings
+        assert (note.damage, note.session_id, note.text[:8]) == (False, session_id, "14 bytes")
+        append(store, session_id, "next")
+        [note] = verify(store).findings
+        assert (note.damage, f"{session_id}.torn.1 keeps 14 bytes" in note.text) == (False, True)
+
+
 def test_a_commit_of_several_events_is_torn_as_a_whole(folder: Path) -> None:
     with FilesStore(folder) as store:
         session_id = begin(store, "kept")
@@ -41,7 +89,7 @@ def test_a_commit_of_several_events_is_torn_as_a_whole(folder: Path) -> None:
     whole = live(folder, session_id).read_bytes()
     ends = [at + 1 for at in range(size, len(whole)) if whole[at : at + 1] == b"\n"]
     assert len(ends) == 3
-    for end in (*ends[:2], ends[0] - 5, ends[1] + 7, ends[2] - 1):
+    for end in (*ends[:2], ends[0] - 5, ends[1] - 1, ends[1] + 7, ends[2] - 2):
         live(folder, session_id).write_bytes(whole[:end])
         with FilesStore(folder) as store:
             assert texts(store, session_id) == ["kept"]

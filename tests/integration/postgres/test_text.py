@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.events import InputAdmitted, MessageAppended, SessionCreated, SessionRenamed
+from holdfast.core.events import InputAdmitted, MessageAppended, ModelRequested, SessionCreated, SessionRenamed
 from holdfast.core.header import Header
 from holdfast.core.messages import Role, TextPart
 from holdfast.store import open_store
@@ -20,7 +20,7 @@ from tests import strategies
 from tests.integration.postgres.builders import new_id
 from tests.pg import PgServer
 
-NAMES = strategies.any_text().filter(storable).map(lambda text: text[:200])
+NAMES = strategies.any_text().filter(storable).map(lambda text: text[:120])
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,11 @@ def test_any_text_is_stored_alike(stores: tuple[LogStore, LogStore], texts: list
             store.commit(Append(session_id=session_id, events=(event,), key=f"{number}{key}"))
         lease = store.commit(Claim(session_id=session_id, token=name + "t", holder=name))[0].lease
         assert lease is not None
-        store.commit(PutChunk(lease=lease, attempt_seq=1, n=1, part=name, data=name.encode()))
+        store.commit(
+            Append(session_id=session_id, events=(NewEvent(event=ModelRequested(model=name), at=4),), key="asked")
+        )
+        attempt = store.head(session_id).last_seq
+        store.commit(PutChunk(lease=lease, attempt_seq=attempt, n=1, part=name, data=name.encode()))
         store.commit(PutRoute(route=name, session_id=session_id))
         assert store.route(name) == session_id
         assert store.find(Query(owner_id=name, project_key=name)).headers[0].session_id == session_id

@@ -1,7 +1,10 @@
 """Any text and any arguments come back as they went in; what cannot is refused by the name of its field."""
 
 import hashlib
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -168,14 +171,14 @@ def test_64_levels_are_stored_and_one_more_is_refused_by_name() -> None:
 
 
 def test_nesting_past_what_python_can_walk_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments is nested deeper than 64 levels"):
+    with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments\.x(\[0\])+.* is nested deeper than 64 levels"):
         codec.encode(called({"x": nested(100_000)}))
 
 
 def test_a_value_that_holds_itself_is_refused_by_name() -> None:
     values: dict[str, Any] = {}
     values["again"] = values
-    with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments is nested deeper"):
+    with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments(\.again)+.* is nested deeper"):
         codec.encode(called(values))
 
 
@@ -187,14 +190,31 @@ def test_a_key_that_is_not_text_is_refused_by_name(key: object) -> None:
 
 @pytest.mark.parametrize("value", [object(), bytearray(b"x"), memoryview(b"x"), 1j])
 def test_a_value_that_json_has_no_word_for_is_refused_by_name(value: object) -> None:
-    with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments"):
-        codec.encode(called({"x": value}))
+    with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments\.x\[1\]"):
+        codec.encode(called({"x": [0, value]}))
+
+
+ODD = [{1}, frozenset({1}), datetime(2026, 1, 2), date(2026, 1, 2), Decimal("1.5"), (1, 2), UUID(int=1), TextPart("t")]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+def test_a_value_that_would_come_back_as_another_is_refused_by_name(value: object) -> None:
+    call = ToolCall(id="1", name="t", arguments={"a": {"b": [value]}})
+    with pytest.raises(InvalidInput, match=r"MessageAppended\.parts\[0\]\.arguments\.a\.b\[0\] is of type"):
+        codec.encode(e.MessageAppended(role=Role.ASSISTANT, parts=(call,)))
+
+
+def test_a_list_of_parts_is_as_good_as_a_tuple() -> None:
+    written = e.MessageAppended(role=Role.USER, parts=cast("Any", [TextPart("ü"), ToolCall(id="1", name="t")]))
+    assert isinstance(through(written), e.MessageAppended)
 
 
 def test_an_event_that_is_too_large_is_refused_by_its_largest_field() -> None:
     values = {str(n): "x" * 60_000 for n in range(80)}
     with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments is too large to store: 4\d+ bytes"):
         codec.encode(called(values))
+    with pytest.raises(InvalidInput, match=r"ToolCallStarted\.arguments\.a\[1\]\.b is too large to store"):
+        codec.encode(called({"a": [1, {"b": list(values.values())}]}))
 
 
 def test_a_blob_that_is_too_large_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,5 +304,27 @@ def test_the_life_of_a_session_is_followed() -> None:
         log.add(event)
         lives.append(log.state.life)
     assert lives == ["ended", "active", "archived", "active"]
+
+
+def test_what_had_ended_before_it_was_archived_has_ended_afterwards_too() -> None:
+    log = Log()
+    lives: list[tuple[str, bool]] = []
+    for event in (
+        e.SessionEnded(),
+        e.SessionArchived(),
+        e.SessionArchived(),
+        e.SessionUnarchived(),
+        e.SessionUnarchived(),
+        e.SessionArchived(),
+        e.SessionReopened(),
+    ):
+        log.add(event)
+        lives.append((log.state.life, log.state.was_ended))
+    hidden = ("archived", True)
+    assert lives == [("ended", False), hidden, hidden, ("ended", False), ("ended", False), hidden, ("active", False)]
+
+
+def test_a_rotated_session_has_ended() -> None:
+    log = Log()
     log.add(e.SessionRotated(to_session_id="c" * 26))
     assert (log.state.life, log.state.rotated_to) == ("ended", "c" * 26)

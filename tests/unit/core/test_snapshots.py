@@ -31,7 +31,7 @@ def test_the_same_state_is_the_same_bytes() -> None:
 
 def test_a_snapshot_of_another_fold_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     data = state_to_bytes(SessionState(last_seq=3))
-    monkeypatch.setattr(snapshots, "FOLD_VERSION", 2)
+    monkeypatch.setattr(snapshots, "FOLD_VERSION", snapshots.FOLD_VERSION + 1)
     assert state_from_bytes(data) is None
 
 

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from holdfast.core import events as e
 from holdfast.core.messages import (
-    FilePart,
     ImagePart,
     Message,
     Part,
-    ReasoningPart,
     Role,
     TextPart,
     ToolCall,
@@ -21,6 +19,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.repair import NOT_EXECUTED, OPENING, OUTCOME_UNKNOWN
 from holdfast.core.window import BROKE_OFF, SUMMARY_MARK, Window, whole_from, window
+from holdfast.testing.validity import rejections
 from tests.histories import (
     ORDERLY,
     Log,
@@ -37,31 +36,19 @@ from tests.histories import (
     whole_turn,
 )
 from tests.strategies import events
-from tests.unit.core.valid_window import faults
+from tests.unit.core.seeing import LIMIT, lines, repairs, seen
 
-LIMIT = 1000
 HISTORIES = {"seed": st.integers(0, 2**32), "moves": histories()}
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
-
-
-def seen(log: Log, provider: str | None = None) -> Window:
-    return window(log.rows, log.state, provider=provider, max_image_bytes=LIMIT)
-
-
-def lines(log: Log) -> list[str]:
-    """The window as `role: content`."""
-    return [f"{message.role}: {message.content}" for message in seen(log).messages]
-
-
-def repairs(log: Log) -> list[str]:
-    return [repair.what for repair in seen(log).repairs]
 
 
 # --- by chance ---------------------------------------------------------------------------------------------------
 
 
 def check_valid(log: Log, provider: str | None) -> None:
-    assert faults(seen(log, provider).messages, provider, LIMIT) == []
+    sent = window(log.rows, log.state, provider=provider, asking=True, max_image_bytes=LIMIT)
+    assert rejections(sent.messages, provider) == []
+    assert rejections(seen(log, provider).messages, provider, request=False) == []
 
 
 @settings(max_examples=600)
@@ -78,13 +65,6 @@ def test_even_events_in_no_order_at_all_make_a_valid_window(chaos: list[e.Event]
     log = Log()
     log.add(*chaos)
     check_valid(log, "anthropic")
-
-
-@pytest.mark.soak
-@settings(max_examples=20_000)
-@given(provider=st.sampled_from((None, "anthropic", "openai")), **HISTORIES)
-def test_twenty_thousand_histories_make_valid_windows(seed: int, moves: list[str], provider: str | None) -> None:
-    check_valid(played(seed, moves), provider)
 
 
 @settings(max_examples=200)
@@ -253,55 +233,6 @@ def test_an_empty_result_says_so() -> None:
     asked(log)
     log.add(replied(call("c1")), finished("c1", ""))
     assert lines(log)[-1] == "tool: (no output)"
-
-
-def thought(provider: str | None, redacted: bool = False) -> ReasoningPart:
-    return ReasoningPart(text="hm", signature="proof", provider=provider, redacted=redacted)
-
-
-def reasoning_seen(part: Part, provider: str | None) -> list[Part]:
-    log = Log()
-    log.add(appended(Role.USER, "hi"), replied(part, TextPart("hello")))
-    return [part for part in seen(log, provider).messages[-1].parts if isinstance(part, ReasoningPart)]
-
-
-def test_reasoning_keeps_its_signature_for_the_provider_that_signed_it() -> None:
-    assert reasoning_seen(thought("anthropic"), "anthropic") == [thought("anthropic")]
-    assert reasoning_seen(thought("anthropic"), None) == [thought("anthropic")]
-
-
-def test_reasoning_of_another_provider_loses_its_signature_and_what_only_that_one_can_read_is_dropped() -> None:
-    assert reasoning_seen(thought("anthropic"), "openai") == [ReasoningPart(text="hm")]
-    assert reasoning_seen(thought(None), "openai") == [ReasoningPart(text="hm")]
-    assert reasoning_seen(thought("anthropic", redacted=True), "openai") == []
-
-
-def test_an_image_over_the_limit_becomes_a_note() -> None:
-    log = Log()
-    small, large = ImagePart("image/png", b"x" * LIMIT), ImagePart("image/png", b"x" * (LIMIT + 1), alt="map")
-    log.add(e.MessageAppended(role=Role.USER, parts=(small, large, FilePart("a.bin", "x/y", b"x" * 2000))))
-    first, second, third = seen(log).messages[0].parts
-    assert first == small
-    assert second == TextPart("[map (image/png) is left out: 1001 bytes, the limit is 1000]")
-    assert third == TextPart("[a.bin (x/y) is left out: 2000 bytes, the limit is 1000]")
-    assert repairs(log) == ["part_too_large", "part_too_large"]
-
-
-def test_an_image_that_a_tool_gave_stays_with_its_result() -> None:
-    log = Log()
-    asked(log)
-    image = ImagePart("image/png", b"x")
-    log.add(replied(call("c1")), e.ToolCallFinished(call_id="c1", name="shot", parts=(TextPart("here"), image)))
-    result = ToolResult(call_id="c1", content="here", name="shot")
-    assert seen(log).messages[-1].parts == (result, image)
-
-
-def test_text_that_is_not_valid_unicode_is_replaced_for_the_model_only() -> None:
-    log = Log()
-    log.add(appended(Role.USER, "a\ud800b"), replied(ToolCall(id="c1", name="x", arguments={"\ud800": ["\udfff"]})))
-    assert lines(log)[0] == "user: a\ufffdb"
-    assert seen(log).messages[1].tool_calls[0].arguments == {"\ufffd": ["\ufffd"]}
-    assert log.rows[0][1] == appended(Role.USER, "a\ud800b")
 
 
 def test_a_reply_that_broke_off_is_not_seen_when_the_model_is_asked_again() -> None:

@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdfast.store import open_store
 from holdfast.store.doctor import Check, Status, examine
 from holdfast.store.doctor.machine import disk, private, process_is_stopped
+from holdfast.store.migrations import newest
 from tests.unit.store.populated import talk
 
 
@@ -36,7 +39,7 @@ def test_everything_is_well_with_a_new_store(path: Path) -> None:
     assert {check.status for name, check in found.items() if name != "disk"} == {Status.OK}
     assert {"python", "apsw", "sqlite", "home", "store file", "disk", "file system", "wal", "sync"} <= found.keys()
     assert found["sync"].text == "journal_mode wal, synchronous FULL"
-    assert found["schema"].text == "version 1"
+    assert found["schema"].text == f"version {newest('sqlite')}"
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -89,14 +92,14 @@ def test_commits_beyond_a_damaged_frame_are_told_before_they_are_dropped(path: P
     assert "copy" in (check.remedy or "")
 
 
-@pytest.fixture
-def stopped_writer(path: Path) -> Iterator[int]:
-    """A process that was stopped while it held the gate."""
+@contextmanager
+def stopped_with(lock: str) -> Generator[int]:
+    """A process that was stopped while it held a lock."""
     program = (
         "import fcntl, os, sys; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600); "
         "fcntl.flock(fd, fcntl.LOCK_EX); os.pwrite(fd, b'%-10d' % os.getpid(), 0); print('in', flush=True); input()"
     )
-    words = [sys.executable, "-c", program, str(path) + ".gate"]
+    words = [sys.executable, "-c", program, lock]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"in\n"
@@ -108,11 +111,38 @@ def stopped_writer(path: Path) -> Iterator[int]:
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="reads /proc")
-def test_a_stopped_writer_is_named(path: Path, stopped_writer: int) -> None:
-    check = checks(path)["gate"]
+def test_a_stopped_writer_is_named(path: Path) -> None:
+    with stopped_with(f"{path}.gate") as pid:
+        check = checks(path)["gate"]
     assert check.status is Status.FAIL
-    assert str(stopped_writer) in check.text
-    assert check.remedy == f"kill -CONT {stopped_writer}, or end it"
+    assert str(pid) in check.text
+    assert check.remedy == f"kill -CONT {pid}, or end it"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="reads /proc")
+def test_a_stopped_holder_of_a_sessions_lock_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    with open_store(f"files:///{folder}") as store:
+        name = talk(store)
+    with stopped_with(f"{folder / name}.lock") as pid:
+        [check] = [check for check in examine(f"files:///{folder}", tmp_path) if check.name == "lock"]
+    assert (check.status, check.remedy) == (Status.FAIL, f"kill -CONT {pid}, or end it")
+    assert check.text == f"process {pid} is stopped in the middle of a write and holds {name}.lock"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_a_newer_store_asks_for_a_newer_holdfast(path: Path, tmp_path: Path, kind: str) -> None:
+    url = f"sqlite:///{path}"
+    if kind == "sqlite":
+        connection = apsw.Connection(str(path))
+        connection.execute("INSERT INTO migrations VALUES (99, 'future', 'x', 99, 0)")
+        connection.close()
+    else:
+        url = f"files:///{tmp_path / 'f'}"
+        open_store(url).close()
+        (tmp_path / "f" / "holdfast-store.json").write_text('{"holdfast":"files","format":9,"min_reader":9}')
+    [check] = [check for check in examine(url, tmp_path) if check.name == "store"]
+    assert (check.status, check.remedy) == (Status.FAIL, "pip install -U holdfast")
 
 
 def test_a_writer_at_work_is_no_fault(path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import DamagedSession, SessionNotFound
+from holdfast.core.errors import DamagedSession, OutcomeUnknown, SessionNotFound
 from holdfast.core.log import StoredEvent
 from holdfast.store import open_store
 from holdfast.store.port import Append, Query
@@ -344,3 +344,25 @@ def test_an_index_that_lost_a_session_is_named(there: Populated) -> None:
     there.sql("UPDATE sessions SET deleted_at = 5 WHERE session_id = ?", there.names["talk"])
     report = report_of(there)
     assert (What.LIST, there.names["talk"], None) in found(report)
+
+
+@pytest.mark.parametrize("scope", [None, "chat:1"])
+def test_a_changed_scope_of_a_key_is_named(there: Populated, scope: str | None) -> None:
+    """A repeat under that key would be stored again: the key is looked up by its scope."""
+    name = there.names["talk"]
+    write = Append(session_id=name, events=(said("once"), said("only")), key="k", scope=scope)
+    with open_store(there.url) as store:
+        seq = store.commit(write)[0].seq
+        assert store.commit(write)[0].seq == seq
+        assert verify(store).ok
+    there.sql("UPDATE keys SET scope = substr(scope, 1, length(scope) - 1) || '0' WHERE key = 'k'")
+    with open_store(there.url) as store:
+        [finding] = verify(store).damage
+    assert (finding.what, finding.session_id, finding.seq) == (What.KEY, name, seq)
+    assert "scope" in finding.text
+
+
+def test_an_unknown_outcome_says_what_to_do() -> None:
+    error = OutcomeUnknown("interrupted while committing", key="k")
+    assert "repeat the same write with key=error.key" in str(error)
+    assert error.key == "k"

@@ -16,6 +16,9 @@ def version(store: Store = None, json: Json = False) -> None:
     if json:
         print_json(found)
         return
+    if found.store == "files":
+        print(f"format {found.version}, this Holdfast knows {found.known}; a files store has no schema to upgrade")
+        return
     print(f"schema {found.version}, this Holdfast knows {found.known}")
     print(f"applied: {', '.join(found.applied) or 'none'}")
     print(f"outstanding: {', '.join(found.outstanding) or 'none'}")
@@ -32,6 +35,8 @@ def apply(store: Store = None, json: Json = False) -> None:
 
 
 def _told(before: Schema, after: Schema) -> str:
+    if after.store == "files":
+        return f"format {after.version}: a files store has no schema to upgrade"
     if not before.outstanding:
         return f"schema {after.version}: nothing to do"
     return f"schema {before.version} -> {after.version}: applied {', '.join(before.outstanding)}"

@@ -1,10 +1,12 @@
 """`holdfast doctor`: is everything in place that the promises rest on? Exit 1 when something failed."""
 
+import sys
+
 import typer
 
 from holdfast.app.integrity import Check, Status, examine_store
 from holdfast.doors.cli.options import Json, Store
-from holdfast.doors.cli.printing import plain, print_json
+from holdfast.doors.cli.printing import counted, plain, print_json
 
 app = typer.Typer()
 
@@ -17,9 +19,13 @@ def doctor(store: Store = None, json: Json = False) -> None:
         checks.append(check)
         if not json:
             _show(check)
-    failed = any(check.status is Status.FAIL for check in checks)
+    failed = [check for check in checks if check.status is Status.FAIL]
     if json:
         print_json({"ok": not failed, "checks": checks})
+    if failed:
+        names = ", ".join(dict.fromkeys(check.name for check in failed))
+        told = f"{counted(len(failed), 'check')} failed: {names}; see the remedies above"
+        print(f"holdfast: {plain(told)}", file=sys.stderr)
     raise typer.Exit(1 if failed else 0)
 
 

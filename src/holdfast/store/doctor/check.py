@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.core.errors import HoldfastError, SchemaTooNew
+
 
 class Status(StrEnum):
     OK = "ok"
@@ -28,6 +30,13 @@ def ok(name: str, text: str) -> Check:
 
 def warn(name: str, text: str, remedy: str) -> Check:
     return Check(name=name, status=Status.WARN, text=text, remedy=remedy)
+
+
+def unusable(error: HoldfastError, remedy: str) -> Check:
+    """A store that cannot be opened; what to do about it depends on why."""
+    if isinstance(error, SchemaTooNew):
+        remedy = "pip install -U holdfast"
+    return fail("store", str(error), remedy)
 
 
 def fail(name: str, text: str, remedy: str) -> Check:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.core.errors import HoldfastError
-from holdfast.store.doctor.check import Check, Status, fail, ok, warn
+from holdfast.store.doctor.check import Check, Status, fail, ok, unusable, warn
 from holdfast.store.doctor.machine import disk, private, process_is_stopped
 from holdfast.store.files import opening, txn
 from holdfast.store.files.lock import held_by
+from holdfast.store.files.scopes import FOLDER as SCOPES
 from holdfast.store.sqlite.opening import NETWORK, file_system
 
 
@@ -41,14 +42,28 @@ def _inside(path: Path) -> Iterator[Check]:
     try:
         opening.check(path)
     except HoldfastError as error:
-        yield fail("store", str(error), "choose another directory, or restore a backup")
+        yield unusable(error, "see the sentence before; or restore a backup")
         return
     yield ok("schema", f"format {opening.FORMAT}")
     left = txn.outstanding(path) if (path / txn.FOLDER).is_dir() else []
     if left:
         yield ok("commits", f"{len(left)} were begun and not finished; whoever opens the store finishes them")
-    pid = held_by(path / "store.lock")
-    if pid and pid.isdigit() and process_is_stopped(int(pid)):
-        yield fail("lock", f"process {pid} is stopped in the middle of a write", f"kill -CONT {pid}, or end it")
-    else:
-        yield ok("lock", f"process {pid} is writing" if pid else "nobody is writing to several sessions")
+    yield from _locks(path)
+
+
+def _locks(path: Path) -> Iterator[Check]:
+    """Writers wait for each other; one that does not run holds up all who want what it has locked."""
+    writers: set[str] = set()
+    stopped: dict[str, list[str]] = {}
+    for lock in sorted((*path.glob("*.lock"), *(path / SCOPES).glob("*.lock"))):
+        pid = held_by(lock)
+        if pid is not None:
+            writers.add(pid)
+            if pid.isdigit() and process_is_stopped(int(pid)):
+                stopped.setdefault(pid, []).append(lock.name)
+    for pid, names in stopped.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        text = f"process {pid} is stopped in the middle of a write and holds {names[0]}{more}"
+        yield fail("lock", text, f"kill -CONT {pid}, or end it")
+    if not stopped:
+        yield ok("lock", f"writing: process {', '.join(sorted(writers))}" if writers else "nobody is writing")

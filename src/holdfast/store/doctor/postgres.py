@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 
 from holdfast.core.errors import HoldfastError
-from holdfast.store.doctor.check import Check, fail, ok, warn
+from holdfast.store.doctor.check import Check, fail, ok, unusable, warn
 from holdfast.store.migrations import newest, outstanding
 from holdfast.store.postgres import faults
 from holdfast.store.postgres.address import Address
@@ -30,7 +30,7 @@ def checks(url: str) -> Iterator[Check]:
             yield _schema(len(outstanding("postgres", applied_in(link), address.shown)))
     except (HoldfastError, psycopg.Error) as error:
         told = error if isinstance(error, HoldfastError) else faults.translation(error, address)
-        yield fail("store", str(told), "check that the server runs, and the URL's host, user and database")
+        yield unusable(told, "check that the server runs, and the URL's host, user and database")
 
 
 def _settings(version: str, fsync: str, commit: str, pages: str, encoding: str, standby: bool) -> Iterator[Check]:

@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
-import msgspec
 
 from holdfast.core.errors import HoldfastError
-from holdfast.store.doctor.check import Check, fail, ok, warn
+from holdfast.store.doctor.check import Check, fail, ok, unusable, warn
 from holdfast.store.doctor.machine import MIB, disk, private, process_is_stopped
 from holdfast.store.migrations import newest, outstanding
 from holdfast.store.sqlite import opening
 from holdfast.store.sqlite.schema import applied_in
-from holdfast.store.sqlite.wal import Wal
+from holdfast.store.sqlite.wal import examine_elsewhere
 
 LARGE_WAL = 64 * MIB
-EXAMINE = (
-    "import sys, pathlib, msgspec; from holdfast.store.sqlite.wal import examine; "
-    "sys.stdout.buffer.write(msgspec.json.encode(examine(pathlib.Path(sys.argv[1]))))"
-)
 SYNCHRONOUS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 
 
 def checks(path: Path) -> Iterator[Check]:
     path = path.resolve()
     yield from _version()
+    try:
+        opening.check_plain(path)
+    except HoldfastError as error:
+        yield unusable(error, "use sqlite:///PATH with the path of a file")
+        return
     yield from _places(path)
     yield _wal(path.with_name(path.name + "-wal"))
     yield _gate(path.with_name(path.name + ".gate"))
     try:
         yield from _inside(path)
     except HoldfastError as error:
-        yield fail("store", str(error), "see above; a backup can be restored by putting it in the store's place")
+        yield unusable(error, "see above; a backup can be restored by putting it in the store's place")
 
 
 def _version() -> Iterator[Check]:
@@ -62,12 +60,10 @@ def _places(path: Path) -> Iterator[Check]:
 
 
 def _wal(path: Path) -> Check:
-    words = [sys.executable, "-c", EXAMINE, str(path)]
-    done = subprocess.run(words, capture_output=True, check=False, timeout=300)
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return fail("wal", f"{path} cannot be read ({' '.join(said)})", "check its owner and permissions")
-    wal = msgspec.json.decode(done.stdout, type=Wal)
+    try:
+        wal = examine_elsewhere(path)
+    except HoldfastError as error:
+        return fail("wal", str(error), "check its owner and permissions")
     text = f"{wal.size:,} bytes, {wal.recovered} frames to recover"
     if wal.lost_commits:
         return fail(

@@ -39,6 +39,7 @@ from holdfast.store.files.view import FilesView
 from holdfast.store.files.writing import ROTATE_AFTER, Unknown, Writer, unknown
 from holdfast.store.group import Entry
 from holdfast.store.log_store import LogStore, Progress
+from holdfast.store.plain import PlainAppend
 from holdfast.store.port import Receipt
 from holdfast.store.sealing import Commit
 
@@ -52,19 +53,21 @@ _OPTION = re.compile(r"(.*)\?rotate_after_bytes=(\d+)", re.DOTALL)
 
 class FilesStore(LogStore):
     compress = False
-    sessions_at_once = 32  # a view keeps their files open
 
-    def __init__(self, path: Path, url: str | None = None, *, rotate_after_bytes: int | None = None) -> None:
+    def __init__(
+        self, path: Path, url: str | None = None, *, rotate_after_bytes: int | None = None, read_only: bool = False
+    ) -> None:
         option = _OPTION.fullmatch(str(path))
         if option is not None:
             path, rotate_after_bytes = Path(option[1]), int(option[2])
         if rotate_after_bytes is not None and rotate_after_bytes < 1:
             raise ConfigError("rotate_after_bytes must be at least 1")
         self.rotate_after_bytes = rotate_after_bytes
-        self._folder = Folder.shared(path)
+        self._folder = Folder(path.resolve(), read_only=True) if read_only else Folder.shared(path)
         self.path = self._folder.path
+        self.sessions_at_once = max(4, self._folder.most_open // 5)  # a view keeps their files open
         self._catalog = Catalog(self._folder)
-        self._seen = (self._folder.pulse.look(), self._folder.commits)
+        self._seen = (self._folder.look(), self._folder.commits)
         super().__init__(url or f"files:///{path}")
 
     def storage_path(self, session_id: str) -> Path:
@@ -85,13 +88,16 @@ class FilesStore(LogStore):
     # --- writing
 
     def _run(self, batch: list[Entry]) -> None:
+        if self._folder.read_only:
+            _refuse(batch, StoreUnavailable(f"{self.path} is opened for reading only, because you may not write there"))
+            return
         with self._folder.writing:
             if len(batch) == 1 and self._quickly(batch[0]):
                 return
             together: list[tuple[Entry, Plan]] = []
             for entry in batch:
                 plan = _plan(entry.commit)
-                if plan.simple and len(together) < MAX_SESSIONS:
+                if plan.simple and len(together) < min(MAX_SESSIONS, self._folder.most_open):
                     together.append((entry, plan))
                     continue
                 self._commit(together)
@@ -102,18 +108,18 @@ class FilesStore(LogStore):
 
     def _quickly(self, entry: Entry) -> bool:
         """Decide a plain append in the short way, if that can be done."""
-        write = entry.commit.writes[0].write if len(entry.commit.writes) == 1 else None
-        if not isinstance(write, port.Append) or write.scope is not None or write.to_tip:
+        session_id = _appended_to(entry.commit)
+        if session_id is None:
             return False
         writer = Writer(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
         try:
-            entry.receipts = quickly(self._folder, write.session_id, entry.commit, writer)
+            entry.receipts = quickly(self._folder, session_id, entry.commit, writer)
         except NotQuick:
             return False
         except HoldfastError as error:
             entry.error = error
         except (OSError, Unknown) as error:
-            with self._folder.using(write.session_id) as session, session.mutex:
+            with self._folder.using(session_id) as session, session.mutex:
                 session.forget()
             entry.error = self._outcome(error, entry.commit)
         self._folder.commits += 1
@@ -150,7 +156,7 @@ class FilesStore(LogStore):
             done.append((entry, receipts, group.take(rows)))
         if not done:
             return
-        self._folder.pulse.beat()
+        self._folder.beat()
         writer = Writer(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
         failed = self._alone(writer, group) if len(entries) == 1 else writer.each(group)
         for entry, receipts, sessions in done:
@@ -198,7 +204,7 @@ class FilesStore(LogStore):
         if self._folder.forked:
             return False
         try:
-            seen = self._folder.pulse.look()
+            seen = self._folder.look()
         except OSError:
             return True
         now = (seen, self._folder.commits)
@@ -221,6 +227,16 @@ class Plan(NamedTuple):
     new: set[str]
 
 
+def _appended_to(commit: Commit) -> str | None:
+    """The session that a commit appends to, if it does nothing else and asks for nothing that lies elsewhere."""
+    if type(commit) is PlainAppend:
+        return commit.session_id
+    write = commit.writes[0].write if len(commit.writes) == 1 else None
+    if not isinstance(write, port.Append) or write.scope is not None or write.to_tip:
+        return None
+    return write.session_id
+
+
 def _plan(commit: Commit) -> Plan:
     writes = [sealed.write for sealed in commit.writes]
     only = writes[0] if len(writes) == 1 else None
@@ -232,6 +248,8 @@ def _plan(commit: Commit) -> Plan:
     )
     new: set[str] = set()
     for write in writes:
+        if isinstance(write, port.Restore):
+            new.add(write.header.session_id)
         if isinstance(write, port.Append | port.Create):
             if isinstance(write, port.Create):
                 new.add(write.header.session_id)

@@ -10,7 +10,7 @@ import os
 import threading
 from typing import NamedTuple
 
-from holdfast.core.errors import DamagedSession
+from holdfast.core.errors import HoldfastError
 from holdfast.core.ids import is_id
 from holdfast.store.files.folder import Folder
 from holdfast.store.files.index import NO_FILE, Identity, identity
@@ -34,8 +34,6 @@ class Listing(NamedTuple):
     row: Row | None
     """None where it cannot be read."""
     updated_at: int
-    padded: bool = False
-    """There is room for lines in the file, which may come without changing its size."""
 
 
 class Catalog:
@@ -53,7 +51,7 @@ class Catalog:
             known: dict[str, Listing] = {}
             for session_id, files in there.items():
                 before = self._known.get(session_id)
-                if before is None or before.files != files or before.row is None or before.padded:
+                if before is None or before.files != files or before.row is None:
                     before = self._load(session_id, files)
                 known[session_id] = before
             self._known = known
@@ -65,14 +63,14 @@ class Catalog:
             return Listing(files, note.row, note.row.updated_at)
         try:
             capture = self._folder.capture(session_id, sync=False)
-        except (DamagedSession, OSError):
+        except (HoldfastError, OSError):
             return Listing(files, None, files.live[2] // 1000)
         if capture.segments is not None:
             capture.segments.close()
-        row, padded = capture.row, capture.size < files.live[1]
+        row = capture.row
         if row is None or capture.hole is not None:
             return Listing(files, None, row.updated_at if row else 0)
-        return Listing(files, row, row.updated_at, padded)
+        return Listing(files, row, row.updated_at)
 
 
 def scan(folder: Folder) -> dict[str, Files]:

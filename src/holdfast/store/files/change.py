@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 
-from holdfast.core.header import REDACTED
+from msgspec import UNSET
+
+from holdfast.core.header import REDACTED, Delta
 from holdfast.core.log import StoredEvent
 from holdfast.store.files.line import Line, line_of
 from holdfast.store.files.session import Session
@@ -24,6 +27,7 @@ class Change:
         "commits",
         "created",
         "drop_after",
+        "forgotten",
         "keep_blobs",
         "lease",
         "row",
@@ -41,6 +45,7 @@ class Change:
         self.lease = False
         self.scrubbed = False
         self.buried = False
+        self.forgotten = False
         self.drop_after: int | None = None
         self.blanks: dict[int, bytes] = {}
         self.chunks: list[tuple[Chunk, int]] = []
@@ -63,6 +68,16 @@ class Change:
             if masked:
                 lines[-1].masked = masked
         self.commits[-1] += lines
+
+    def restore(self, events: list[StoredEvent], deltas: Mapping[int, Delta]) -> list[Line]:
+        """The lines of rows that another store wrote."""
+        lines = lines_of(self.row, events)
+        lines[0].count = UNSET
+        for line in lines:
+            line.delta = deltas.get(line.seq, UNSET)
+            line.imported = True
+        self.commits.append(lines)
+        return lines
 
     def save(self) -> None:
         """Note what was changed by hand: it was deleted, or its lease changed, or words were taken from its header."""
@@ -98,7 +113,7 @@ class Change:
         lines = bool(self.commits) or self.created is not None
         heavy = self.buried or self.scrubbed or bool(self.blanks) or self.drop_after is not None
         cleaned = self.keep_blobs is not None or self.snapshots_dropped
-        return lines + (self.lease and not lines) + bool(self.chunks) + 2 * (heavy or cleaned)
+        return lines + (self.lease and not lines) + bool(self.chunks) + 2 * (heavy or cleaned or self.forgotten)
 
 
 def lines_of(row: Row, events: list[StoredEvent]) -> list[Line]:

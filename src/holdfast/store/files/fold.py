@@ -12,14 +12,13 @@ from holdfast.core import codec
 from holdfast.core.events import Opaque
 from holdfast.core.header import NOTHING, REDACTED, Delta, apply, delta_of
 from holdfast.store.files.keys import key_id
-from holdfast.store.files.line import Line, decode
+from holdfast.store.files.line import BEGINS, Line, decode
 from holdfast.store.files.segment import Piece, pieces
 from holdfast.store.sealing import PLAIN, ZSTD, plain_body
 from holdfast.store.tx import Row
 
 CLOSING = frozenset({"AssistantReplied", "ReplyInterrupted"})
-NEVER_WRITTEN = b"\0" * 16  # a block that did not reach the disk before the power went
-SECTOR = 512
+NEVER_WRITTEN = b"\0\0"  # of a block that did not reach the disk before the power went; no line holds a NUL
 
 
 class Tail(NamedTuple):
@@ -40,47 +39,59 @@ class Fold:
         self.keys: list[tuple[bytes, int]] = []
         self.lines = 0
         self.line_start = 0
+        self.last = row.last_seq
+        """The last event that was seen, where `row` may count some that are lost."""
+        self.unended = False
+        """The last line is whole, but for its newline."""
         self._blob = blob
 
-    def segment(self, fd: int, at: int, end: int, *, padded: bool = False) -> tuple[int, Tail | None]:
-        """Add a file's lines from `at`; where the last whole commit ends, and what stands behind it. `padded`: newlines
-        follow the end."""
+    def segment(self, fd: int, at: int, end: int) -> tuple[int, Tail | None]:
+        """Add a file's lines from `at`; where the last whole commit ends, and what stands behind it."""
         waiting: list[tuple[Piece, Line]] = []
         bad: list[Piece] = []
+        self.unended = False
         for piece in pieces(fd, at, end):
-            line = decode(piece.text) if piece.complete else None
-            if line is None or line.session != self.row.session_id:
-                bad.append(piece)
-                continue
-            if bad:
-                # Something intact follows, so this was no dying writer: what was waiting did get written.
-                self._add(waiting)
-                self._miss()
-                bad.clear()
-            waiting.append((piece, line))
+            line = decode(piece.text)
+            before = waiting[-1][1] if waiting else None
+            if line is None or line.session != self.row.session_id or line.seq <= (before.seq if before else self.last):
+                # The last line once more, whole, takes nothing away; anything else does not belong here.
+                if line is None or bad or not self._repeats(line, before):
+                    bad.append(piece)
+                    continue
+            else:
+                if bad:
+                    # Something intact follows, so this was no dying writer: what was waiting did get written.
+                    self._add(waiting)
+                    bad.clear()
+                waiting.append((piece, line))
+            self.unended = not piece.complete
             if not line.more:
                 self._add(waiting)
                 at = piece.stop
         if not bad and not waiting:
             return at, None
-        torn = _are_torn(bad, padded)
+        torn = all(map(_is_torn, bad))
         if not torn:
             self._add(waiting)
-            self._miss(len(bad))
+            self._miss(sum(len(BEGINS.findall(piece.text)) for piece in bad) or 1)
         return at, Tail(at, torn)
 
-    def _miss(self, count: int = 0) -> None:
-        """Remember a hole; at the end of a log, `count` lines that were there belong to it."""
+    def _repeats(self, line: Line, before: Line | None) -> bool:
+        hashed = before.hash if before else self.row.head_hash.hex()
+        return line.session == self.row.session_id and line.hash == hashed
+
+    def _miss(self, count: int) -> None:
+        """Remember a hole at the end of a log: so many lines that were there belong to it."""
         self.hole = self.hole or self.row.last_seq + 1
-        if count:
-            self.row.last_seq += count
-            self.row.head_hash = b""
+        self.row.last_seq += count
+        self.row.head_hash = b""
 
     def _add(self, waiting: list[tuple[Piece, Line]]) -> None:
         for piece, line in waiting:
-            if line.seq != self.row.last_seq + 1:
-                self.hole = self.hole or self.row.last_seq + 1
+            if line.seq != self.last + 1:
+                self.hole = self.hole or self.last + 1
             self.add(line)
+            self.last = line.seq
             self.line_start = piece.start
         waiting.clear()
 
@@ -95,6 +106,8 @@ class Fold:
         if line.lease and line.lease.n > self.lease_n:
             self.lease_n = line.lease.n
             line.lease.give(row)
+        if line.imported is True:
+            row.imported_seq = line.seq
         if line.kind in CLOSING:
             self.closed = line.seq
         if line.digest and line.key is not None:
@@ -111,21 +124,11 @@ class Fold:
         return NOTHING if isinstance(event, Opaque) else delta_of(event, line.turn)
 
 
-def _are_torn(bad: list[Piece], padded: bool) -> bool:
-    """Whether a writer that died may have left these: they break off, or blocks of them never reached the disk.
+def _is_torn(piece: Piece) -> bool:
+    """Whether a writer that died may have left this: it breaks off, or blocks of it never reached the disk.
 
-    Such a block still holds what was there before, newlines where the file was filled up; so text ends or begins where
-    a sector does. A whole line in which something changed is damage, and so is one whose newline was changed.
+    A whole line in which something changed is damage, and so is one whose newline was changed.
     """
-    for before, piece, after in zip([None, *bad], bad, [*bad[1:], None], strict=False):
-        if not piece.text or NEVER_WRITTEN in piece.text:
-            continue
-        if not piece.complete:
-            if decode(piece.text[:-1]) is not None:
-                return False
-            continue
-        ends = (padded if after is None else not after.text) and (piece.stop - 1) % SECTOR == 0
-        begins = before is not None and not before.text and piece.start % SECTOR == 0
-        if not ends and not begins:
-            return False
-    return True
+    if not piece.text or piece.text.startswith(b"\0") or NEVER_WRITTEN in piece.text:
+        return True
+    return not piece.complete and decode(piece.text[:-1]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import time
 from collections import OrderedDict
@@ -23,18 +24,28 @@ from holdfast.store.files.session import Capture, Session
 STORE = ""
 """The name of the lock over everything that is not one session's: taken first, by commits over several files."""
 
-MAX_OPEN = 160
+MOST_OPEN = 160
 LEFTOVER_SECONDS = 3600
 
 _folders: dict[Path, Folder] = {}
 _mutex = threading.Lock()
 
 
-class Folder:
-    """Use `shared`; the constructor opens, checks and finishes what a dead process left."""
+def sessions_open() -> int:
+    """How many sessions may be kept open, at two files each: a part of what this process may have open at all, which
+    is little on some systems (256 on macOS)."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_OPEN if most == resource.RLIM_INFINITY else max(8, min(MOST_OPEN, most // 8))
 
-    def __init__(self, path: Path) -> None:
+
+class Folder:
+    """Use `shared`; the constructor opens, checks and finishes what a dead process left. `read_only` is for those who
+    may not write: nothing is made, finished or noted."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        self.read_only = read_only
+        self.most_open = sessions_open()
         self.users = 0
         self.forked = False
         self.commits = 0
@@ -44,13 +55,18 @@ class Folder:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._in_use: dict[str, int] = {}
         self._scopes: OrderedDict[str, Scope] = OrderedDict()
-        opening.prepare(path)
+        self.store_lock = Lock(path / "store.lock", LOCK_SECONDS)
+        self.pulse: Pulse | None = None
+        if read_only:
+            opening.check(path)
+        else:
+            opening.prepare(path)
         try:
-            self.pulse = Pulse(path / "pulse")
-            self.store_lock = Lock(path / "store.lock", LOCK_SECONDS)
-            self.store_lock.open(create=True)
             self._inode = os.stat(path).st_ino
-            self._finish_all()
+            if not read_only:
+                self.pulse = Pulse(path / "pulse")
+                self.store_lock.open(create=True)
+                self._finish_all()
         except OSError as error:
             raise disk.translation(error, path) from error
 
@@ -69,9 +85,10 @@ class Folder:
             return
         with _mutex:
             self.users -= 1
-            if self.users:
+            if self.users > 0:
                 return
-            _folders.pop(self.path, None)
+            if _folders.get(self.path) is self:
+                del _folders[self.path]
         with self.writing:
             self.note_all()
             self.close_files()
@@ -85,7 +102,8 @@ class Folder:
             self._sessions.clear()
             self._scopes.clear()
             self.store_lock.close()
-            self.pulse.close()
+            if self.pulse is not None:
+                self.pulse.close()
 
     def abandon(self) -> None:
         """After a fork, in the child: let go of the parent's files without waiting for anybody."""
@@ -97,7 +115,17 @@ class Folder:
                 os.close(session.fd)
         for lock in locks:
             lock.close()
-        self.pulse.close()
+        if self.pulse is not None:
+            self.pulse.close()
+
+    def beat(self) -> None:
+        """Announce a commit to the other processes."""
+        if self.pulse is not None:
+            self.pulse.beat()
+
+    def look(self) -> bytes:
+        """Something that is another thing whenever somebody has committed; of no use to those who may not write."""
+        return b"" if self.pulse is None else self.pulse.look()
 
     def check_in_place(self) -> None:
         """Refuse to write into a directory that is not under its name any more."""
@@ -114,9 +142,10 @@ class Folder:
     # --- sessions
 
     def exists(self, session_id: str) -> bool:
-        return is_id(session_id) and (
-            session_id in self._sessions or Session(Place(self.path, session_id), self.index).exists()
-        )
+        return is_id(session_id) and (session_id in self._sessions or self._session(session_id).exists())
+
+    def _session(self, session_id: str) -> Session:
+        return Session(Place(self.path, session_id), self.index, read_only=self.read_only)
 
     @contextmanager
     def using(self, session_id: str) -> Generator[Session]:
@@ -131,7 +160,7 @@ class Folder:
         with self._mutex:
             session = self._sessions.get(session_id)
             if session is None:
-                session = self._sessions[session_id] = Session(Place(self.path, session_id), self.index)
+                session = self._sessions[session_id] = self._session(session_id)
                 self._make_room()
             else:
                 self._sessions.move_to_end(session_id)
@@ -156,17 +185,17 @@ class Folder:
 
     def _make_room(self) -> None:
         for session_id in list(self._sessions):
-            if len(self._sessions) <= MAX_OPEN:
+            if len(self._sessions) <= self.most_open:
                 return
             if session_id not in self._in_use:
                 session = self._sessions.pop(session_id)
-                self.note([session], trim=True)
+                self.note([session])
                 session.close()
 
     def scope(self, name: str) -> Scope:
         scope = self._scopes.get(name)
         if scope is None:
-            if len(self._scopes) >= MAX_OPEN:
+            if len(self._scopes) >= self.most_open:
                 self._scopes.popitem(last=False)[1].lock.close()
             scope = self._scopes[name] = Scope(self.path, name)
         return scope
@@ -176,6 +205,10 @@ class Folder:
     def capture(self, session_id: str, *, sync: bool = True) -> Capture:
         """A session as of now; waits for a commit that is being written."""
         with self.using(session_id) as session:
+            if self.read_only:
+                with session.mutex, session.lock.shared_if_there():
+                    session.refresh(exclusive=False, sync=False)
+                    return session.captured()
             with session.mutex:
                 if not session.open_lock(create=False):
                     return Capture(None)
@@ -193,6 +226,10 @@ class Folder:
     @contextmanager
     def standing_still(self) -> Generator[None]:
         """No commit over several sessions happens meanwhile."""
+        if self.read_only:
+            with self.store_lock.shared_if_there():
+                yield
+            return
         while True:
             with self.store_lock.shared() as found:
                 left = unfinished(found)
@@ -207,17 +244,17 @@ class Folder:
         """Leave notes of everything that changed in the index."""
         with self._mutex:
             sessions = list(self._sessions.values())
-        self.note(sessions, trim=True)
+        self.note(sessions)
 
-    def note(self, sessions: Iterable[Session], *, trim: bool = False) -> None:
+    def note(self, sessions: Iterable[Session]) -> None:
         """A disk that cannot take them loses nothing."""
+        if self.read_only:
+            return
         notes: list[Note | None] = []
         for session in sessions:
             with session.mutex, suppress(OSError):
                 # What others have written since is not ours to note.
                 if session.loaded and session.lock.peek() == Me.mark():
-                    if trim:
-                        session.trim()
                     notes.append(session.note())
         if any(notes):
             self.index.put([note for note in notes if note is not None])
@@ -232,7 +269,7 @@ class Folder:
             entered = [self._enter(stack, one) for one in sorted(names)]
             record = txn.load(self.path, left)
             if record is not None:
-                self.pulse.beat()
+                self.beat()
                 txn.carry_out(self.path, record, self.index)
             for lock, session in entered:
                 if unfinished(lock.peek()) == left:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from holdfast.core.errors import DamagedSession
 from holdfast.store.files import disk
-from holdfast.store.files.line import Line, encode, intact
+from holdfast.store.files.line import Line, encode, whole
 from holdfast.store.files.place import Place
 from holdfast.store.host import now_us
 from holdfast.store.tx import KeyRow
@@ -44,7 +44,7 @@ def read_keys(place: Place) -> list[GoneKey]:
     data = disk.read(place.gone_keys)
     if data is None:
         return []
-    if not intact(data[:-1]):
+    if not whole(data):
         raise DamagedSession(place.session_id, None, f"{place.gone_keys.name} does not match its checksum")
     return _keys.decode(data).keys
 

@@ -71,6 +71,11 @@ class Index:
             return None
         return note if note.session == session_id == note.row.session_id else None
 
+    def sessions(self) -> list[str]:
+        """Every session that there may be a note of."""
+        with self._mutex:
+            return sorted(self._loaded())
+
     def put(self, notes: list[Note]) -> None:
         """Add notes. A disk that cannot take them loses nothing."""
         with self._mutex:

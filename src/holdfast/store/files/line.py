@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import zlib
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ from holdfast.store.tx import Row
 
 FORMAT = 1
 CRC_LENGTH = 18  # ,"crc":"xxxxxxxx"}
+BEGINS = re.compile(rb'\{"seq":\d{1,19},"session":"[a-z2-7]{26}"')
+"""How an event's line begins, wherever it stands."""
 
 
 class LeaseState(NamedTuple):
@@ -83,6 +86,8 @@ class Line(Struct):
     """Of a redacted event: what it had added to the header, without its words."""
     masked: list[str] | UnsetType = UNSET
     """Of a redaction: the fields of the header that it took away."""
+    imported: bool | UnsetType = UNSET
+    """Whether another store wrote it, and it came here in a file."""
 
     def event(self) -> StoredEvent:
         return StoredEvent(
@@ -154,6 +159,11 @@ def intact(text: bytes) -> bool:
     return b"%08x" % zlib.crc32(memoryview(text)[:-CRC_LENGTH]) == text[-10:-2]
 
 
+def whole(data: bytes) -> bool:
+    """Whether a file of one line is what was written."""
+    return data[-1:] == b"\n" and intact(data[:-1])
+
+
 def decode(text: bytes) -> Line | None:
     """The event's line in these bytes; None when they are not what was written."""
     if not intact(text):
@@ -171,6 +181,22 @@ def decode_head(text: bytes) -> Head | None:
         return _head.decode(text)
     except msgspec.DecodeError:
         return None
+
+
+def seq_in(text: bytes) -> int:
+    """The seq of an intact line, without decoding all of it; 0 where it is no event's line."""
+    return int(text[7 : text.index(b",")]) if BEGINS.match(text) else 0
+
+
+def events_in(text: bytes) -> list[StoredEvent]:
+    """Every whole row in these bytes: two, where the newline between two lines was changed."""
+    event = event_in(text)
+    if event is not None:
+        return [event]
+    starts = [found.start() for found in BEGINS.finditer(text)]
+    parts = [text[start:end] for start, end in zip(starts, [*starts, len(text)][1:], strict=True)]
+    found = [event_in(part) or event_in(part[:-1]) for part in parts]
+    return [event for event in found if event is not None]
 
 
 def event_in(text: bytes) -> StoredEvent | None:

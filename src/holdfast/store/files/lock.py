@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from holdfast.core.errors import StoreUnavailable
@@ -60,9 +60,9 @@ def unfinished(mark: bytes) -> str | None:
 def held_by(path: Path) -> str | None:
     """The pid of the process that holds a lock for writing; None when nobody does."""
     try:
-        fd = os.open(path, OPEN)
-    except FileNotFoundError:
-        return None
+        fd = os.open(path, disk.READ)
+    except OSError:
+        return None  # gone, or not ours to open
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
@@ -123,7 +123,7 @@ class Lock:
     @contextmanager
     def shared(self) -> Generator[bytes]:
         """Nobody writes meanwhile. Yields the last writer's mark."""
-        fd = os.open(self.path, OPEN)
+        fd = os.open(self.path, disk.READ)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -135,6 +135,14 @@ class Lock:
         finally:
             if fd >= 0:
                 os.close(fd)
+
+    @contextmanager
+    def shared_if_there(self) -> Generator[None]:
+        """The same for those who may not even make the lock; where there is none, nobody has written here."""
+        with ExitStack() as stack:
+            with suppress(FileNotFoundError):
+                stack.enter_context(self.shared())
+            yield
 
     def close(self) -> None:
         for fd in (self._fd, self._queued):
@@ -162,7 +170,7 @@ class _Turn:
     """One wait in the line. Its own descriptor, because the lock belongs to the open file."""
 
     def __init__(self, path: Path, kind: int) -> None:
-        self.fd = os.open(path, OPEN)
+        self.fd = os.open(path, disk.READ if kind == fcntl.LOCK_SH else OPEN)
         self.came = threading.Event()
         self._kind = kind
         self._mutex = threading.Lock()

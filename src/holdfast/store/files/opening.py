@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from holdfast.core.errors import HoldfastError, SchemaTooNew, StoreUnavailable
 from holdfast.store.files import disk, scopes, txn
+from holdfast.store.files.place import FILES
 
 FORMAT = 1
 NAME = "holdfast-store.json"
@@ -59,11 +60,9 @@ def _prepare(path: Path) -> None:
 
 
 def _begin(path: Path) -> None:
-    strangers = sorted(name for name in os.listdir(path) if name not in HARMLESS and not name.startswith(".holdfast-"))
+    strangers = any(name not in HARMLESS and not name.startswith(".holdfast-") for name in os.listdir(path))
     if strangers and not (path / NAME).exists():  # or another process has just begun
-        raise StoreUnavailable(
-            f"{path} is not a Holdfast store and not empty ({strangers[0]} is in it); choose another directory"
-        )
+        raise _no_store(path)
     partial = path / f".holdfast-{secrets.token_hex(8)}"
     disk.create(partial, msgspec.json.encode(Format("files", FORMAT, FORMAT)) + b"\n")
     disk.rename(partial, path / NAME)
@@ -73,21 +72,34 @@ def _begin(path: Path) -> None:
     disk.sync_folder(path)
 
 
-def check(path: Path) -> None:
+def check(path: Path) -> Format:
     """Refuse what is not a store, or one that this Holdfast cannot use; changes nothing."""
     try:
         data = disk.read(path / NAME)
     except OSError as error:
         raise _refusal(error, path) from error
     if data is None:
-        raise StoreUnavailable(f"{path} is not a Holdfast store ({NAME} is not in it); choose another directory")
-    _check(path, data)
+        raise _no_store(path)
+    return _check(path, data)
 
 
-def _check(path: Path, data: bytes) -> None:
+def _no_store(path: Path) -> StoreUnavailable:
+    """What to say of a directory that does not call itself a store."""
+    names = sorted(name for name in os.listdir(path) if name not in HARMLESS and not name.startswith(".holdfast-"))
+    if any(FILES.fullmatch(name) for name in names):
+        # It was one, and its sessions are whole; guessing the format is left to whoever knows which Holdfast wrote it.
+        text = msgspec.json.encode(Format("files", FORMAT, FORMAT)).decode()
+        return StoreUnavailable(
+            f"{path} holds sessions, but its {NAME} is missing; put it back from a backup, or write {text} into it"
+        )
+    inside = f"{names[0]} is in it" if names else f"{NAME} is not in it"
+    return StoreUnavailable(f"{path} is not a Holdfast store and not empty ({inside}); choose another directory")
+
+
+def _check(path: Path, data: bytes) -> Format:
     try:
         found = msgspec.json.decode(data, type=Format)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreUnavailable(f"{path / NAME} cannot be read ({error}); restore it from a backup") from error
     if found.holdfast != "files":
         raise StoreUnavailable(f"{path} is not a files store of Holdfast; choose another directory")
@@ -96,3 +108,4 @@ def _check(path: Path, data: bytes) -> None:
             f"{path} has format {found.format}, this Holdfast knows {FORMAT}: upgrade Holdfast "
             "(pip install -U holdfast) or open it with the version that wrote it"
         )
+    return found

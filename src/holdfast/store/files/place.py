@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from holdfast.core.errors import SessionNotFound
 from holdfast.core.ids import is_id
 
 FILES = re.compile(r"([a-z2-7]{26})\.(?:(\d+)\.)?(jsonl|gone\.json|lease|lock)")
+NOTE = "index/housekeeping.json"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -49,3 +51,12 @@ class Place:
 
     def keys(self) -> Path:
         return self.folder / "index" / f"{self.session_id}.keys"
+
+
+def blobs_in(place: Place) -> dict[str, int]:
+    """The blobs that lie there, and when each was last put (microseconds UTC)."""
+    try:
+        with os.scandir(place.blobs()) as entries:
+            return {entry.name: entry.stat().st_mtime_ns // 1000 for entry in entries if _SHA256.fullmatch(entry.name)}
+    except FileNotFoundError:
+        return {}

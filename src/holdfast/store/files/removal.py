@@ -106,7 +106,7 @@ def _scrubbed(given: Row, now: Row) -> Row:
 def _blanked(line: Line, digest: bytes, blob: BlobReader) -> Line:
     event = line.event()
     blanked = line_of(event._replace(body=digest, redacted=True), line.u)
-    for name in ("more", "scope", "count", "digest", "lease", "masked"):
+    for name in ("more", "scope", "count", "digest", "lease", "masked", "imported"):
         setattr(blanked, name, getattr(line, name))
     blanked.delta = _without_words(event, blob)
     return blanked

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast.core.errors import InvalidInput, StoreUnavailable
 from holdfast.store.files import disk
-from holdfast.store.files.line import encode, intact
+from holdfast.store.files.line import encode, whole
 
 NAME = "routes.json"
 
@@ -33,7 +33,7 @@ class Routes:
         data = disk.read(folder / NAME)
         if data is None:
             return cls({})
-        if not intact(data[:-1]):
+        if not whole(data):
             raise StoreUnavailable(
                 f"{folder / NAME} does not match its checksum; restore it from a backup or remove it"
             )

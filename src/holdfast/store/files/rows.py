@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from copy import copy
 
 from holdfast.core.errors import ConflictError, DamagedSession, InvalidInput
+from holdfast.core.header import Delta
 from holdfast.core.ids import is_id
 from holdfast.core.log import StoredEvent
 from holdfast.store.files import gone
@@ -14,6 +16,7 @@ from holdfast.store.files.change import Change
 from holdfast.store.files.folder import STORE
 from holdfast.store.files.held import Held, MoreLocks
 from holdfast.store.files.line import Line
+from holdfast.store.files.place import blobs_in
 from holdfast.store.files.routes import Routes
 from holdfast.store.files.scopes import ScopedKey, lock_name
 from holdfast.store.files.session import Session
@@ -34,6 +37,7 @@ class Group:
         self.scoped: dict[str, list[ScopedKey]] = {}
         self.routes: Routes | None = None
         self.lineages: dict[str, list[str]] = {}
+        self.note: str | None = None
 
     def take(self, rows: FilesRows) -> list[str]:
         """Add a commit that was not refused; the sessions it changes."""
@@ -124,6 +128,21 @@ class FilesRows:
             check_text(event)
         change.append(events)
 
+    def restore(
+        self,
+        row: Row,
+        events: list[StoredEvent],
+        deltas: Mapping[int, Delta],
+        keys: Sequence[tuple[str, KeyRow]],
+    ) -> None:
+        for event in events:
+            check_text(event)
+        lines = self._known(row.session_id).restore(events, deltas)
+        for key, found in keys:
+            first = lines[found.seq - found.events + 1 - events[0].seq]
+            first.count, first.digest = found.events, found.digest.hex()
+            self.keys[row.root_id, key] = found
+
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
         change = self._change(session_id)
         if change is None:
@@ -208,6 +227,10 @@ class FilesRows:
             if lock_name(scope) not in self._held.names:
                 raise MoreLocks(lock_name(scope))
 
+    def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
+        """All of them: they lie in one file, and each is as old as the tombstone beside it."""
+        self._known(session_id).forgotten = True
+
     def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
         change = self._change(session_id)
         if change is None:
@@ -291,8 +314,16 @@ class FilesRows:
             raise InvalidInput(f"'{sha256}' is not the name of a blob: that is the SHA-256 of its bytes in hex")
         change.blobs[sha256] = data
 
+    def blobs(self, session_id: str) -> dict[str, int]:
+        changes = (self._group.changes.get(session_id), self.changes.get(session_id))
+        unwritten = {name: self.clock() for change in changes if change for name in change.blobs}
+        return blobs_in(self._known(session_id).session.place) | unwritten
+
     def drop_blobs(self, session_id: str, keep: set[str]) -> None:
         self._known(session_id).keep_blobs = keep
+
+    def put_note(self, text: str) -> None:
+        self._group.note = text
 
     def put_snapshot(self, session_id: str, seq: int, fold_version: int, state: bytes) -> None:
         snapshot = Snapshot(seq=seq, fold_version=fold_version, state=state)

@@ -55,18 +55,6 @@ def pieces(fd: int, at: int, end: int) -> Iterator[Piece]:
         yield Piece(start, start + len(rest), rest, False)
 
 
-def text_end(fd: int, end: int) -> int:
-    """Where the last line ends that has anything in it; behind it a live file may be filled up with newlines."""
-    size = end
-    while end > 0:
-        start = max(0, end - PROBE)
-        text = disk.pread(fd, end - start, start).rstrip(b"\n")
-        if text:
-            return min(start + len(text) + 1, size)
-        end = start
-    return 0
-
-
 def first_line(fd: int, size: int) -> Piece | None:
     piece = next(pieces(fd, 0, size), None)
     return piece if piece is not None and piece.complete else None
@@ -104,7 +92,7 @@ class Segment:
         except FileNotFoundError:
             return None
         try:
-            return cls(path, fd, text_end(fd, os.fstat(fd).st_size))
+            return cls(path, fd, os.fstat(fd).st_size)
         except BaseException:
             os.close(fd)
             raise
@@ -130,23 +118,31 @@ class Segment:
         if base is None:
             raise DamagedSession(session_id, after + 1, f"{self.path.name} cannot be read")
         expected, start = self._near(base, max(after, base) + 1)
+        unread = 0
         for piece in pieces(self.fd, start, self.size):
             line = decode(piece.text)
-            if line is None:
-                if after < expected <= upto:
-                    raise DamagedSession(
-                        session_id, expected, f"its line in {self.path.name} does not match its checksum"
-                    )
-                expected += 1
-                continue
+            if line is None or line.session != session_id or line.seq < expected:
+                unread += line is None
+                continue  # if an event is missing here, the next line tells
+            if line.seq > expected:
+                self._refuse(session_id, expected, line.seq, after, upto)
             if line.seq > upto:
-                break
+                return found
             if line.seq > after:
                 found.append(line)
-            expected = line.seq + 1
+            expected, unread = line.seq + 1, 0
             if expected > upto:
-                break
+                return found
+        ends = self.last_seq + 1 if self.last_seq is not None else expected + unread
+        if unread and expected < ends:
+            self._refuse(session_id, expected, ends, after, upto)
         return found
+
+    def _refuse(self, session_id: str, first: int, end: int, after: int, upto: int) -> None:
+        """Events `first <= seq < end` cannot be read here; raise if one of them is asked for."""
+        missing = max(first, after + 1)
+        if missing < end and missing <= upto:
+            raise DamagedSession(session_id, missing, f"its line in {self.path.name} does not match its checksum")
 
     def _near(self, base: int, seq: int) -> Anchor:
         """A line at or shortly before event `seq`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from holdfast.core.errors import DamagedSession, HoldfastError, SessionDeleted
@@ -10,6 +11,8 @@ from holdfast.core.log import StoredEvent
 from holdfast.store.files.line import Line
 from holdfast.store.files.place import Place
 from holdfast.store.files.segment import Segment
+
+MAX_OPEN = 4
 
 
 def count_sealed(place: Place) -> int:
@@ -29,13 +32,14 @@ def count_sealed(place: Place) -> int:
 
 
 class Segments:
-    """Opened as they are needed, closed together. The live one is given, as far as it counts."""
+    """Opened as they are needed, a few at a time, closed together. The live one is given, as far as it counts."""
 
     def __init__(self, place: Place, sealed: int, live: Segment | None) -> None:
         self._place = place
         self._sealed = sealed
         self._live = live
-        self._open: dict[int, Segment] = {}
+        self._open: OrderedDict[int, Segment] = OrderedDict()
+        self._bases: dict[int, int] = {}
 
     def close(self) -> None:
         for segment in self._open.values():
@@ -58,6 +62,9 @@ class Segments:
             if segment is None:
                 raise self._missing(number)
             self._open[number] = segment
+            if len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(number)
         return segment
 
     def _missing(self, number: int) -> HoldfastError:
@@ -104,7 +111,11 @@ class Segments:
             yield from self.get(number).backwards()
 
     def _base(self, number: int) -> int:
-        base = self.get(number).begins_after()
+        base = self._bases.get(number)
         if base is None:
-            raise DamagedSession(self._place.session_id, None, f"nothing in {self.get(number).path.name} can be read")
+            segment = self.get(number)
+            base = segment.begins_after()
+            if base is None:
+                raise DamagedSession(self._place.session_id, None, f"nothing in {segment.path.name} can be read")
+            self._bases[number] = base
         return base

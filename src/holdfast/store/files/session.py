@@ -22,11 +22,11 @@ from holdfast.store.files.draft import Draft
 from holdfast.store.files.fold import Fold, Tail
 from holdfast.store.files.index import Index, Note, identity
 from holdfast.store.files.keys import KeyIndex, key_id
-from holdfast.store.files.line import LeaseState, Line, decode, encode, intact
+from holdfast.store.files.line import LeaseState, Line, decode, encode, whole
 from holdfast.store.files.lock import LOCK_SECONDS, Lock, Me
 from holdfast.store.files.place import Place
 from holdfast.store.files.scopes import lock_name
-from holdfast.store.files.segment import Segment, pieces, text_end
+from holdfast.store.files.segment import Segment, pieces
 from holdfast.store.files.segments import Segments, count_sealed
 from holdfast.store.port import Chunk
 from holdfast.store.tx import Row
@@ -56,18 +56,20 @@ _lineage = msgspec.json.Decoder(LineageFile)
 
 
 class Capture(NamedTuple):
-    """A session as of one moment, for a reader. `segments` is the reader's to close."""
+    """A session as of one moment, for a reader. `segments` is the reader's to close. `torn` bytes behind the last
+    commit were left by a writer that died."""
 
     row: Row | None
     segments: Segments | None = None
     hole: int | None = None
     chunks: Sequence[Chunk] = ()
-    size: int = 0
+    torn: int = 0
 
 
 class Session:
-    def __init__(self, place: Place, index: Index) -> None:
+    def __init__(self, place: Place, index: Index, *, read_only: bool = False) -> None:
         self.place = place
+        self.read_only = read_only
         self.mutex = threading.RLock()
         self.lock = Lock(place.lock, LOCK_SECONDS)
         self._index = index
@@ -80,7 +82,8 @@ class Session:
         self.fd = -1
         self.inode = 0
         self.size = 0
-        self.room = 0
+        self.torn = 0
+        self.unended = False
         self.line_start = 0
         self.generation = 0
         self.closed = 0
@@ -122,7 +125,7 @@ class Session:
             found = os.lstat(self.place.live_name)
         except OSError:
             return False
-        return found.st_ino == self.inode and found.st_size == self.room
+        return found.st_ino == self.inode and found.st_size == self.size and not self.unended
 
     def forget(self) -> None:
         """Believe nothing any more and hold no file open, but the lock."""
@@ -130,16 +133,6 @@ class Session:
             os.close(self.fd)
         self.loaded = False
         self._nothing()
-
-    def trim(self) -> None:
-        """Take away what the live file was filled up with, if nobody else uses it."""
-        if self.loaded and self.fd >= 0 and self.room > self.size and self.lock.try_enter():
-            try:
-                if self.lock.peek() == Me.mark() and self.untouched():
-                    disk.truncate(self.fd, self.size)
-                    self.room = self.size
-            finally:
-                self.lock.leave()
 
     def close(self) -> None:
         with self.mutex:
@@ -158,7 +151,7 @@ class Session:
     def captured(self) -> Capture:
         if self.row is None:
             return Capture(None)
-        return Capture(self.row, self.segments(), self.hole, self.draft().chunks, self.size)
+        return Capture(self.row, self.segments(), self.hole, self.draft().chunks, self.torn)
 
     def segments(self) -> Segments:
         """Its log, as far as it is committed."""
@@ -189,7 +182,7 @@ class Session:
         lease = self._lease()
         found = disk.look(self.place.live)
         same = found is not None and self.fd >= 0 and found.st_ino == self.inode and found.st_size >= self.size
-        if self.row is None or not same or (lease and lease.generation != self.generation):
+        if self.row is None or not same or self.unended or (lease and lease.generation != self.generation):
             self._reload(found, lease.generation if lease else 0, exclusive)
         elif found is not None and found.st_size > self.size:
             self._go_on(found.st_size, exclusive)
@@ -207,16 +200,19 @@ class Session:
         self.sealed = count_sealed(self.place)
         found = disk.look(self.place.live)
         if found is not None:
-            self.fd = os.open(self.place.live, disk.CHANGE)
-            self.inode, self.room = found.st_ino, found.st_size
-            self.size = text_end(self.fd, self.room)
+            self.fd = os.open(self.place.live, self._mode)
+            self.inode, self.size = found.st_ino, found.st_size
         return True
+
+    @property
+    def _mode(self) -> int:
+        return disk.READ if self.read_only else disk.CHANGE
 
     def _lease(self) -> LeaseFile | None:
         data = disk.read(self.place.lease)
         if data is None:
             return None
-        if not intact(data[:-1]):
+        if not whole(data):
             raise DamagedSession(self.place.session_id, None, f"{self.place.lease.name} does not match its checksum")
         return _lease_file.decode(data)
 
@@ -224,10 +220,8 @@ class Session:
         assert self.row is not None
         fold = Fold(copy(self.row), self.blob, closed=self.closed, lease_n=self.lease_n)
         fold.hole = self.hole
-        stop = max(self.size, text_end(self.fd, end))
-        size, tail = fold.segment(self.fd, self.size, stop, padded=stop < end)
-        self.room = end
-        self._take(fold, size, tail, stop, exclusive)
+        size, tail = fold.segment(self.fd, self.size, end)
+        self._take(fold, size, tail, end, exclusive)
 
     def _reload(self, found: os.stat_result | None, generation: int, exclusive: bool) -> None:
         self.forget()
@@ -239,19 +233,18 @@ class Session:
         size, tail, end = 0, None, 0
         for number in range(first, sealed + 1 + (found is not None)):
             live = number > sealed
-            fd = os.open(self.place.live if live else self.place.sealed(number), disk.CHANGE if live else disk.READ)
+            fd = os.open(self.place.live if live else self.place.sealed(number), self._mode if live else disk.READ)
             try:
                 at = at or self._entered(fold, fd)
-                room = os.fstat(fd).st_size
-                end = max(at, text_end(fd, room))
-                size, tail = fold.segment(fd, at, end, padded=end < room)
+                end = os.fstat(fd).st_size
+                size, tail = fold.segment(fd, at, end)
                 if tail is not None and not live:
                     fold.hole = fold.hole or fold.row.last_seq + 1  # a sealed file was whole when it was sealed
             except BaseException:
                 os.close(fd)
                 raise
             if live:
-                self.fd, self.inode, self.room = fd, os.fstat(fd).st_ino, room
+                self.fd, self.inode = fd, os.fstat(fd).st_ino
             else:
                 os.close(fd)
             at = 0
@@ -259,7 +252,11 @@ class Session:
         self._take(fold, size if found else 0, tail if found else None, end if found else 0, exclusive)
 
     def _beginning(self, sealed: int, live: bool) -> tuple[Fold, int, int]:
-        """Where to begin to add up: behind the index's note if it fits, else at the first segment (offset 0)."""
+        """Where to begin to add up: behind the index's note if it fits, else at the first segment (offset 0).
+
+        The first line is looked at in any case: a session is the same with and without its index.
+        """
+        row = self._given(sealed)
         note = self._index.get(self.place.session_id)
         if note is not None and note.generation == self.generation and note.number <= sealed + live:
             path = self.place.live if note.number > sealed else self.place.sealed(note.number)
@@ -268,16 +265,19 @@ class Session:
                 fold.line_start = note.start
                 self.keys = KeyIndex(self.place.keys(), note.row.last_seq)
                 return fold, note.number, note.end
+        self.keys = KeyIndex(self.place.keys(), row.base_seq)
+        return Fold(row, self.blob), 1, 0
+
+    def _given(self, sealed: int) -> Row:
+        """The header that the session was created with."""
         first = Segment.open(self.place.live if not sealed else self.place.sealed(1))
         if first is None:
             raise DamagedSession(self.place.session_id, None, "its first segment is missing")
-        head = first.head
-        first.close()
+        with closing(first):
+            head = first.head
         if head is None or head.header is None or head.session != self.place.session_id:
             raise DamagedSession(self.place.session_id, None, f"the first line of {first.path.name} cannot be read")
-        row = head.header
-        self.keys = KeyIndex(self.place.keys(), row.base_seq)
-        return Fold(row, self.blob), 1, 0
+        return head.header
 
     def _fits(self, note: Note, path: os.PathLike[str]) -> bool:
         """Whether the very line that the note ends with stands where it says."""
@@ -293,12 +293,13 @@ class Session:
         return line is not None and line.seq == note.row.last_seq and line.hash == note.row.head_hash.hex()
 
     def _entered(self, fold: Fold, fd: int) -> int:
-        """Check a segment's first line against the end of the one before; where its events begin."""
+        """Check a segment's first line against the end of the one before; where its events begin. One that cannot be
+        read takes no event away: the events themselves tell whether they follow."""
         segment = Segment(self.place.live, fd, os.fstat(fd).st_size)
         head, row = segment.head, fold.row
-        if head is None or head.base_seq != row.last_seq or (row.head_hash and head.prev != row.head_hash.hex()):
+        if head and (head.base_seq != row.last_seq or (row.head_hash and head.prev != row.head_hash.hex())):
             fold.hole = fold.hole or row.last_seq + 1
-            row.last_seq = head.base_seq if head else row.last_seq
+            row.last_seq = head.base_seq
         return segment.body_at
 
     def _take(self, fold: Fold, size: int, tail: Tail | None, end: int, exclusive: bool) -> None:
@@ -311,12 +312,21 @@ class Session:
         self.keys.add(fold.keys)
         self.since_note += fold.lines
         self.synced = self.synced and not fold.lines
+        self.torn, self.unended = 0, fold.unended
         if tail is not None and not tail.torn:
             self.size = end
         elif tail is not None and exclusive:
             self._cut(tail, end)
         elif tail is not None:
-            self.room = size  # whoever writes next looks again, and cuts it off
+            self.torn = end - size  # whoever writes next finds a longer file, looks again, and cuts it off
+        if exclusive and self.unended and tail is None:
+            self._end_line()
+
+    def _end_line(self) -> None:
+        """The last line is whole, but for its newline: whatever took that away, the event was written."""
+        disk.write_at(self.fd, b"\n", self.size)
+        disk.sync(self.fd)
+        self.size, self.unended = self.size + 1, False
 
     def _cut(self, tail: Tail, end: int) -> None:
         """Keep what a dead writer left aside, and end the file behind the last whole commit."""
@@ -327,7 +337,7 @@ class Session:
         disk.sync_folder(self.place.folder)
         disk.truncate(self.fd, tail.start)
         disk.sync(self.fd)
-        self.room = tail.start
+        self.unended = False
 
     def blob(self, sha256: str) -> bytes:
         path = self.place.blob(sha256)
@@ -394,10 +404,15 @@ class Session:
         self._draft = draft
 
     def note(self) -> Note | None:
-        """What the index should remember, if it is worth it and still right."""
+        """What the index should remember, if it is worth it, still right, and durable: it must never be ahead."""
         row = self.row
         if row is None or row.deleted_at is not None or self.hole or self.fd < 0 or not self.since_note:
             return None
+        if self.unended or self.read_only:
+            return None
+        if not self.synced:
+            disk.sync(self.fd)
+            self.synced = True
         self.since_note = 0
         self.keys.save(row.last_seq, row.head_hash)
         live, lease = identity(os.fstat(self.fd)), identity(disk.look(self.place.lease))
@@ -431,7 +446,7 @@ def read_lineage(place: Place) -> list[str] | None:
     data = disk.read(place.lineage)
     if data is None:
         return None
-    if not intact(data[:-1]):
+    if not whole(data):
         raise DamagedSession(place.session_id, None, f"{place.lineage.name} does not match its checksum")
     return _lineage.decode(data).members
 
@@ -441,6 +456,6 @@ def read_gone(place: Place) -> Row | None:
     data = disk.read(place.gone)
     if data is None:
         return None
-    if not intact(data[:-1]):
+    if not whole(data):
         raise DamagedSession(place.session_id, None, f"{place.gone.name} does not match its checksum")
     return _gone.decode(data).row

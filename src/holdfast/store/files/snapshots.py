@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.store.files import disk
-from holdfast.store.files.line import encode, intact
+from holdfast.store.files.line import encode, whole
 from holdfast.store.files.place import Place
 from holdfast.store.files.txn import Txn
 from holdfast.store.port import Snapshot
@@ -54,7 +54,7 @@ def find_snapshot(place: Place, at_most: int) -> Snapshot | None:
         if seq > at_most:
             continue
         data = disk.read(place.snapshots() / f"{seq}.json")
-        if data is None or not intact(data[:-1]):
+        if data is None or not whole(data):
             continue
         found = _file.decode(data)
         if (found.session, found.seq) == (place.session_id, seq):

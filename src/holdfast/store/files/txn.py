@@ -17,7 +17,7 @@ from msgspec import Struct
 from holdfast.core.errors import StoreUnavailable
 from holdfast.store.files import disk
 from holdfast.store.files.index import Index
-from holdfast.store.files.line import encode, intact
+from holdfast.store.files.line import encode, whole
 
 FOLDER = "txn"
 
@@ -114,7 +114,7 @@ def load(folder: Path, txn: str) -> Record | None:
     data = disk.read(_path(folder, txn))
     if data is None:
         return None
-    if not intact(data[:-1]):
+    if not whole(data):
         raise StoreUnavailable(
             f"{_path(folder, txn)} is damaged, and with it an unfinished commit; "
             "`holdfast verify` tells what is missing, then remove that file"

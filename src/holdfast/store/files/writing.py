@@ -23,6 +23,7 @@ from holdfast.store.files.folder import STORE, Folder
 from holdfast.store.files.held import MoreLocks
 from holdfast.store.files.keys import key_id
 from holdfast.store.files.line import FORMAT, Head, LeaseState, Line, encode
+from holdfast.store.files.place import NOTE
 from holdfast.store.files.removal import add_removal
 from holdfast.store.files.routes import NAME as ROUTES
 from holdfast.store.files.rows import Group
@@ -73,6 +74,8 @@ class Writer:
             return
         if group.routes is not None and group.routes.changed:
             self._replace(self._folder.path / ROUTES, group.routes.data())
+        if group.note is not None:
+            self._replace(self._folder.path / NOTE, group.note.encode())
         for change in changes:
             self._one(change)
 
@@ -96,6 +99,8 @@ class Writer:
                 partial = place.blobs() / f".{secrets.token_hex(8)}"
                 disk.create(partial, data)
                 disk.rename(partial, path)
+            else:
+                os.utime(path)  # it was put again
         disk.sync_folder(place.blobs())
 
     # --- one file
@@ -134,36 +139,24 @@ class Writer:
 
     def append(self, session: Session, row: Row, lines: list[Line], texts: list[bytes]) -> None:
         """Durable on return; if it raises anything but `Unknown`, it was not written."""
+        data = texts[0] if len(texts) == 1 else b"".join(texts)
         try:
-            if len(texts) == 1 and session.size + len(texts[0]) <= session.room:
-                disk.write_at(session.fd, texts[0], session.size)
-            else:
-                self._extend(session, b"".join(texts))
+            disk.write_at(session.fd, data, session.size)
             disk.sync(session.fd)
         except OSError as error:
             _take_back(lambda: (disk.truncate(session.fd, session.size), disk.sync(session.fd)), error)
             raise
         self._publish(session, row, lines, texts)
 
-    def _extend(self, session: Session, data: bytes) -> None:
-        """Write at the end, over what another program may have left behind the last line."""
-        if session.room > session.size:
-            disk.truncate(session.fd, session.size)
-        disk.write_at(session.fd, data, session.size)
-        session.room = session.size + len(data)
-
     def _new_segment(self, change: Change, data: bytes) -> None:
         """A new live file; the one there was is sealed first. Sealed without a live one is a state like any other."""
         session, place = change.session, change.session.place
         if change.created is None and session.fd >= 0:
-            if session.room > session.size:
-                disk.truncate(session.fd, session.size)
-                disk.sync(session.fd)
             disk.rename(place.live, place.sealed(session.sealed + 1))
             disk.sync_folder(place.folder)
             with session.mutex:
                 os.close(session.fd)
-                session.fd, session.size, session.room = -1, 0, 0
+                session.fd, session.size = -1, 0
                 session.sealed += 1
         head = encode(head_of(change))
         self._replace(place.live, head + data, new=True)
@@ -173,7 +166,6 @@ class Writer:
             except OSError as error:
                 raise Unknown(str(error)) from error
             session.inode, session.size = os.fstat(session.fd).st_ino, len(head)
-            session.room = len(head) + len(data)
 
     def _publish(self, session: Session, row: Row, lines: list[Line], texts: list[bytes]) -> None:
         """What is written is what is known from now on."""
@@ -298,7 +290,7 @@ class Writer:
             work.put(place.live, encode(head_of(change)) + data)
         elif lines:
             work.add(place.live, session.size, data)
-        if not change.buried and (rewritten or (change.lease and not lines)):
+        if change.row.deleted_at is None and (rewritten or (change.lease and not lines)):
             work.put(place.lease, lease_file(change.row, n, session.generation + rewritten))
         if change.chunks and not change.buried:
             draft = session.draft()
@@ -306,6 +298,8 @@ class Writer:
             work.put(place.draft, (disk.read(place.draft) or b"")[: draft.size] + text)
         elif change.chunks_dropped:
             work.remove(place.draft)
+        if change.forgotten:
+            work.remove(place.gone_keys)
         if change.snapshots_dropped:
             drop_snapshots(work, place)
         if change.keep_blobs is not None and place.blobs().is_dir():

@@ -33,6 +33,7 @@ from holdfast.store.postgres.pool import ReadPool
 from holdfast.store.postgres.transactions import carry_out
 from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.postgres.writer import MOST_COLLISIONS, Unsettled, Writer
+from holdfast.store.sealing import Commit
 
 __all__ = ["PostgresStore"]
 
@@ -60,6 +61,10 @@ class PostgresStore(LogStore):
         super().__init__(self._address.shown)
         self._wakeups = Wakeups(self._address, self._bell.ring)
         _open_stores.add(self)
+
+    @property
+    def address(self) -> Address:
+        return self._address
 
     def _open(self) -> Writer:
         """Connect, check and migrate at once: what is wrong with a store is said when it is opened."""
@@ -100,9 +105,14 @@ class PostgresStore(LogStore):
         if len(entries) > 1:
             entries = sorted(entries, key=_session)
         commits = [entry.commit for entry in entries]
-        types, collisions = self._writer.types, _collisions(entries)
+        types = self._writer.types
+
+        def work(link: Link, again: bool) -> dict[int, int]:
+            self._refuse_forgotten(commits, again)
+            return append(link, commits, types, again=again)
+
         try:
-            written = self._writer.settle(lambda link, again: append(link, commits, types, again=again), collisions)
+            written = self._writer.settle(work, _collisions(entries))
         except Unsettled as unsettled:
             _leave(entries, unsettled)
             return
@@ -113,6 +123,7 @@ class PostgresStore(LogStore):
         for place, entry in enumerate(entries):
             if place in written:
                 entry.receipts = [_receipt(entry, written[place])]
+                self._remember(entry.commit, entry.receipts)
             else:
                 others.append(entry)
         if others:
@@ -129,8 +140,13 @@ class PostgresStore(LogStore):
     def _carry_out(self, entries: list[Entry]) -> None:
         """By the engine, all in one transaction; if one is refused, each in its own, so that it is refused alone."""
         commits = [entry.commit for entry in entries]
+
+        def work(link: Link, again: bool) -> list[list[Receipt]]:
+            self._refuse_forgotten(commits, again)
+            return carry_out(link, commits, again=again)
+
         try:
-            done = self._writer.settle(lambda link, again: carry_out(link, commits, again=again), _collisions(entries))
+            done = self._writer.settle(work, _collisions(entries))
         except Unsettled as unsettled:
             _leave(entries, unsettled)
         except HoldfastError as error:
@@ -142,6 +158,18 @@ class PostgresStore(LogStore):
         else:
             for entry, receipts in zip(entries, done, strict=True):
                 entry.receipts = receipts
+                self._remember(entry.commit, receipts)
+
+    def _refuse_forgotten(self, commits: list[Commit], again: bool) -> None:
+        """Refuse sessions of which the server has forgotten something; it was asked when the connection was made."""
+        for commit in commits:
+            commit.rerun = commit.rerun or again  # whatever comes of it, an earlier try may have been committed
+        self._writer.memory.check(commits)
+
+    def _remember(self, commit: Commit, receipts: list[Receipt]) -> None:
+        for sealed, receipt in zip(commit.writes, receipts, strict=True):
+            if receipt.first_seq and sealed.key is not None and not receipt.replayed:
+                self._writer.memory.keep(receipt.session_id, receipt.first_seq, sealed.key)
 
     # --- reading: a restart of the server is waited out
 

@@ -63,7 +63,8 @@ def append(link: Link, commits: Sequence[Commit], types: Types, *, again: bool) 
     """
     batch = _Batch(types)
     for place, commit in enumerate(commits):
-        batch.add(place, commit.writes[0], again=again)
+        commit.rerun = commit.rerun or again
+        batch.add(place, commit.writes[0], again=commit.rerun)
     if len(batch.records) == 1:
         seq = link.call(ONE, (batch.records[0],))
         return {} if seq is None else {0: _number_in(seq)}

@@ -14,11 +14,12 @@ from psycopg.pq import TransactionStatus
 
 from holdfast.core.errors import DamagedSession, StoreUnavailable
 from holdfast.core.log import StoredEvent
-from holdfast.store.inspection import StoredKey
+from holdfast.store.inspection import Flaw, StoredKey
 from holdfast.store.postgres import faults
 from holdfast.store.postgres.link import LONG_SECONDS
 from holdfast.store.postgres.rows import PostgresRows
 from holdfast.store.tx import KeyRow, Row
+from holdfast.store.view import Slice, place_in
 
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BLOCKS = "SELECT pg_relation_size('holdfast.events') / current_setting('block_size')::bigint"
@@ -28,6 +29,16 @@ SCAN = (
     "WHERE session_id = %s AND ctid >= %s::tid AND ctid < %s::tid"
 )
 KEYS_OF = "SELECT scope, key, session_id, seq, count, digest FROM holdfast.keys WHERE session_id = ANY(%s)"
+OLD_KEYS = (
+    "SELECT k.scope, k.key, k.session_id, s.deleted_at FROM holdfast.keys k "
+    "LEFT JOIN holdfast.sessions s ON s.session_id = k.session_id "
+    "WHERE (k.scope, k.key) > (%s, %s) ORDER BY k.scope, k.key LIMIT %s"
+)
+OLD_BLOBS = (
+    "SELECT b.session_id, b.sha256, b.chunk, b.at, s.deleted_at FROM holdfast.blobs b "
+    "JOIN holdfast.sessions s ON s.session_id = b.session_id "
+    "WHERE (b.session_id, b.sha256, b.chunk) > (%s, %s, %s) ORDER BY b.session_id, b.sha256, b.chunk LIMIT %s"
+)
 STRANGERS = (
     "SELECT DISTINCT e.session_id FROM holdfast.events e "
     "WHERE NOT EXISTS (SELECT FROM holdfast.sessions s WHERE s.session_id = e.session_id) LIMIT 100"
@@ -84,6 +95,30 @@ class PostgresView(PostgresRows):
 
     # --- for `holdfast verify`
 
+    # --- housekeeping
+
+    def note(self) -> str | None:
+        found = self._one("SELECT value FROM holdfast.meta WHERE name = 'housekeeping'", ())
+        return None if found is None else found[0]
+
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+        rows = self._all(OLD_KEYS, (*place_in(cursor, ["", ""]), limit))
+        found = [
+            (session_id, (scope, key) if deleted_at is not None and deleted_at < deleted_before else None)
+            for scope, key, session_id, deleted_at in rows
+        ]
+        return Slice.of(found, rows and rows[-1][:2], more=len(rows) == limit)
+
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+        rows = self._all(OLD_BLOBS, (*place_in(cursor, ["", "", 0]), limit))
+        found = [
+            (session_id, (sha256, "") if chunk == 0 and deleted_at is None and after <= at < before else None)
+            for session_id, sha256, chunk, at, deleted_at in rows
+        ]
+        return Slice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
+
+    # --- everything there is
+
     def everything(self) -> tuple[list[str], list[str]]:
         try:
             found = self._slowly("SELECT session_id FROM holdfast.sessions ORDER BY session_id")
@@ -127,10 +162,13 @@ class PostgresView(PostgresRows):
         found = self._all("SELECT root_id, tip_id FROM holdfast.lineage ORDER BY root_id")
         return [(root, tip) for root, tip in found]
 
-    def flaws(self, session_id: str) -> Iterator[str]:
+    def flaws(self, session_id: str) -> Iterator[Flaw]:
         return iter(())  # a session is its rows, and those are compared with each other
 
-    def checks(self, deep: bool) -> Iterator[str]:
+    def checks(self, deep: bool) -> Iterator[Flaw]:
+        return map(Flaw, self._checks(deep))
+
+    def _checks(self, deep: bool) -> Iterator[str]:
         try:
             for (name,) in self._slowly(STRANGERS):
                 yield f"there are events of session {name}, and no such session"

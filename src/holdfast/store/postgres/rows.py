@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import sql
 
+from holdfast.core.header import Delta
 from holdfast.core.log import StoredEvent
 from holdfast.store.port import Chunk, Query, Snapshot
 from holdfast.store.postgres.link import Link
 from holdfast.store.tx import KeyRow, Row
-from holdfast.store.view import Listed
+from holdfast.store.view import Listed, Mark
 
 MIB = 1024 * 1024
 CLOCK_OF = "postgres"
@@ -42,7 +43,8 @@ LISTED = _with_columns(
     sql.SQL(
         "SELECT {columns} FROM holdfast.sessions WHERE deleted_at IS NULL AND owner_id = %s "
         "AND activity <= %s::bigint >> 16 AND (updated_at, session_id) < (%s, %s) "
-        "AND (%s::text IS NULL OR state = %s) AND (%s::text IS NULL OR project_key = %s) "
+        "AND (%s::text IS NULL OR state = %s) AND (%s::text IS NULL OR project_key = %s "
+        "OR project_fingerprint = %s) "
         "AND (%s::text IS NULL OR base_id = %s) "
         "ORDER BY activity DESC, updated_at DESC, session_id DESC LIMIT %s"
     )
@@ -51,6 +53,10 @@ FORKS = _with_columns(
     sql.SQL("SELECT {columns} FROM holdfast.sessions WHERE base_id = %s ORDER BY session_id FOR UPDATE")
 )
 CLOCK = "SELECT holdfast.clock()"
+MARKS = (
+    "SELECT session_id, base_id, base_seq, last_seq, head_hash, updated_at, deleted_at IS NOT NULL "
+    "FROM holdfast.sessions"
+)
 WITH_PREFIX = (
     "SELECT session_id FROM holdfast.sessions WHERE session_id >= %s AND session_id < %s AND owner_id = %s "
     "AND deleted_at IS NULL ORDER BY session_id LIMIT %s"
@@ -156,6 +162,20 @@ class PostgresRows:
             cursor.executemany(INSERT_EVENT, [event[:12] for event in events])
         self._dirty[row.session_id] = row
 
+    def restore(
+        self,
+        row: Row,
+        events: list[StoredEvent],
+        deltas: Mapping[int, Delta],
+        keys: Sequence[tuple[str, KeyRow]],
+    ) -> None:
+        self.append(row, events)
+        if deltas:
+            statement = "UPDATE holdfast.events SET redacted = true WHERE session_id = %s AND seq = ANY(%s)"
+            self._do(statement, (row.session_id, list(deltas)))
+        for key, found in keys:
+            self.put_key(row.root_id, key, found)
+
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
         return [StoredEvent(session_id, *values) for values in self._all(EVENTS, (session_id, after, upto))]
 
@@ -173,6 +193,13 @@ class PostgresRows:
             "INSERT INTO holdfast.keys (scope, key, session_id, seq, count, digest) VALUES (%s, %s, %s, %s, %s, %b)"
         )
         self._do(statement, (scope, key, row.session_id, row.seq, row.events, row.digest))
+
+    def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
+        statement = (
+            "DELETE FROM holdfast.keys k USING unnest(%s::text[], %s::text[]) AS gone (scope, key) "
+            "WHERE k.scope = gone.scope AND k.key = gone.key AND k.session_id = %s"
+        )
+        self._do(statement, ([scope for scope, _ in keys], [key for _, key in keys], session_id))
 
     def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
         return None  # here every key is in `keys`
@@ -252,6 +279,11 @@ class PostgresRows:
         for number, at in enumerate(range(0, max(len(data), 1), MIB)):
             self._do(PUT_BLOB, (session_id, sha256, number, data[at : at + MIB]))
 
+    def blobs(self, session_id: str) -> dict[str, int]:
+        statement = "SELECT sha256, max(at) FROM holdfast.blobs WHERE session_id = %s GROUP BY sha256"
+        found = self._all(statement, (session_id,))
+        return {row[0]: row[1] for row in found}
+
     def drop_blobs(self, session_id: str, keep: set[str]) -> None:
         statement = "DELETE FROM holdfast.blobs WHERE session_id = %s AND sha256 <> ALL(%s)"
         self._do(statement, (session_id, list(keep)))
@@ -264,6 +296,13 @@ class PostgresRows:
         found = self._one(statement, (session_id, at_most))
         return None if found is None else Snapshot(seq=found[0], fold_version=found[1], state=found[2])
 
+    def put_note(self, text: str) -> None:
+        statement = (
+            "INSERT INTO holdfast.meta (name, value) VALUES ('housekeeping', %s) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
+        self._do(statement, (text,))
+
     def put_snapshot(self, session_id: str, seq: int, fold_version: int, state: bytes) -> None:
         self._do(PUT_SNAPSHOT, (session_id, seq, fold_version, state))
 
@@ -274,11 +313,14 @@ class PostgresRows:
 
     def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
         at, session_id = before
-        wanted = (query.state, query.project_key, query.base_id)
-        filters = [value for value in wanted for _ in range(2)]
+        project = (query.project_key, query.project_key, query.project_fingerprint)
+        filters = (query.state, query.state, *project, query.base_id, query.base_id)
         found = self._all(LISTED, (query.owner_id, at, at, session_id, *filters, limit))
         rows = [_row(values) for values in found]
         return [Listed(row.session_id, row.updated_at, row) for row in rows]
+
+    def marks(self) -> list[Mark]:
+        return [Mark(*values) for values in self._all(MARKS, ())]
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
         return [name for (name,) in self._all(WITH_PREFIX, (prefix, prefix + "~", owner_id, limit))]

@@ -19,6 +19,7 @@ from holdfast.store.postgres import faults, schema
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.appending import Types
 from holdfast.store.postgres.link import Link
+from holdfast.store.postgres.memory import Memory
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ class Writer:
 
     def __init__(self, address: Address, link: Link, types: Types) -> None:
         self.types = types
+        self.memory = Memory()
         self._address = address
         self._link: Link | None = link
 
@@ -82,6 +84,7 @@ class Writer:
             link = Link.to(self._address)
             try:
                 schema.check_server(link, self._address)
+                self.memory.compare(link)
             except BaseException:
                 link.close()
                 raise

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
 
 from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.store.engine import run
 from holdfast.store.group import Entry
 from holdfast.store.log_store import LogStore, Progress
+from holdfast.store.plain import PlainAppend
 from holdfast.store.port import Receipt
 from holdfast.store.sqlite import opening
 from holdfast.store.sqlite.database import Database, copy_to
 from holdfast.store.sqlite.inspection import SqliteView
-from holdfast.store.sqlite.rows import SqliteRows
+from holdfast.store.sqlite.quick import put, put_alone
+from holdfast.store.sqlite.rows import First, Heads, SqliteRows
 
 __all__ = ["SqliteStore"]
 
 
 class SqliteStore(LogStore):
+    knows_plain = True
+
     def __init__(self, path: Path, url: str | None = None) -> None:
         self._database = Database.shared(path)
         self.path = self._database.path
@@ -47,17 +50,24 @@ class SqliteStore(LogStore):
     # --- writing
 
     def _run(self, batch: list[Entry]) -> None:
-        database = self._database
-        with database.writing:
+        gate = self._database.gate
+        with self._database.writing:
             try:
-                database.gate.pass_through(lambda: self._inside(batch))
+                if not gate.enter():
+                    gate.stand_in_line(lambda: self._inside(batch))
+                    return
             except HoldfastError as error:
                 _refuse(batch, error)
+                return
+            try:
+                self._inside(batch)
+            finally:
+                gate.leave()
 
     def _inside(self, batch: list[Entry]) -> None:
         try:
             self._together(batch)
-            self._database.checkpoint()
+            self._database.checkpoint(sum([entry.commit.size for entry in batch]))
         except apsw.Error as error:
             # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
             _refuse(batch, opening.translation(error, self.path))
@@ -72,9 +82,8 @@ class SqliteStore(LogStore):
             _refuse(batch, opening.translation(error, self.path))
             return
         try:
-            rows = SqliteRows(writer, *self._database.take_heads())
-            done = [run(rows, batch[0].commit)] if len(batch) == 1 else [run(rows, entry.commit) for entry in batch]
-            rows.flush()
+            heads, first = self._database.take_heads()
+            done, first = self._put(batch, writer, heads, first)
         except (apsw.Error, HoldfastError, UnicodeDecodeError) as error:
             self._roll_back()
             if len(batch) == 1:
@@ -86,18 +95,28 @@ class SqliteStore(LogStore):
         except BaseException:
             self._roll_back()
             raise
-        if self._commit(batch, done):
-            self._database.keep_heads(rows.heads, rows.first)
-
-    def _commit(self, batch: list[Entry], done: list[list[Receipt]]) -> bool:
         try:
-            self._database.writer.execute("COMMIT")
+            writer.execute("COMMIT")
         except apsw.Error as error:
             self._find_out(batch, error)
-            return False
-        for entry, receipts in zip(batch, done, strict=True):
-            entry.receipts = receipts
-        return True
+            return
+        for number, entry in enumerate(batch):
+            entry.receipts = done[number]
+        self._database.keep_heads(heads, first)
+
+    def _put(
+        self, batch: list[Entry], writer: apsw.Connection, heads: Heads, first: First | None
+    ) -> tuple[list[list[Receipt]], First | None]:
+        """What each commit of the batch writes; `heads` are then as they will be."""
+        commit = batch[0].commit
+        if len(batch) == 1 and type(commit) is PlainAppend and commit.session_id in heads:
+            receipt = put_alone(writer, heads[commit.session_id], first, commit)
+            if receipt is not None:
+                return [[receipt]], first
+        rows = SqliteRows(writer, heads, first)
+        done = [put(writer, rows, entry.commit) for entry in batch]
+        rows.flush()
+        return done, rows.first
 
     def _roll_back(self) -> None:
         try:
@@ -128,8 +147,8 @@ class SqliteStore(LogStore):
 
     @contextmanager
     def _view(self) -> Generator[SqliteView]:
-        with self._database.reader() as connection:
-            yield SqliteView(connection)
+        with self._database.reader() as connection, closing(SqliteView(connection)) as view:
+            yield view
 
     def _changed(self) -> bool:
         if self._database.forked:

@@ -25,7 +25,8 @@ from holdfast.store.sqlite import opening
 from holdfast.store.sqlite.gate import Gate
 from holdfast.store.sqlite.rows import First, Heads
 
-CHECKPOINT_PAGES = 4_000
+CHECKPOINT_PAGES = 1_000  # as SQLite's own: a log that is written over is synced sooner than one that grows
+MUCH = 256 * 1024  # bytes
 FORCED_PAGES = 32_768  # 64 MiB
 FORCED_WAIT_MS = 200
 MAX_IDLE_READERS = 8
@@ -58,7 +59,7 @@ class Database:
         self._held = False
         self._sound = False
         self._failed = False
-        self._wal_pages = 0
+        self._unlooked = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._heads: Heads = {}
         self._first: First | None = None
@@ -152,13 +153,23 @@ class Database:
         self._failed = True
         self.writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
-    def checkpoint(self) -> None:
-        """Between batches: move the log into the database now and then, and never let it grow past 64 MiB."""
-        if self._wal_pages < self._checkpoint_at or self._failed or not self._sound:
+    def checkpoint(self, written: int) -> None:
+        """Between batches: move the log into the database now and then, and never let it grow past 64 MiB.
+
+        How long it is, is looked up when it may have grown by a few hundredths of that, or when much was written.
+        """
+        self._unlooked += 1
+        if (self._unlooked < CHECKPOINT_PAGES // 32 and written < MUCH) or self._failed or not self._sound:
+            return
+        self._unlooked = 0
+        pages, _ = self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        if pages < self._checkpoint_at - CHECKPOINT_PAGES:  # the log began anew
+            self._checkpoint_at = CHECKPOINT_PAGES
+        if pages < self._checkpoint_at:
             return
         # Whoever reads right now may keep the log from being emptied: then try again later, not with every batch.
-        self._checkpoint_at = self._wal_pages + CHECKPOINT_PAGES
-        if self._wal_pages < FORCED_PAGES:
+        self._checkpoint_at = pages + CHECKPOINT_PAGES
+        if pages < FORCED_PAGES:
             self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             return
         self.writer.set_busy_timeout(FORCED_WAIT_MS)
@@ -203,7 +214,6 @@ class Database:
         except BaseException:
             connection.close()
             raise
-        connection.set_wal_hook(self._after_commit)
         return connection
 
     def _identify(self, connection: apsw.Connection) -> None:
@@ -218,12 +228,6 @@ class Database:
                 time.sleep(0.005)
             else:
                 return
-
-    def _after_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        if pages < self._wal_pages:  # the log began anew
-            self._checkpoint_at = CHECKPOINT_PAGES
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
 
     # --- reading
 

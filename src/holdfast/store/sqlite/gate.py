@@ -17,7 +17,7 @@ from pathlib import Path
 
 from holdfast.core.errors import StoreUnavailable
 
-PATIENCE = (0.001, 0.002, 0.004)
+PATIENCE = (0.001, 0.016)
 """Seconds between a writer's first tries. Whoever is inside may do a few commits in a row meanwhile: if processes took
 turns at every commit, each would find its page cache void each time. Only then does a writer stand in the line."""
 
@@ -32,14 +32,24 @@ class Gate:
 
     def pass_through(self, work: Callable[[], None]) -> None:
         """Do the work when it is our turn. `StoreUnavailable` names the process that did not let us in."""
-        if not self._enter() and not any(self._enter_after(pause) for pause in PATIENCE):
-            self._queue(work)
+        if not self.enter():
+            self.stand_in_line(work)
             return
         try:
-            self._sign(self._fd)
             work()
         finally:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self.leave()
+
+    def enter(self) -> bool:
+        """Our turn, until `leave`; False when others are there and it is better to stand in the line."""
+        if not self._enter() and not any(self._enter_after(pause) for pause in PATIENCE):
+            return False
+        if os.pread(self._fd, 16, 0) != self._pid:  # writing it every time would cost more than the lock
+            self._sign(self._fd)
+        return True
+
+    def leave(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _enter_after(self, pause: float) -> bool:
         time.sleep(pause)
@@ -78,11 +88,11 @@ class Gate:
             ) from error
 
     def _sign(self, fd: int) -> None:
-        if os.pread(fd, 16, 0) != self._pid:  # writing it every time would cost more than the lock
-            with contextlib.suppress(OSError):  # a full disk: the name is a courtesy, the lock is what counts
-                os.pwrite(fd, self._pid, 0)
+        with contextlib.suppress(OSError):  # a full disk: the name is a courtesy, the lock is what counts
+            os.pwrite(fd, self._pid, 0)
 
-    def _queue(self, work: Callable[[], None]) -> None:
+    def stand_in_line(self, work: Callable[[], None]) -> None:
+        """Do the work when everybody who was there before has left. `StoreUnavailable` names who has not."""
         if self._line is None:
             self._line = _Line(self._open(), self._sign)
         turn = _Turn(work)

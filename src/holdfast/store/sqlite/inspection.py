@@ -1,13 +1,14 @@
 """A SQLite store for those who look for damage: rows found without trusting b-trees, and what SQLite itself finds.
 
-A damaged key hides rows from every search while they still lie there, so `scan` reads tables from both ends and asks
-for single rows in between; whether a row is genuine is decided by its hash, not here.
+A damaged key hides rows from every search while they still lie there, so `scan` reads the whole table and then the
+pages of the file (`pages`); whether a row is genuine is decided by its hash, not here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -16,40 +17,51 @@ import msgspec
 from holdfast.core.errors import DamagedSession, StoreUnavailable
 from holdfast.core.ids import is_id
 from holdfast.core.log import StoredEvent
-from holdfast.store.inspection import StoredKey
+from holdfast.store.inspection import Flaw, StoredKey
 from holdfast.store.migrations import migrations
 from holdfast.store.port import Chunk, Query, Snapshot
-from holdfast.store.sqlite.rows import HASH, UNREADABLE, SqliteRows, readable
+from holdfast.store.sqlite.pages import Pages
+from holdfast.store.sqlite.rows import UNREADABLE, SqliteRows, readable
 from holdfast.store.tx import KeyRow, Row
-from holdfast.store.view import Listed
+from holdfast.store.view import Listed, Slice, fits, place_in
 
 CHEAP_PAGES = 131_072  # up to 256 MiB SQLite's quick check is always made
 SEQS = 2**32 - 1
-ROOM = 1024
 
 # By place, not by name: the events are whole even where the definition of their table is not.
 UPWARDS = "SELECT rowid, * FROM events ORDER BY rowid"
-DOWNWARDS = "SELECT rowid, * FROM events ORDER BY rowid DESC"
-ONE = "SELECT rowid, * FROM events WHERE rowid = ?"
 NEXT_OWNER = "SELECT id >> 32 FROM events WHERE id > ? ORDER BY id LIMIT 1"
-SESSIONS_UP = "SELECT sid, session_id FROM sessions NOT INDEXED ORDER BY sid"
-SESSIONS_DOWN = "SELECT sid, session_id FROM sessions NOT INDEXED ORDER BY sid DESC"
+# As bytes: a text that is no longer UTF-8 could not be read at all.
+SESSIONS_UP = "SELECT sid, CAST(session_id AS BLOB) FROM sessions NOT INDEXED ORDER BY sid"
 UNINDEXED = "SELECT sid FROM sessions NOT INDEXED WHERE session_id = ?"
-SESSIONS_BY_NAME = "SELECT sid, session_id FROM sessions ORDER BY session_id"
+SESSIONS_BY_NAME = "SELECT sid, CAST(session_id AS BLOB) FROM sessions ORDER BY session_id"
 COLUMNS = (
     "SELECT owner_id, state, project_key, base_id, deleted_at, listed_at, header, crc "
     "FROM sessions WHERE session_id = ?"
 )
-# As bytes: a text that is no longer UTF-8 could not be read at all.
 KEYS_OF = (
     "SELECT CAST(scope AS BLOB), CAST(key AS BLOB), CAST(session_id AS BLOB), seq, count, digest FROM keys "
     "WHERE session_id IN (SELECT value FROM json_each(?))"
+)
+OLD_KEYS = (
+    "SELECT k.scope, k.key, k.session_id, s.deleted_at FROM keys k LEFT JOIN sessions s ON s.session_id = k.session_id "
+    "WHERE (k.scope, k.key) > (?, ?) ORDER BY k.scope, k.key LIMIT ?"
+)
+OLD_BLOBS = (
+    "SELECT b.sid, b.sha256, b.chunk, b.at, s.session_id, s.deleted_at FROM blobs b JOIN sessions s ON s.sid = b.sid "
+    "WHERE (b.sid, b.sha256, b.chunk) > (?, ?, ?) ORDER BY b.sid, b.sha256, b.chunk LIMIT ?"
+)
+LOST_KEYS = (
+    "SELECT CAST(a.key AS BLOB), a.seq FROM keys a WHERE NOT EXISTS "
+    "(SELECT 1 FROM keys b WHERE b.scope = a.scope AND b.key = a.key) LIMIT 100"
 )
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%' ORDER BY type, name"
 
 
 class SqliteView(SqliteRows):
-    """What readers get."""
+    """What readers get. Close it to let go of the file, which is opened only where the database is damaged."""
+
+    _pages_read: Pages | None = None
 
     # --- sessions
 
@@ -60,23 +72,50 @@ class SqliteView(SqliteRows):
             raise DamagedSession(session_id, None, "its entry in the index of sessions is wrong")
         return known
 
+    # --- housekeeping
+
+    def note(self) -> str | None:
+        text = self._execute("SELECT value FROM meta WHERE name = 'housekeeping'").get
+        return text if isinstance(text, str) else None
+
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+        rows = self._execute(OLD_KEYS, (*place_in(cursor, ["", ""]), limit)).fetchall()
+        found = [
+            (session_id, (scope, key) if deleted_at is not None and deleted_at < deleted_before else None)
+            for scope, key, session_id, deleted_at in rows
+        ]
+        return Slice.of(found, rows and rows[-1][:2], more=len(rows) == limit)
+
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+        rows = self._execute(OLD_BLOBS, (*place_in(cursor, [-1, "", 0]), limit)).fetchall()
+        found = [
+            (session_id, (sha256, "") if chunk == 0 and deleted_at is None and after <= at < before else None)
+            for _, sha256, chunk, at, session_id, deleted_at in rows
+        ]
+        return Slice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
+
+    # --- everything there is
+
     def everything(self) -> tuple[list[str], list[str]]:
         owners, trouble = self._owners()
         return sorted({name for name, _ in owners}), trouble
 
     def _owners(self) -> tuple[set[tuple[str, int]], list[str]]:
-        """Every session with its number, from the table both ways and from the index."""
+        """Every session with its number, from the table and from the index; where they cannot be read, from pages."""
         found: set[tuple[str, int]] = set()
         trouble: list[str] = []
-        for sql in (SESSIONS_UP, SESSIONS_DOWN, SESSIONS_BY_NAME):
+        for sql in (SESSIONS_UP, SESSIONS_BY_NAME):
             try:
-                for sid, name in self._execute(sql):
-                    if isinstance(name, str) and is_id(name):
+                for sid, data in self._execute(sql):
+                    name = _text(data)
+                    if isinstance(sid, int) and is_id(name):
                         found.add((name, sid))
                     else:
                         trouble.append(f"session number {sid} has a damaged id: {name!r}")
             except UNREADABLE as error:
                 trouble.append(f"the list of sessions cannot be read as a whole ({error})")
+        if trouble:
+            found |= {(name, sid) for sid, names in self._pages_of_file().sessions.items() for name in names}
         return found, list(dict.fromkeys(trouble))
 
     # --- events
@@ -85,45 +124,28 @@ class SqliteView(SqliteRows):
         owners, _ = self._owners()
         mine = {sid for name, sid in owners if name == session_id}
         known = {sid for _, sid in owners}
-        gone_by: set[int] = set()
-        for sql in (UPWARDS, DOWNWARDS):
-            try:
-                for values in self._execute(sql):
-                    sid = values[0] >> 32
-                    # A row under a number that nobody has may be ours: the number may be what is damaged.
-                    if sid in mine or sid not in known:
-                        gone_by.add(values[0])
-                        yield _event(session_id, values)
-                break
-            except UNREADABLE:
-                continue
-        for sid in mine:
-            yield from self._one_by_one(session_id, sid, gone_by)
-
-    def _one_by_one(self, session_id: str, sid: int, without: set[int]) -> Iterator[StoredEvent]:
-        """Rows between those that were found, and some past them."""
-        found = [number & SEQS for number in without if number >> 32 == sid]
-        # A damaged key can be any number: believe only those that so many rows can have, gaps included.
-        last = max((seq for seq in found if seq <= 16 * len(found) + ROOM), default=0)
-        for seq in range(1, last + ROOM):
-            if sid << 32 | seq in without:
-                continue
-            try:
-                values = self._execute(ONE, (sid << 32 | seq,)).fetchone()
-            except UNREADABLE:
-                yield from self._hash_only(session_id, sid, seq)
-                continue
-            if values is not None:
-                yield _event(session_id, values)
-
-    def _hash_only(self, session_id: str, sid: int, seq: int) -> Iterator[StoredEvent]:
-        """Of a row that cannot be read, what proves the next one."""
         try:
-            hashed = self._execute(HASH, (sid << 32 | seq,)).get
+            for values in self._execute(UPWARDS):
+                # A row under a number that nobody has may be ours: the number may be what is damaged.
+                if values[0] >> 32 in mine or values[0] >> 32 not in known:
+                    yield _event(session_id, values)
         except UNREADABLE:
-            return
-        if isinstance(hashed, bytes):
-            yield StoredEvent(session_id, seq, "", 0, 0, "", None, None, None, "", b"", hashed)
+            pass  # the pages themselves hold what is behind
+        pages = self._pages_of_file()
+        for sid in mine | (pages.numbers() - known):
+            for rowid, values in pages.events(sid):
+                yield _event(session_id, (rowid, *values))
+
+    def _pages_of_file(self) -> Pages:
+        if self._pages_read is None:
+            with _told():
+                self._pages_read = Pages(Path(self._connection.db_filename("main")))
+        return self._pages_read
+
+    def close(self) -> None:
+        if self._pages_read is not None:
+            self._pages_read.close()
+            self._pages_read = None
 
     # --- the rest, with unreadable rows told in our words
 
@@ -157,20 +179,51 @@ class SqliteView(SqliteRows):
             return super().chunks(session_id, after)
 
     def blob(self, session_id: str, sha256: str) -> bytes | None:
-        with _told():
+        try:
             return super().blob(session_id, sha256)
+        except (*UNREADABLE, DamagedSession):
+            sids = {sid for name, sid in self._owners()[0] if name == session_id}
+            return self._pages_of_file().blob(sids, sha256)
 
     def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
         with _told():
             return super().snapshot(session_id, at_most)
 
     def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
-        with _told():
+        try:
             return super().listed(query, before, limit)
+        except UNREADABLE:
+            return self._listed_singly(query, before, limit)
+
+    def _listed_singly(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
+        """The list from the headers themselves, where the table or its index cannot be read as a whole; those that
+        cannot be read come last, and `?` stands for sessions whose very ids cannot."""
+        names, trouble = self.everything()
+        found = [Listed("?", 0, None)] if trouble else []
+        for name in names:
+            row = self._readable(name)
+            if row is None or fits(row, query):
+                found.append(Listed(name, row.updated_at if row else 0, row))
+        found.sort(key=lambda one: (one.updated_at, one.session_id), reverse=True)
+        return [one for one in found if (one.updated_at, one.session_id) < before][:limit]
+
+    def _readable(self, session_id: str) -> Row | None:
+        try:
+            return self.header(session_id)
+        except DamagedSession:
+            return None
+
+    def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
+        try:
+            return super().with_prefix(prefix, owner_id, limit)
+        except UNREADABLE:
+            names = [name for name in self.everything()[0] if name.startswith(prefix)]
+            rows = {name: self._readable(name) for name in names}
+            return [name for name, row in rows.items() if row is None or fits(row, Query(owner_id=owner_id))][:limit]
 
     # --- what the database itself finds
 
-    def flaws(self, session_id: str) -> Iterator[str]:
+    def flaws(self, session_id: str) -> Iterator[Flaw]:
         """What lists select by must be what the header says."""
         try:
             found = self._execute(COLUMNS, (session_id,)).fetchone()
@@ -180,18 +233,19 @@ class SqliteView(SqliteRows):
             return
         told = (row.owner_id, row.state, row.project_key, row.base_id, row.deleted_at)
         if told != found[:-3] or not isinstance(found[-3], int) or found[-3] > row.updated_at:
-            yield "what lists select by is not what it says"
+            yield Flaw("what lists select by is not what it says")
 
-    def checks(self, deep: bool) -> Iterator[str]:
-        for check in (self._schema, self._strangers):
+    def checks(self, deep: bool) -> Iterator[Flaw]:
+        for check in (self._schema, self._strangers, self._lost_keys, lambda: self._pages(deep)):
             try:
-                yield from check()
+                yield from map(Flaw, check())
             except (apsw.Error, UnicodeDecodeError) as error:
-                yield f"SQLite: {error}"
-        try:
-            yield from self._pages(deep)
-        except (apsw.Error, UnicodeDecodeError) as error:
-            yield f"SQLite: {error}"
+                yield Flaw(f"SQLite: {error}")
+
+    def _lost_keys(self) -> Iterator[str]:
+        """A repeat looks a key up: it must be found so, not only by reading them all."""
+        for key, seq in self._execute(LOST_KEYS):
+            yield f"the key {_text(key)!r} of an event {seq} is stored, but a look-up does not find it"
 
     def _pages(self, deep: bool) -> Iterator[str]:
         if deep:
@@ -247,5 +301,5 @@ def _event(session_id: str, values: tuple[Any, ...]) -> StoredEvent:
     return StoredEvent(session_id, values[0] & SEQS, *values[2:12])._replace(redacted=values[12] == 1)
 
 
-def _text(data: bytes | None) -> str:
-    return (data or b"").decode("utf-8", "replace")
+def _text(data: object) -> str:
+    return data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data or "")

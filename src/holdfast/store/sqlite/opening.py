@@ -13,6 +13,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -84,8 +85,7 @@ def create(path: Path) -> None:
     """The folder 0700 and the file 0600, before SQLite sees them (it would take the umask's)."""
     try:
         _make_folder(path.parent)
-        if path.is_dir():
-            raise StoreUnavailable(f"{path} is a directory; a SQLite store is a file")
+        check_plain(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         if not os.access(path, os.R_OK | os.W_OK):
@@ -94,6 +94,14 @@ def create(path: Path) -> None:
         raise StoreUnavailable(
             f"cannot create {path}: {error.strerror}; choose another place or fix its permissions"
         ) from error
+
+
+def check_plain(path: Path) -> None:
+    """Refuse what is there and can be no database."""
+    if path.is_dir():
+        raise StoreUnavailable(f"{path} is a directory; a SQLite store is a file")
+    if path.exists() and not path.is_file():
+        raise StoreUnavailable(f"{path} is a device or a pipe; a SQLite store is a file, choose another path")
 
 
 def _make_folder(folder: Path) -> None:
@@ -118,6 +126,8 @@ def connect(path: Path) -> apsw.Connection:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=VFS_NAME)
         connection.set_busy_timeout(BUSY_MS)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # only a writer that trusts the log may
+        # Without it SQLite compiles a statement that uses a partial index anew for each value it is given.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute("PRAGMA trusted_schema=OFF")
@@ -147,13 +157,7 @@ def rewrite_log(path: Path) -> None:
 def identify(connection: apsw.Connection, path: Path) -> None:
     """Make sure that this is our database (or an empty one, which becomes ours) in WAL mode."""
     with translated(path):
-        # In this order: whoever makes the database at this moment signs it before it has tables.
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        application = connection.pragma("application_id")
-        if application != APPLICATION_ID and tables:
-            raise StoreUnavailable(
-                f"{path} is a database of another program, not a Holdfast store; choose another path"
-            )
+        tables = check_ours(connection, path)
         mode = connection.pragma("journal_mode")
         if mode != "wal":
             if not tables:
@@ -161,6 +165,16 @@ def identify(connection: apsw.Connection, path: Path) -> None:
             mode = connection.pragma("journal_mode", "wal")
         if mode != "wal":
             raise StoreUnavailable(f"{path} cannot be put into WAL mode (it is '{mode}'); use a local disk")
+
+
+def check_ours(connection: apsw.Connection, path: Path) -> int:
+    """Refuse another program's database; how many tables, indexes and so on there are."""
+    # In this order: whoever makes the database at this moment signs it before it has tables.
+    tables = cast("int", connection.execute("SELECT count(*) FROM sqlite_schema").get)
+    application = connection.pragma("application_id")
+    if application != APPLICATION_ID and tables:
+        raise StoreUnavailable(f"{path} is a database of another program, not a Holdfast store; choose another path")
+    return tables
 
 
 @contextmanager

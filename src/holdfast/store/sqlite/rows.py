@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from time import time_ns
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import apsw
 import msgspec
 
 from holdfast.core.errors import DamagedSession
-from holdfast.core.header import Header
+from holdfast.core.header import Delta, Header
 from holdfast.core.log import StoredEvent
-from holdfast.store.host import boot_id, boot_ms
+from holdfast.store.host import boot_id, boot_ms, now_us
 from holdfast.store.port import Chunk, Query, Snapshot
 from holdfast.store.tx import KeyRow, Row
-from holdfast.store.view import Listed
+from holdfast.store.view import Listed, Mark
 
 MIB = 1024 * 1024
 KEY_LOOK_BACK = 4096
 
-UNREADABLE = (apsw.CorruptError, apsw.TooBigError, apsw.SQLError, UnicodeDecodeError)
+UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.TooBigError, apsw.SQLError, UnicodeDecodeError)
 """What reading a damaged row raises; an SQLError, when the definition of its table is damaged."""
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Row).decode
 _decode_listed = msgspec.json.Decoder(Header).decode
+_crc = zlib.crc32
 
 HEADER = "SELECT sid, header, crc FROM sessions WHERE session_id = ?"
 INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+SETTLE = "UPDATE sessions SET listed_at = ? WHERE sid = ?"
 SAVE = "UPDATE sessions SET listed_at = ?, state = ?, base_id = ?, deleted_at = ?, header = ?, crc = ? WHERE sid = ?"
 SAVE_HEADER = "UPDATE sessions SET header = ?, crc = ? WHERE sid = ?"
 FIRST_LISTED = (
@@ -51,8 +53,21 @@ KEY_IN_LOG = "SELECT id & 4294967295 FROM events WHERE id > ? AND id <= ? AND ke
 LISTED = (
     "SELECT session_id, listed_at, header, crc FROM sessions INDEXED BY sessions_by_activity "
     "WHERE deleted_at IS NULL AND owner_id = :owner AND (listed_at, session_id) < (:at, :id) "
-    "AND (:state IS NULL OR state = :state) AND (:project IS NULL OR project_key = :project) "
-    "AND (:base IS NULL OR base_id = :base) ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
+    "AND (:state IS NULL OR state = :state) AND (:project IS NULL OR project_key = :project "
+    "OR (:mark IS NOT NULL AND instr(header, :mark))) AND (:base IS NULL OR base_id = :base) "
+    "ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
+)
+ALL_LISTED = (
+    "SELECT session_id, listed_at, header, crc FROM sessions INDEXED BY sessions_by_activity "
+    "WHERE deleted_at IS NULL AND owner_id = :owner AND (listed_at, session_id) < (:at, :id) "
+    "ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
+)
+# Read by SQLite itself, because there may be very many; a header that is no JSON gives a row without a hash.
+MARKS = (
+    "SELECT session_id, base_id, ifnull(j ->> '$.base_seq', 0), j ->> '$.last_seq', j ->> '$.head_hash', "
+    "ifnull(j ->> '$.updated_at', 0), deleted_at IS NOT NULL "
+    "FROM (SELECT session_id, base_id, deleted_at, "
+    "CASE WHEN json_valid(CAST(header AS TEXT)) THEN CAST(header AS TEXT) END AS j FROM sessions)"
 )
 WITH_PREFIX = (
     "SELECT session_id FROM sessions WHERE session_id >= ? AND session_id < ? AND +owner_id = ? "
@@ -76,12 +91,12 @@ class SqliteRows:
         self._connection = connection
         self.heads: Heads = {} if known is None else known
         self.first = first
-        self._dirty: Heads = {}
+        self.dirty: Heads = {}
 
     # --- headers
 
     def clock(self) -> int:
-        return time_ns() // 1000
+        return now_us()
 
     def lease_clock(self) -> tuple[int, str]:
         return boot_ms(), boot_id()
@@ -102,6 +117,8 @@ class SqliteRows:
             row = readable(found[1], found[2])
             if row is None or row.session_id != session_id:
                 raise DamagedSession(session_id, None, "its header does not match its checksum")
+            if type(found[0]) is not int:  # only a damaged schema gives a session no number
+                raise DamagedSession(session_id, None, "the definition of the table of sessions is damaged")
             known = self.heads[session_id] = (found[0], row)
         return known
 
@@ -111,34 +128,55 @@ class SqliteRows:
         return -1 if known is None else known[0]
 
     def create(self, row: Row) -> None:
-        header = _encode(row)
-        values = (row.session_id, row.owner_id, row.updated_at, row.state, row.project_key, row.base_id, header)
-        self._execute(CREATE, (*values, zlib.crc32(header)))
+        header = encode(row)
+        listed_at = max(row.updated_at, self.clock())  # it may be the first of its list at once, and then stays there
+        values = (row.session_id, row.owner_id, listed_at, row.state, row.project_key, row.base_id, header)
+        self._execute(CREATE, (*values, _crc(header)))
         self.heads[row.session_id] = (self._connection.last_insert_rowid(), row)
 
     def save(self, row: Row) -> None:
-        self._dirty[row.session_id] = self.heads[row.session_id]
+        self.dirty[row.session_id] = self.heads[row.session_id]
 
     def flush(self) -> None:
         """Write the changed headers, each once, however many commits of the batch changed it.
 
         A session that is first in the list already stays there: then no index has to be touched.
         """
-        if len(self._dirty) == 1:
-            [(sid, row)] = self._dirty.values()
+        if len(self.dirty) == 1:
+            [(sid, row)] = self.dirty.values()
+            if self.first is None:  # somebody else has written since
+                self.first = self._execute(FIRST_LISTED, (row.owner_id,)).fetchone()
             if self.first == (row.session_id, row.state, row.base_id, row.deleted_at):
-                header = _encode(row)
-                self._execute(SAVE_HEADER, (header, zlib.crc32(header), sid))
-                self._dirty.clear()
+                header = encode(row)
+                self._execute(SAVE_HEADER, (header, _crc(header), sid))
+                self.dirty.clear()
                 return
-        owner = None
-        for sid, row in self._dirty.values():
-            owner, header = row.owner_id, _encode(row)
-            values = (row.updated_at, row.state, row.base_id, row.deleted_at, header, zlib.crc32(header), sid)
-            self._execute(SAVE, values)
-        self._dirty.clear()
-        if owner is not None:
-            self.first = self._execute(FIRST_LISTED, (owner,)).fetchone()
+        if not self.dirty:
+            return
+        changed: list[tuple[Any, ...]] = []
+        owners: dict[str, int] = {}
+        for sid, row in self.dirty.values():
+            header = encode(row)
+            changed.append((row.updated_at, row.state, row.base_id, row.deleted_at, header, _crc(header), sid))
+            owners[row.owner_id] = min(row.updated_at, owners.get(row.owner_id, row.updated_at))
+        for owner, lowest in owners.items():
+            self._settle_first(owner, lowest)
+        self._connection.executemany(SAVE, changed)
+        self.dirty.clear()
+        self.first = self._execute(FIRST_LISTED, (next(reversed(owners)),)).fetchone()
+
+    def _settle_first(self, owner: str, lowest: int) -> None:
+        """The first of a list may have a position that lags behind its time. Where a clock went back, what is written
+        now would overtake it: then it gets the position that it deserves, before."""
+        first = self._execute(FIRST_LISTED, (owner,)).fetchone()
+        if first is None or first[0] in self.dirty:
+            return
+        try:
+            known = self._find(first[0])
+        except DamagedSession:
+            return  # it keeps nobody else from writing
+        if known is not None and known[1].updated_at >= lowest:
+            self._execute(SETTLE, (known[1].updated_at, known[0]))
 
     # --- events and keys
 
@@ -147,7 +185,24 @@ class SqliteRows:
         sid = known[0] << 32
         for event in events:
             self._execute(INSERT_EVENT, (sid | event.seq, *event[2:12]))
-        self._dirty[row.session_id] = known
+        self.dirty[row.session_id] = known
+
+    def restore(
+        self,
+        row: Row,
+        events: list[StoredEvent],
+        deltas: Mapping[int, Delta],
+        keys: Sequence[tuple[str, KeyRow]],
+    ) -> None:
+        self.append(row, events)
+        sid = self.heads[row.session_id][0] << 32
+        # It is listed where it belongs, and that may be far from the first place.
+        self._execute("UPDATE sessions SET listed_at = ? WHERE sid = ?", (row.updated_at, sid >> 32))
+        self.first = None
+        for seq in deltas:
+            self._execute("UPDATE events SET redacted = 1 WHERE id = ?", (sid | seq,))
+        for key, found in keys:
+            self.put_key(row.root_id, key, found)
 
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
         sid = self._sid(session_id) << 32
@@ -165,6 +220,10 @@ class SqliteRows:
 
     def put_key(self, scope: str, key: str, row: KeyRow) -> None:
         self._execute(PUT_KEY, (scope, key, *row))
+
+    def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
+        rows = [(*key, session_id) for key in keys]
+        self._connection.executemany("DELETE FROM keys WHERE scope = ? AND key = ? AND session_id = ?", rows)
 
     def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
         row = self.header(session_id)
@@ -258,6 +317,10 @@ class SqliteRows:
         rows: list[tuple[Any, ...]] = [(sid, sha256, at // MIB, now, data[at : at + MIB]) for at in pieces]
         self._connection.executemany("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?, ?)", rows)
 
+    def blobs(self, session_id: str) -> dict[str, int]:
+        values = (self._sid(session_id),)
+        return dict(self._execute("SELECT sha256, max(at) FROM blobs WHERE sid = ? GROUP BY sha256", values).fetchall())
+
     def drop_blobs(self, session_id: str, keep: set[str]) -> None:
         sid = self._sid(session_id)
         self._connection.pragma("secure_delete", True)
@@ -272,6 +335,9 @@ class SqliteRows:
         ).fetchone()
         return None if found is None else Snapshot(seq=found[0], fold_version=found[1], state=found[2])
 
+    def put_note(self, text: str) -> None:
+        self._execute("INSERT OR REPLACE INTO meta VALUES ('housekeeping', ?)", (text,))
+
     def put_snapshot(self, session_id: str, seq: int, fold_version: int, state: bytes) -> None:
         values = (self._sid(session_id), seq, fold_version, state)
         self._execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", values)
@@ -282,17 +348,24 @@ class SqliteRows:
     # --- lists
 
     def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
-        values = {
-            "owner": query.owner_id,
-            "at": before[0],
-            "id": before[1],
-            "state": query.state,
-            "project": query.project_key,
-            "base": query.base_id,
-            "limit": limit,
-        }
-        found = self._execute(LISTED, values)
-        return [Listed(session_id, at, _listed(header, crc)) for session_id, at, header, crc in found]
+        plain = query.state is None and query.project_key is None and query.base_id is None
+        values: dict[str, Any] = {"owner": query.owner_id, "at": before[0], "id": before[1], "limit": limit}
+        if not plain:
+            values |= {"state": query.state, "project": query.project_key, "base": query.base_id}
+            repository = query.project_fingerprint  # as it stands in a header's JSON, which is not read for it
+            values["mark"] = repository and b'"project_fingerprint":%b' % encode(repository)
+        found = self._execute(ALL_LISTED if plain else LISTED, values).fetchall()
+        try:
+            rows = [Listed(name, at, _decode_listed(header)) for name, at, header, crc in found if _crc(header) == crc]
+        except (TypeError, msgspec.DecodeError):
+            rows = []
+        if len(rows) == len(found):
+            return rows
+        return [Listed(name, at, _listed(header, crc)) for name, at, header, crc in found]  # one is damaged
+
+    def marks(self) -> list[Mark]:
+        marks = [Mark(*values[:4], b64decode(values[4]), *values[5:]) for values in self._execute(MARKS) if values[4]]
+        return marks
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
         found = self._execute(WITH_PREFIX, (prefix, prefix + "~", owner_id, limit))
@@ -301,7 +374,7 @@ class SqliteRows:
 
 def _listed(header: Any, crc: Any) -> Header | None:
     """The same as `readable`, without the lease."""
-    if not isinstance(header, bytes) or zlib.crc32(header) != crc:
+    if not isinstance(header, bytes) or _crc(header) != crc:
         return None
     try:
         return _decode_listed(header)
@@ -311,7 +384,7 @@ def _listed(header: Any, crc: Any) -> Header | None:
 
 def readable(header: Any, crc: Any) -> Row | None:
     """The header in these bytes, unless they were changed."""
-    if not isinstance(header, bytes) or zlib.crc32(header) != crc:
+    if not isinstance(header, bytes) or _crc(header) != crc:
         return None
     try:
         return _decode(header)

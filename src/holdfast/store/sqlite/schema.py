@@ -15,6 +15,7 @@ APPLIED = "SELECT number, checksum, min_reader FROM migrations ORDER BY number"
 
 def applied(path: Path) -> list[Applied]:
     opening.check_version()
+    opening.check_plain(path)
     connection = opening.connect(path)
     try:
         opening.identify(connection, path)

@@ -9,11 +9,19 @@ closing any descriptor of it would drop that process's locks.
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from holdfast.core.errors import StoreUnavailable
+
+EXAMINE = (
+    "import sys, pathlib, msgspec; from holdfast.store.sqlite.wal import examine; "
+    "sys.stdout.buffer.write(msgspec.json.encode(examine(pathlib.Path(sys.argv[1]))))"
+)
 HEADER, FRAME = 32, 24
 MAGIC = {0x377F0682: "<", 0x377F0683: ">"}
 """The first number of the file tells in which byte order sums are made."""
@@ -51,6 +59,16 @@ def examine(path: Path) -> Wal:
         return Wal(size=0)
 
 
+def examine_elsewhere(path: Path) -> Wal:
+    """The same in a process that has no connection; `StoreUnavailable` where the log cannot be read."""
+    words = [sys.executable, "-c", EXAMINE, str(path)]
+    done = subprocess.run(words, capture_output=True, check=False, timeout=300)
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise StoreUnavailable(f"{path} cannot be read ({' '.join(said)}); check its owner and permissions")
+    return msgspec.json.decode(done.stdout, type=Wal)
+
+
 def _read(file: BinaryIO, size: int) -> Wal:
     head = file.read(HEADER)
     if len(head) < HEADER:
@@ -77,6 +95,35 @@ def _read(file: BinaryIO, size: int) -> Wal:
             lost += frame.commits
         previous = frame.sums
     return Wal(size=size, frames=frames, recovered=recovered, open=intact - recovered, beyond=beyond, lost_commits=lost)
+
+
+def recovered_pages(path: Path, page_size: int) -> dict[int, bytes]:
+    """The newest committed version of every page that recovery would take from the log; none of a log that belongs to
+    another database's pages."""
+    found: dict[int, bytes] = {}
+    waiting: dict[int, bytes] = {}
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEADER)
+            if len(head) < HEADER:
+                return {}
+            magic, _, size, _, *salts, first, second = struct.unpack(">8I", head)
+            order = MAGIC.get(magic)
+            if order is None or _sums(order, head[:24], (0, 0)) != (first, second) or size != page_size:
+                return {}
+            previous = (first, second)
+            while len(data := file.read(FRAME + page_size)) == FRAME + page_size:
+                frame = _frame(data, tuple(salts))
+                if not frame.same_log or _sums(order, frame.summed, previous) != frame.sums:
+                    break
+                previous = frame.sums
+                waiting[int.from_bytes(data[:4], "big")] = data[FRAME:]
+                if frame.commits:
+                    found |= waiting
+                    waiting.clear()
+    except OSError:
+        return found
+    return found
 
 
 def _frame(data: bytes, salts: tuple[int, ...]) -> _Frame:

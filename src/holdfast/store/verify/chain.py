@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from struct import error as PackError
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.core.errors import HoldfastError
 from holdfast.core.events import SessionForked
 from holdfast.core.log import GENESIS, StoredEvent, hash_of, verifies
@@ -37,10 +39,15 @@ def judged(view: View, session_id: str, row: Row | None, least: int = 0) -> Iter
     if row is None:
         yield from _Search(view, session_id).without_header()
         return
-    before = _hash_before(view, row)
+    base = _base(view, row)
+    if base != (row.base_id, row.base_seq):
+        told = f"it stands on {row.base_id or 'nothing'} at event {row.base_seq}"
+        text = f"{told}, its first event says {base[0] or 'nothing'} at event {base[1]}"
+        yield Judged(None, Finding(what=What.HEADER, session_id=session_id, text=text))
+    before = _hash_before(view, *base)
     if not before and row.deleted_at is None:
-        yield Judged(None, _damaged(session_id, row.base_seq, f"the event in {row.base_id} it stands on is missing"))
-    after, last = row.base_seq, _last(view, row, least)
+        yield Judged(None, _damaged(session_id, base[1], f"the event in {base[0]} it stands on is missing"))
+    after, last = base[1], _last(view, row, least)
     while after < last:
         upto = min(after + PAGE, last)
         page = _page(view, session_id, after, upto)
@@ -62,11 +69,34 @@ def base_of(view: View, session_id: str, row: Row | None) -> tuple[str, int] | N
     """The session and the event that a session stands on, from its rows where its header cannot be read."""
     if row is None:
         return _Search(view, session_id).base()
-    return None if row.base_id is None else (row.base_id, row.base_seq)
+    owner, seq = _base(view, row)
+    return None if owner is None else (owner, seq)
+
+
+def _base(view: View, row: Row) -> tuple[str | None, int]:
+    """What the session stands on: as its header says, unless only what its first event says is proven by it."""
+    told = (row.base_id, row.base_seq)
+    if row.deleted_at is not None or _begins(_page(view, row.session_id, told[1], told[1] + 1), view, told):
+        return told
+    search = _Search(view, row.session_id)
+    for said in (search.base() or told, (None, 0)):
+        if _begins(search.rows.get(said[1] + 1, []), view, said):
+            return said
+    return told
+
+
+def _begins(rows: list[StoredEvent], view: View, base: tuple[str | None, int]) -> bool:
+    return any(verifies(hashed, event) for event in rows for hashed in _hash_before(view, *base))
 
 
 def _behind(view: View, row: Row, after: int, last: int, before: list[bytes]) -> Iterator[Judged]:
     """What follows the last row that is beyond doubt."""
+    if row.deleted_at is None and (rest := _up_to_head(view, row, min(after, last), before)) is not None:
+        # The hash of the head is reached, so it is the number that is wrong, and no event is missing.
+        text = f"last_seq is {row.last_seq}, its log ends at {rest[-1].seq if rest else after}, as the head's hash says"
+        yield Judged(None, Finding(what=What.HEADER, session_id=row.session_id, text=text))
+        yield from map(Judged, rest)
+        return
     if after < last:
         end = None if row.deleted_at is not None else row.head_hash
         yield from _Search(view, row.session_id).between(after, last, before, end)
@@ -77,6 +107,21 @@ def _behind(view: View, row: Row, after: int, last: int, before: list[bytes]) ->
         for event in _page(view, row.session_id, row.last_seq, row.last_seq + PAGE):
             text = "lies behind the end that the header names"
             yield Judged(None, _damaged(row.session_id, event.seq, text))
+
+
+def _up_to_head(view: View, row: Row, after: int, before: list[bytes]) -> list[StoredEvent] | None:
+    """The events after `after`, if they lead to the hash of the head, but not to its seq; else None."""
+    found: list[StoredEvent] = []
+    if before == [row.head_hash]:
+        return found if after < row.last_seq and not _page(view, row.session_id, after, after + 1) else None
+    for event in _page(view, row.session_id, after, after + PAGE) if len(before) == 1 else ():
+        if event.seq != after + 1 or not verifies(before[0], event):
+            return None
+        found.append(event)
+        before, after = [event.hash], event.seq
+        if event.hash == row.head_hash:
+            return found if event.seq != row.last_seq else None
+    return None
 
 
 def _damaged(session_id: str, seq: int, text: str, upto: int | None = None) -> Finding:
@@ -96,16 +141,16 @@ def _last(view: View, row: Row, least: int) -> int:
     if row.deleted_at is None:
         return row.last_seq
     last = max(row.base_seq, least)
-    while page := _page(view, row.session_id, last, last + PAGE):
+    while (page := _page(view, row.session_id, last, last + PAGE)) and page[-1].seq > last:  # keys may be damaged
         last = page[-1].seq
     return last
 
 
-def _hash_before(view: View, row: Row) -> list[bytes]:
+def _hash_before(view: View, base_id: str | None, base_seq: int) -> list[bytes]:
     """The hash that the session's first own event builds on; nothing if it cannot be told."""
-    if row.base_seq == 0:
+    if base_seq == 0:
         return [GENESIS]
-    return hash_of_event(view, row.base_id, row.base_seq)
+    return hash_of_event(view, base_id, base_seq)
 
 
 def hash_of_event(view: View, session_id: str | None, seq: int) -> list[bytes]:
@@ -132,6 +177,8 @@ class _Search:
         self.session_id = session_id
         self.rows: dict[int, list[StoredEvent]] = {}
         for event in view.scan(session_id):
+            if event.seq < 1 or not isinstance(event.hash, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+                continue  # a damaged row may hold a value of any type
             same = self.rows.setdefault(event.seq, [])
             if event not in same:
                 same.append(event)
@@ -147,8 +194,8 @@ class _Search:
         base = self.base()
         before = [GENESIS] if first == 1 else hash_of_event(self.view, *base) if base else []
         if not before:
-            text = "what came before it is missing, or belongs to a session that cannot be told"
-            yield Judged(None, _damaged(self.session_id, first, text))
+            text = "missing, or they belong to a session that cannot be told any more"
+            yield Judged(None, _damaged(self.session_id, 1, text, first - 1))
         yield from self.between(first - 1, self._plausible_end(first, before), before, None)
 
     def base(self) -> tuple[str, int] | None:
@@ -184,8 +231,8 @@ class _Search:
             if genuine is not None:
                 yield Judged(genuine, self._lost(genuine))
                 before = [genuine.hash]
-            elif not before:
-                event = next((event for event in events if self._is_built_on(event.hash, seq, end)), events[0])
+            elif not before and (whole := [event for event in events if _is_row(event)]):
+                event = next((event for event in whole if self._is_built_on(event.hash, seq, end)), whole[0])
                 text = "cannot be proven, because the event before it is missing"
                 yield Judged(event, _damaged(self.session_id, seq, text))
                 before = [event.hash]
@@ -213,6 +260,18 @@ class _Search:
         if not self.readable or event in _page(self.view, self.session_id, event.seq - 1, event.seq):
             return None
         return _damaged(self.session_id, event.seq, "whole, but readers cannot find it: the index over it is damaged")
+
+
+def _is_row(event: StoredEvent) -> bool:
+    """Whether every value is of the type that it has in a row."""
+    try:
+        msgspec.convert(tuple(event), type=_ROW)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_ROW = tuple[str, int, str, int, int, str, str | None, str | None, int | None, str, bytes, bytes, bool]
 
 
 def _fork(event: StoredEvent) -> SessionForked | None:

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from holdfast.core import events as e
-from holdfast.core.header import ACTIVE, ARCHIVED, ENDED, NOTHING, Delta, Header, apply, delta_of, shown
+from holdfast.core.header import NOTHING, Header, apply, delta_of, delta_of_redacted, shown
 from holdfast.core.log import StoredEvent
 
 MESSAGES = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
-BOUNDARIES = frozenset({"Compacted", "CompactionUndone", "HistoryCleared", "Rewound", "RewindUndone"})
-STATES = {
-    "SessionRotated": ENDED,
-    "SessionEnded": ENDED,
-    "SessionReopened": ACTIVE,
-    "SessionUnarchived": ACTIVE,
-    "SessionArchived": ARCHIVED,
-}
 
-ALWAYS = ("message_count", "pending_count", "turn", "state", "rotated_to", "titled", "boundary_seq", "last_message_at")
+ALWAYS = (
+    "message_count",
+    "pending_count",
+    "turn",
+    "state",
+    "was_ended",
+    "rotated_to",
+    "titled",
+    "boundary_seq",
+    "last_message_at",
+)
 SUMS = ("input_tokens", "output_tokens")
 WHERE_SAID = ("title", "model", "persona", "pending_text", "pending_at")
 """Fields that `Create` may have given: compared only where an event sets them."""
@@ -43,7 +45,7 @@ class Recount:
     def add(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
         if stored.redacted:
             self.redacted += 1
-            delta = _without_body(stored, self._counted.get(stored.seq, {}))
+            delta = delta_of_redacted(stored.kind, stored.turn, self._counted.get(stored.seq, {}))
         elif isinstance(event, e.Opaque):
             # A newer Holdfast may have counted what this one does not know.
             self.comparable = False
@@ -99,17 +101,3 @@ class Recount:
 
 def _plain(value: object) -> object:
     return shown(value, len(value)) if isinstance(value, str) else value
-
-
-def _without_body(stored: StoredEvent, counted: Mapping[str, int]) -> Delta:
-    """What a redacted event adds: its sums were kept, the rest is told by its kind."""
-    return Delta(
-        messages=counted.get("messages", 0),
-        input_tokens=counted.get("input_tokens", 0),
-        output_tokens=counted.get("output_tokens", 0),
-        pending=counted.get("pending", 0),
-        state=STATES.get(stored.kind),
-        turn=stored.turn if stored.kind == "TurnStarted" else None,
-        turn_over=stored.kind == "TurnEnded",
-        boundary=stored.kind in BOUNDARIES,
-    )

@@ -34,7 +34,7 @@ def history(view: View, session_id: str) -> list[Stretch]:
     """Where a session's events lie, oldest first; the last stretch is its own."""
     found: list[Stretch] = []
     base: tuple[str, int | None] | None = (session_id, None)
-    while base is not None:
+    while base is not None and base[0] not in {stretch.owner for stretch in found}:  # damage may lead in a circle
         owner, upto = base
         row = readable_header(view, owner)
         found.append(Stretch(owner, row, upto))

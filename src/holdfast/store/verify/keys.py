@@ -6,15 +6,17 @@ from collections.abc import Iterator
 
 from holdfast.core.log import StoredEvent, body_digest
 from holdfast.store.inspection import StoredKey
-from holdfast.store.sealing import OWN_KEY, PLAIN, ZSTD, content_of, plain_body
+from holdfast.store.sealing import OWN_KEY, PLAIN, ZSTD, content_of, digest_of, plain_body
 
 
 class KeyCheck:
     """Fed with a session's genuine events in order, compares them with the keys that are stored for it; None is for
-    keys that cannot be read, whose damage is reported elsewhere."""
+    keys that cannot be read, whose damage is reported elsewhere. `root_id`, the scope of all keys whose writer gave
+    none, is None where the header cannot be read."""
 
     def __init__(self, stored: list[StoredKey] | None) -> None:
         keys = stored or []
+        self.root_id: str | None = None
         self.seen = len(keys)
         self._known = stored is not None
         self._wrong: list[tuple[int, str]] = []
@@ -43,8 +45,21 @@ class KeyCheck:
         content.append(content_of(event.kind, event.v, digest))
         if event.seq >= stored.row.seq:
             self._open = None
-            if stored.row.digest and body_digest(b"".join(content)) != stored.row.digest:
-                self._wrong.append((event.seq, f"the stored digest of key {stored.key!r} is not that of its events"))
+            wrong = self._about(stored, content) if stored.row.digest else None
+            if wrong is not None:
+                self._wrong.append((event.seq, wrong))
+
+    def _about(self, stored: StoredKey, content: list[bytes]) -> str | None:
+        """What is wrong with a stored key. Its digest tells whether its writer gave the scope, and proves it then."""
+        if stored.row.digest == digest_of(content, None):
+            if self.root_id is None or stored.scope == self.root_id:
+                return None
+            return f"the scope of key {stored.key!r} is damaged: a repeat would be written twice"
+        if stored.row.digest == digest_of(content, stored.scope):
+            return None
+        if stored.scope == self.root_id:
+            return f"the stored digest of key {stored.key!r} is not that of its events"
+        return f"the stored digest or scope of key {stored.key!r} is damaged: a repeat would be stored again or refused"
 
     def differences(self) -> Iterator[tuple[int, str]]:
         """Seq and words. Only to be asked after all events."""

@@ -43,7 +43,10 @@ class SessionCheck:
     def run(self, report: Report, least: int = 0) -> None:
         """`least` is the last event that a fork stands on."""
         row = self._header()
+        self._keys.root_id = None if row is None else row.root_id
         recount = self._events(row, least)
+        for text, damage in self.view.flaws(self.session_id):
+            self._say(What.HEADER, text, damage=damage)
         if row is not None and row.deleted_at is None:
             self._parts(row, recount)
         report.sessions += 1
@@ -54,7 +57,6 @@ class SessionCheck:
         report.findings += self.findings
 
     def _parts(self, row: Row, recount: Recount) -> None:
-        self._say_all(What.HEADER, self.view.flaws(self.session_id))
         checks = [self._blobs, self._drafts]
         if self._whole:
             if recount.redacted:
@@ -185,6 +187,8 @@ def _snapshots(view: View, row: Row) -> list[Snapshot]:
     found: list[Snapshot] = []
     at_most = row.last_seq
     while (snapshot := view.snapshot(row.session_id, at_most)) is not None:
+        if type(snapshot.seq) is not int or snapshot.seq > at_most:
+            break  # a damaged row, which the adapter's own checks name
         found.append(snapshot)
         at_most = snapshot.seq - 1
     return found

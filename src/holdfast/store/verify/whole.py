@@ -14,7 +14,9 @@ import msgspec
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.header import Header
-from holdfast.store.log_store import FIRST, LogStore
+from holdfast.store.inspection import Flaw
+from holdfast.store.log_store import LogStore
+from holdfast.store.paging import FIRST
 from holdfast.store.port import Query
 from holdfast.store.verify.history import readable_header
 from holdfast.store.verify.report import Finding, What
@@ -67,8 +69,8 @@ class Sessions:
 
     def findings(self, deep: bool) -> Iterator[Finding]:
         with self._store.inspect() as view:
-            for text in (*self.trouble, *view.checks(deep)):
-                yield Finding(what=What.STORE, text=text)
+            for text, damage in (*map(Flaw, self.trouble), *view.checks(deep)):
+                yield Finding(what=What.STORE, text=text, damage=damage)
             for check in (self._lists, self._routes, self._lineages):
                 try:
                     yield from check(view)

@@ -22,6 +22,7 @@ from holdfast.testing.contract.appends import Appends
 from holdfast.testing.contract.drafts import Drafts
 from holdfast.testing.contract.follows import Follows
 from holdfast.testing.contract.handles import Handles
+from holdfast.testing.contract.housekeeping import Housekeeping
 from holdfast.testing.contract.keys import Keys
 from holdfast.testing.contract.leases import Leases
 from holdfast.testing.contract.lineages import Lineages
@@ -33,7 +34,9 @@ from holdfast.testing.contract.texts import Texts
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Appends, Keys, Leases, Drafts, Lineages, Removals, Reads, Lists, Texts, Follows, Handles):
+class StoreContract(
+    Appends, Keys, Leases, Drafts, Lineages, Removals, Housekeeping, Reads, Lists, Texts, Follows, Handles
+):
     """The exam for a store adapter: inherit it, provide two methods, and let pytest collect it.
 
     class TestMyStore(StoreContract):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 
 import pytest
@@ -10,8 +11,23 @@ from holdfast.core import events as e
 from holdfast.core.errors import ConflictError, InvalidInput, Refused, SessionEnded, SessionNotFound
 from holdfast.core.header import ACTIVE, ARCHIVED, ENDED, Header
 from holdfast.core.log import GENESIS
-from holdfast.store.port import Append, Claim, Create, NewEvent, PutRoute, Receipt
-from holdfast.testing.contract.exam import Exam, new_id, said
+from holdfast.store.port import (
+    Append,
+    Claim,
+    Create,
+    Delete,
+    NewEvent,
+    PutBlob,
+    PutChunk,
+    PutRoute,
+    PutSnapshot,
+    Receipt,
+    Redact,
+    Release,
+    Renew,
+    Write,
+)
+from holdfast.testing.contract.exam import Exam, admitted, new_id, said
 
 
 class Appends(Exam):
@@ -172,6 +188,64 @@ class Appends(Exam):
         self.append(session_id, said("still here"))
         self.append(session_id, e.SessionUnarchived())
         assert self.store.head(session_id).state == ACTIVE
+
+    def test_archiving_an_ended_session_does_not_reopen_it(self) -> None:
+        session_id = self.begin()
+        self.append(session_id, e.SessionEnded())
+        self.append(session_id, e.SessionArchived())
+        assert self.store.head(session_id).state == ARCHIVED
+        for event in (said("late"), admitted("late"), NewEvent(event=e.SessionEnded())):
+            with pytest.raises(SessionEnded):
+                self.append(session_id, event)
+        self.reopened()
+        with pytest.raises(SessionEnded):
+            self.append(session_id, said("later"))
+        self.append(session_id, e.SessionUnarchived())
+        assert self.store.head(session_id).state == ENDED
+        self.append(session_id, e.SessionUnarchived())
+        assert self.store.head(session_id).state == ENDED
+        self.append(session_id, e.SessionArchived())
+        self.append(session_id, e.SessionReopened())
+        self.append(session_id, said("back"))
+        assert self.store.head(session_id).state == ACTIVE
+
+    def test_a_receipt_tells_what_was_written_and_where_the_session_stands(self) -> None:
+        session_id = self.begin("one")
+        lease = self.claim(session_id)
+        started, requested = NewEvent(event=e.TurnStarted()), NewEvent(event=e.ModelRequested(model="m"))
+        writes: list[Write] = [
+            Append(session_id=session_id, events=(started, requested), lease=lease),
+            PutChunk(lease=lease, attempt_seq=4, n=1, part="text", data=b"x"),
+            PutBlob(session_id=session_id, sha256=hashlib.sha256(b"x").hexdigest(), data=b"x"),
+            PutSnapshot(session_id=session_id, seq=2, fold_version=1, state=b"x"),
+            PutRoute(route="room", session_id=session_id),
+            Renew(lease=lease),
+            Release(lease=lease),
+            Redact(session_id=session_id, seq=2, actor="user/exam"),
+            Delete(session_id=session_id, actor="user/exam"),
+        ]
+        told = [self.store.commit(write)[0] for write in writes]
+        written = [(receipt.first_seq, receipt.seq) for receipt in told]
+        assert written == [(3, 4), (0, 4), (0, 4), (0, 4), (0, 0), (0, 4), (0, 4), (5, 5), (0, 5)]
+        assert {receipt.session_id for receipt in told} == {session_id}
+
+    def test_what_a_header_shows_is_cut_and_what_names_is_refused(self) -> None:
+        long = "x" * 5000
+        header = Header(session_id=new_id(), title=long, model=long, persona=long, pending_count=1, pending_text=long)
+        session_id = self.begin(header=header)
+        for _ in range(2):
+            head = self.store.head(session_id)
+            assert (head.title, head.model, head.persona) == ("x" * 200,) * 3
+            assert head.pending_text == "x" * 120
+            self.reopened()
+        for name in ("owner_id", "project_key", "project_root", "project_fingerprint", "parent_session_id"):
+            header = Header(session_id=new_id())
+            setattr(header, name, long)
+            with pytest.raises(InvalidInput, match=f"Create.header.{name} has 5,000 characters"):
+                self.begin(header=header)
+        with pytest.raises(InvalidInput, match="turn has 5,000 characters"):
+            self.append(session_id, NewEvent(event=e.TurnStarted(), turn=long))
+        assert self.kinds(session_id) == ["SessionCreated"]
 
     def test_unknown_and_malformed_sessions_are_not_found(self) -> None:
         self.begin()

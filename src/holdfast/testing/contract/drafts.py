@@ -7,8 +7,9 @@ import pytest
 from holdfast.core import events as e
 from holdfast.core.errors import ConflictError, StaleLease
 from holdfast.core.messages import TextPart
+from holdfast.store import lineage
 from holdfast.store.port import Append, Chunk, Lease, NewEvent, PutChunk
-from holdfast.testing.contract.exam import Exam, admitted
+from holdfast.testing.contract.exam import Exam, admitted, new_id
 
 
 class Drafts(Exam):
@@ -109,6 +110,44 @@ class Drafts(Exam):
             (again, b"new"),
             (again, b"er"),
         ]
+
+    def test_a_draft_needs_an_open_attempt(self) -> None:
+        session_id, lease, attempt = self.attempt()
+        for never_opened in (attempt - 1, 1, 0, -1, attempt + 1, 2**40):
+            with pytest.raises(ConflictError, match="no attempt"):
+                self.put(lease, never_opened, 1, b"x")
+        self.put(lease, attempt, 1, b"Hel")
+        self.append(session_id, e.ReplyInterrupted(attempt_seq=attempt), lease=lease)
+        for _ in range(2):
+            with pytest.raises(ConflictError, match="is closed"):
+                self.put(lease, attempt, 1, b"Hel")
+            with pytest.raises(ConflictError):
+                self.put(lease, attempt, 2, b"lo")
+            self.append(session_id, *(admitted("wait") for _ in range(300)))
+        assert self.draft(session_id) == []
+
+    def test_an_attempt_takes_its_first_chunk_however_late(self) -> None:
+        session_id, lease, attempt = self.attempt()
+        self.append(session_id, *(admitted("wait") for _ in range(600)))
+        self.put(lease, attempt, 1, b"Hel")
+        assert [chunk.data for chunk in self.draft(session_id)] == [b"Hel"]
+
+    def test_an_inherited_attempt_takes_no_draft(self) -> None:
+        session_id, _, attempt = self.attempt()
+        child = new_id()
+        self.store.commit(lineage.fork(self.store.head(session_id), child))
+        with pytest.raises(ConflictError, match="no attempt"):
+            self.put(self.claim(child), attempt, 1, b"x")
+        assert self.draft(child) == []
+
+    def test_an_attempt_and_its_first_chunk_share_a_commit(self) -> None:
+        session_id = self.begin()
+        lease = self.claim(session_id)
+        self.store.commit(
+            Append(session_id=session_id, events=(NewEvent(event=e.ModelRequested(model="m")),), lease=lease),
+            PutChunk(lease=lease, attempt_seq=2, n=1, part="text", data=b"a"),
+        )
+        assert [chunk.data for chunk in self.draft(session_id)] == [b"a"]
 
     def test_only_the_lease_may_draft(self) -> None:
         session_id, lease, attempt = self.attempt()

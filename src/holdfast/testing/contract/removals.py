@@ -241,6 +241,78 @@ class Removals(Exam):
         assert self.store.blob(session_id, kept) == other.encode()
         assert self.texts(session_id) == [other]
 
+    def test_redaction_leaves_blobs_that_were_put_by_hand(self) -> None:
+        session_id = self.begin(LARGE)
+        put, named = (hashlib.sha256(data).hexdigest() for data in (b"put", b"named"))
+        for digest, data in ((put, b"put"), (named, b"named")):
+            self.store.commit(PutBlob(session_id=session_id, sha256=digest, data=data))
+        self.append(session_id, e.RuntimeStateChanged(changes={"pre-image": named}))
+        self.append(session_id, e.RuntimeStateChanged(changes={"pre-images": [f"sha256:{named}"]}))
+        self.redact(session_id, 2)
+        self.redact(session_id, 3)
+        assert (self.store.blob(session_id, put), self.store.blob(session_id, named)) == (b"put", b"named")
+        self.redact(session_id, 4)
+        assert self.store.blob(session_id, put) == b"put"
+        with pytest.raises(DamagedSession):
+            self.store.blob(session_id, named)
+
+    def test_redaction_leaves_a_blob_that_a_fork_names(self) -> None:
+        parent = self.begin()
+        digest = hashlib.sha256(b"shared").hexdigest()
+        self.store.commit(PutBlob(session_id=parent, sha256=digest, data=b"shared"))
+        self.append(parent, e.RuntimeStateChanged(changes={"pre-image": digest}))
+        child = self.forked(parent)
+        self.append(child, e.RuntimeStateChanged(changes={"pre-image": digest}))
+        self.redact(parent, 2)
+        assert self.store.blob(child, digest) == b"shared"
+
+    def hidden(self) -> tuple[str, str, str, str]:
+        """A deleted session, two forks that still show its events, and one that stands on the first fork."""
+        parent = self.begin("keep", "swordfish", LARGE, "not shown")
+        first, second, third = new_id(), new_id(), new_id()
+        head = self.store.head(parent)
+        for child, at in ((first, 4), (second, 2)):
+            self.store.commit(lineage.fork(head, child, at=at, messages=at - 1))
+        self.append(first, said("mine"))
+        self.store.commit(lineage.fork(self.store.head(first), third))
+        self.delete(parent)
+        return parent, first, second, third
+
+    def test_what_a_deleted_session_said_is_redacted_through_a_fork_that_shows_it(self) -> None:
+        parent, first, second, third = self.hidden()
+        digest = hashlib.sha256(LARGE.encode()).hexdigest()
+        assert self.texts(third) == ["keep", "swordfish", LARGE, "mine"]
+        with pytest.raises(ConflictError):
+            self.redact(second, 4)  # this one does not show it
+        self.redact(third, 3, "secret")
+        self.redact(first, 4)
+        with pytest.raises((DamagedSession, SessionDeleted)):
+            self.store.blob(first, digest)
+        for _ in range(2):
+            assert self.texts(first) == self.texts(third) == ["keep", "mine"]
+            assert self.texts(second) == ["keep"]
+            assert [self.kinds(name).count("EventRedacted") for name in (first, second, third)] == [1, 0, 1]
+            with pytest.raises(SessionDeleted):
+                self.store.read(parent)
+            self.reopened()
+        before = self.events(third)
+        self.redact(third, 3)
+        assert self.events(third) == before
+
+    def test_what_a_deleted_session_said_is_redacted_by_its_own_id(self) -> None:
+        parent, first, second, third = self.hidden()
+        self.redact(parent, 3)
+        assert self.texts(first) == self.texts(third) == ["keep", LARGE, "mine"]
+        assert [self.kinds(name).count("EventRedacted") for name in (first, second, third)] == [1, 0, 1]
+        for seq in (5, 99, 0, -1):
+            with pytest.raises(SessionDeleted):
+                self.redact(parent, seq)
+        self.delete(third)
+        self.delete(first)
+        with pytest.raises(SessionDeleted):
+            self.redact(parent, 4)
+        assert self.texts(second) == ["keep"]
+
     def test_redaction_drops_snapshots_of_the_session_and_of_its_forks(self) -> None:
         parent = self.begin("swordfish")
         child = self.forked(parent)

@@ -13,7 +13,8 @@ CREATE TABLE holdfast.migrations (
     at bigint NOT NULL
 );
 
--- One row a session, tombstones included: the header, then the lease. Every append updates its row: there is room in each
+-- One row a session, tombstones included: the header, then the lease. `was_ended`: it had ended before it was archived
+-- (`state` says the latter), and still takes no input. Every append updates its row: there is room in each
 -- page for the next version, and lists are ordered by `activity` first (updated_at >> 16, about 1/15 s), whose index an
 -- append seldom touches, so that most updates stay within the page.
 CREATE TABLE holdfast.sessions (
@@ -54,7 +55,9 @@ CREATE TABLE holdfast.sessions (
     lease_since bigint NOT NULL,
     lease_expires bigint NOT NULL,
     lease_boot text COLLATE "C",
-    activity bigint NOT NULL
+    activity bigint NOT NULL,
+    was_ended boolean NOT NULL DEFAULT false,
+    imported_seq bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 CREATE INDEX sessions_by_activity ON holdfast.sessions (owner_id, activity) WHERE deleted_at IS NULL;
@@ -125,6 +128,12 @@ CREATE TABLE holdfast.snapshots (
     fold_version bigint NOT NULL,
     state bytea STORAGE EXTERNAL NOT NULL,
     PRIMARY KEY (session_id, seq)
+);
+
+-- What the store remembers about itself: how far housekeeping has come.
+CREATE TABLE holdfast.meta (
+    name text COLLATE "C" PRIMARY KEY,
+    value text COLLATE "C" NOT NULL
 );
 
 -- The store's wall clock, microseconds UTC.
@@ -229,7 +238,7 @@ BEGIN
                     s.deleted_at IS NULL
                     AND (e.lease_token IS NULL OR (s.lease_token = e.lease_token AND e.lease_epoch IN (0, s.epoch)))
                     AND (s.rotated_to IS NULL OR e.if_rotated)
-                    AND (s.state <> 'ended' OR e.if_ended)
+                    AND ((s.state <> 'ended' AND NOT s.was_ended) OR e.if_ended)
                     AND (e.expect IS NULL OR e.expect = s.last_seq)
                     AND (e.fresh OR NOT EXISTS (
                         SELECT FROM holdfast.keys k WHERE k.scope = coalesce(e.scope, s.root_id) AND k.key = e.key
@@ -256,7 +265,11 @@ BEGIN
                 output_tokens = s.output_tokens + (e.change).output_tokens,
                 title = coalesce((e.change).title, s.title),
                 titled = s.titled OR (e.change).title IS NOT NULL,
-                state = coalesce((e.change).state, s.state),
+                state = CASE (e.change).state WHEN 'unarchived'
+                    THEN CASE WHEN s.state <> 'archived' THEN s.state WHEN s.was_ended THEN 'ended' ELSE 'active' END
+                    ELSE coalesce((e.change).state, s.state) END,
+                was_ended = CASE WHEN (e.change).state IS NULL THEN s.was_ended
+                    ELSE (e.change).state = 'archived' AND (s.was_ended OR s.state = 'ended') END,
                 rotated_to = coalesce((e.change).rotated_to, s.rotated_to),
                 model = coalesce((e.change).model, s.model),
                 persona = coalesce((e.change).persona, s.persona),
@@ -307,7 +320,7 @@ BEGIN
         AND s.deleted_at IS NULL
         AND (e.lease_token IS NULL OR (s.lease_token = e.lease_token AND e.lease_epoch IN (0, s.epoch)))
         AND (s.rotated_to IS NULL OR e.if_rotated)
-        AND (s.state <> 'ended' OR e.if_ended)
+        AND ((s.state <> 'ended' AND NOT s.was_ended) OR e.if_ended)
         AND (e.expect IS NULL OR e.expect = s.last_seq)
         AND (e.fresh OR NOT EXISTS (
             SELECT FROM holdfast.keys k WHERE k.scope = coalesce(e.scope, s.root_id) AND k.key = e.key
@@ -330,7 +343,11 @@ BEGIN
             output_tokens = s.output_tokens + (e.change).output_tokens,
             title = coalesce((e.change).title, s.title),
             titled = s.titled OR (e.change).title IS NOT NULL,
-            state = coalesce((e.change).state, s.state),
+            state = CASE (e.change).state WHEN 'unarchived'
+                THEN CASE WHEN s.state <> 'archived' THEN s.state WHEN s.was_ended THEN 'ended' ELSE 'active' END
+                ELSE coalesce((e.change).state, s.state) END,
+            was_ended = CASE WHEN (e.change).state IS NULL THEN s.was_ended
+                ELSE (e.change).state = 'archived' AND (s.was_ended OR s.state = 'ended') END,
             rotated_to = coalesce((e.change).rotated_to, s.rotated_to),
             model = coalesce((e.change).model, s.model),
             persona = coalesce((e.change).persona, s.persona),

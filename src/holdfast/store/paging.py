@@ -1,0 +1,46 @@
+"""Pages of a list, and the cursors that lead from one to the next."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+
+from holdfast.core.errors import InvalidInput
+from holdfast.core.header import Header
+from holdfast.store.port import Page, Query
+from holdfast.store.view import Listed, public
+
+
+def page_of(rows: list[Listed], limit: int, damaged: list[str]) -> Page:
+    """All of these rows that a page holds."""
+    headers = [row if type(row) is Header else public(row) for _, _, row in rows[:limit] if row is not None]
+    more = rows[limit - 1] if len(rows) > limit else None
+    return Page(headers=headers, cursor=more and cursor_at(more.updated_at, more.session_id), damaged=damaged)
+
+
+def wanted(row: Header, query: Query) -> bool:
+    """Whether the conditions hold that no store looks at by itself."""
+    if query.title is not None and query.title.casefold() not in (row.title or "").casefold():
+        return False
+    if query.prefix is not None and not row.session_id.startswith(query.prefix):
+        return False
+    return query.pending is None or query.pending == (row.pending_count > 0 or row.turn is not None)
+
+
+FIRST = (2**63 - 1, "~")
+
+
+def cursor_at(updated_at: int, session_id: str) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode([updated_at, session_id])).decode("ascii").rstrip("=")
+
+
+def position_in(cursor: str | None) -> tuple[int, str]:
+    if cursor is None:
+        return FIRST
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=tuple[int, str])
+    except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError):
+        raise InvalidInput("the cursor is not one that this store gave out; start from the first page") from None
