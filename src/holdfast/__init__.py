@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast._version import __version__
 
 if TYPE_CHECKING:
+    from holdfast.agent import Agent, RuntimeHandle
     from holdfast.app import load_settings
     from holdfast.core.errors import (
         AmbiguousSession,
@@ -23,30 +24,59 @@ if TYPE_CHECKING:
         StoreUnavailable,
     )
     from holdfast.core.messages import Message, Role, ToolCall
+    from holdfast.models.port import CompletionResponse
+    from holdfast.runtime.config import AgentConfig, ReasoningConfig
+    from holdfast.runtime.workflow.evidence import EvidenceProvenance
+    from holdfast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
+    from holdfast.runtime.workflow.prompt_history import PromptSnapshot
+    from holdfast.runtime.workflow.timeline import WorkflowTimelineEntry
+    from holdfast.runtime.workflow.trace import CompletionTraceEntry
     from holdfast.session import ConversationSession
     from holdfast.store import open_store
 
 __all__ = [
+    "Agent",
+    "AgentConfig",
     "AmbiguousSession",
+    "CompletionResponse",
+    "CompletionTraceEntry",
     "ConflictError",
     "ConversationSession",
     "DamagedSession",
+    "EvidenceProvenance",
     "HoldfastError",
     "Message",
     "OutcomeUnknown",
+    "PromptSnapshot",
+    "ReasoningConfig",
     "Role",
+    "RuntimeHandle",
     "SessionBusy",
     "SessionEnded",
     "SessionNotFound",
     "StaleLease",
     "StoreUnavailable",
     "ToolCall",
+    "WorkflowLedger",
+    "WorkflowLedgerItem",
+    "WorkflowTimelineEntry",
     "__version__",
     "load_settings",
     "open_store",
 ]
 
 _HOME_OF = {
+    "WorkflowTimelineEntry": "holdfast.runtime.workflow.timeline",
+    "WorkflowLedgerItem": "holdfast.runtime.workflow.ledger",
+    "WorkflowLedger": "holdfast.runtime.workflow.ledger",
+    "PromptSnapshot": "holdfast.runtime.workflow.prompt_history",
+    "EvidenceProvenance": "holdfast.runtime.workflow.evidence",
+    "CompletionTraceEntry": "holdfast.runtime.workflow.trace",
+    "CompletionResponse": "holdfast.models.port",
+    "ReasoningConfig": "holdfast.runtime.config",
+    "AgentConfig": "holdfast.runtime.config",
+    "RuntimeHandle": "holdfast.agent",
+    "Agent": "holdfast.agent",
     "ConversationSession": "holdfast.session",
     "Message": "holdfast.core.messages",
     "Role": "holdfast.core.messages",

@@ -7,31 +7,49 @@ its first write or `persist`; messages given to the constructor are durable with
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from holdfast.app.stores import default_store
 from holdfast.core import events as e
 from holdfast.core.errors import ConflictError, InvalidInput, SessionNotFound
-from holdfast.core.fold import Row
+from holdfast.core.fold import Row, folded
 from holdfast.core.header import Header
 from holdfast.core.ids import ID_LENGTH, id_from
 from holdfast.core.log import Actor
 from holdfast.core.messages import Message, Role
 from holdfast.core.state import SessionState
 from holdfast.core.transcript import transcript
-from holdfast.core.window import window
+from holdfast.core.window import unread, window
+from holdfast.runtime.compaction import KEEP_LAST, CompactionSettings
+from holdfast.runtime.library_compaction import Compaction, compact_if_due, last_compaction
+from holdfast.runtime.project import project_fingerprint, project_key
+from holdfast.runtime.recorded import Recorded, checked, number, text, texts
+from holdfast.runtime.turn_summary import totals
+from holdfast.runtime.workflow.done import DefinitionOfDone
+from holdfast.runtime.workflow.ledger import WorkflowLedger
+from holdfast.runtime.workflow.prompt_history import PromptSnapshot, is_new
+from holdfast.runtime.workflow.readback import read, read_list, written
+from holdfast.runtime.workflow.timeline import WorkflowTimelineEntry
+from holdfast.runtime.workflow.trace import CompletionTraceEntry, completion_trace
 from holdfast.store.lineage import fork
 from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Create, NewEvent, Query, Write
+from holdfast.store.port import Append, Create, NewEvent, Query, Receipt, Write
 from holdfast.store.reading import decoded, folded_state
 
 Messages = list[Message]
 Headers = list[Header]
+Timeline = list[WorkflowTimelineEntry]
+Trace = list[CompletionTraceEntry]
+Prompts = list[PromptSnapshot]
+Inputs = list[e.InputAdmitted]
+Receipts = list[Receipt]
 
 CHECKED_ON_LOAD = 100
 PAGE = 64
@@ -54,7 +72,11 @@ class ConversationSession:
         rotate_after_bytes: int | None = None,
         system_message_factory: Callable[[], Message] | None = None,
         few_shot_factory: Callable[[], Messages] | None = None,
+        auto_compaction_input_tokens_threshold: int | None = None,
+        compaction_keep_last_messages: int = KEEP_LAST,
+        **recorded: Any,
     ) -> None:
+        """`recorded` are first values of what a session remembers: `permission_mode`, `prompt_format`, ..."""
         self.store = store if store is not None else default_store()
         self.session_id = session_id or id_from(secrets.token_bytes(16))
         self.project_root = Path(project_root).resolve() if project_root is not None else Path.cwd()
@@ -70,9 +92,103 @@ class ConversationSession:
             project_root=str(self.project_root),
             project_key=project_key(self.project_root),
         )
+        self.auto_compaction_input_tokens_threshold = auto_compaction_input_tokens_threshold
+        self.compaction_keep_last_messages = compaction_keep_last_messages
         self._first = tuple(messages or ())
+        self._recorded = checked(recorded)
         self._exists = False
         self._creating = threading.Lock()
+        self._folding = threading.Lock()
+        self._state: SessionState | None = None
+
+    # --- what is remembered of the runtime (seed 000)
+
+    permission_mode = text()
+    permission_prompting_enabled = Recorded(False, bool)
+    permission_rule_counts = Recorded[dict[str, int]]({}, dict)
+    permission_rules_source = text()
+    prompt_format = text()
+    prompt_sections = texts()
+    current_task = text()
+    runtime_owner_type = text()
+    runtime_owner_path = text()
+    workflow_mode = Recorded("execute", str)
+    active_turn_phase = text()
+    workflow_reason_code = text()
+    workflow_reason_summary = text()
+    workflow_decision_kind = text()
+    workflow_ambiguity_score = number()
+    workflow_complexity_score = number()
+    workflow_scheduled_next_mode = text()
+    last_completion_decision_code = text()
+    last_completion_decision_summary = text()
+    last_turn_transition_summary = text()
+    last_turn_transition_kind = text()
+    last_turn_transition_reason_code = text()
+
+    @property
+    def workflow_timeline(self) -> Timeline:
+        """The latest decisions about the work, oldest first."""
+        return read_list(WorkflowTimelineEntry, self.state.timeline)
+
+    @property
+    def completion_trace(self) -> Trace:
+        """Why turns went on or stopped: a view of the timeline; entries written apart count only where it has none."""
+        return completion_trace(self.workflow_timeline, read_list(CompletionTraceEntry, self.state.trace))
+
+    @property
+    def workflow_ledger(self) -> WorkflowLedger:
+        return read(WorkflowLedger, self.state.ledger)
+
+    @property
+    def prompt_history(self) -> Prompts:
+        return read_list(PromptSnapshot, self.state.prompts)
+
+    @property
+    def definition_of_done(self) -> DefinitionOfDone | None:
+        found = self.state.definition_of_done
+        return None if found is None else read(DefinitionOfDone, found)
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """Totals of this session: tokens, tool calls, replies (iterations), turns."""
+        return totals(self.state.usage)
+
+    def update_runtime_state(self, **changes: Any) -> None:
+        """Remember these values; `InvalidInput` for a name that a session does not record."""
+        self._write(e.RuntimeStateChanged(changes=checked(changes)))
+
+    def append_workflow_timeline_entry(self, entry: WorkflowTimelineEntry) -> None:
+        self._write(e.TimelineRecorded(entry=written(entry)))
+
+    def append_completion_trace_entry(self, entry: CompletionTraceEntry) -> None:
+        self._write(e.TraceRecorded(entry=written(entry)))
+
+    def update_workflow_ledger(self, ledger: WorkflowLedger) -> None:
+        self._write(e.LedgerUpdated(ledger=written(ledger)))
+
+    def append_prompt_snapshot(self, snapshot: PromptSnapshot) -> None:
+        """Remember a prompt, unless nothing but the time differs from the last one."""
+        last = self.prompt_history[-1:]
+        if is_new(snapshot, last[0] if last else None):
+            self._write(e.PromptRecorded(snapshot=written(snapshot)))
+
+    # --- compaction
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """What the last compaction did; None when there was none."""
+        return last_compaction(self.store, self.session_id, self.state) if self._exists else None
+
+    def maybe_compact(self) -> Compaction | None:
+        """Compact if the window has grown past the threshold, without a model; None when it need not be."""
+        self.persist()
+        settings = CompactionSettings(keep_last=self.compaction_keep_last_messages)
+        if self.auto_compaction_input_tokens_threshold is not None:
+            threshold = self.auto_compaction_input_tokens_threshold
+            settings = msgspec.structs.replace(settings, input_tokens_threshold=threshold)
+        done = compact_if_due(self.store, self.session_id, self.state, settings, LIBRARY)
+        return self.compaction if done else None
 
     # --- finding sessions
 
@@ -130,13 +246,18 @@ class ConversationSession:
         state: str | None = None,
         owner_id: str = "local",
     ) -> Headers:
-        """Headers, newest activity first; with `project_root` only those of that project.
+        """Headers, newest activity first; with `project_root` only those of that project, wherever it was then.
 
         A session whose header cannot be read comes last, with the state "damaged" and nothing but its id.
         """
         store = store if store is not None else default_store()
-        key = project_key(Path(project_root)) if project_root is not None else None
-        page = store.find(Query(owner_id=owner_id, project_key=key, state=state, limit=limit))
+        query = Query(owner_id=owner_id, state=state, limit=limit)
+        if project_root is not None:
+            root = Path(project_root)
+            query = msgspec.structs.replace(
+                query, project_key=project_key(root), project_fingerprint=project_fingerprint(root)
+            )
+        page = store.find(query)
         return page.headers + [Header(session_id=name, state="damaged") for name in page.damaged]
 
     # --- writing
@@ -186,6 +307,32 @@ class ConversationSession:
             remedy = "ConversationSession.load opens it"
             raise ConflictError(f"session {self.session_id} exists already; {remedy}") from error
 
+    def commit(self, *writes: Write) -> Receipts:
+        """These writes, and the session's creation if it is not in the store yet, in one commit."""
+        if self._exists:
+            return self.store.commit(*writes)
+        with self._creating, self._ours():
+            first = () if self._exists else (self._create(),)
+            receipts = self.store.commit(*first, *writes)
+            self._exists = True
+            return receipts[len(first) :]
+
+    async def commit_async(self, *writes: Write) -> Receipts:
+        if self._exists:
+            return await self.store.commit_async(*writes)
+        with self._ours():
+            receipts = await self.store.commit_async(self._create(), *writes)
+        self._exists = True
+        return receipts[1:]
+
+    def record(self, event: e.Event) -> None:
+        """Write an event as a door does, without a lease."""
+        self._write(event)
+
+    def interrupt(self, reason: str | None = None) -> None:
+        """Ask whoever drives the session to stop its turn."""
+        self._write(e.InterruptRequested(reason=reason))
+
     def rename(self, title: str) -> None:
         self._write(e.SessionRenamed(title=title))
 
@@ -201,13 +348,24 @@ class ConversationSession:
         self.persist()
         forked = type(self)(store=self.store, project_root=self.project_root, owner_id=self.owner_id)
         header = self.store.head(self.session_id)
-        if at is None or at == header.last_seq:
+        at = header.last_seq if at is None else at
+        if not 1 <= at <= header.last_seq:
+            raise InvalidInput(f"there is no event {at} to fork at; the session has events 1 to {header.last_seq}")
+        if at == header.last_seq and not header.pending_count:
             write = fork(header, forked.session_id, actor=LIBRARY)
         else:
             state = folded_state(self.store, self.session_id, upto=at)
             drawn = state.journal[-1].seq if state.journal else 0
-            counted = state.message_count
-            write = fork(header, forked.session_id, at=at, messages=counted, boundary_seq=drawn, actor=LIBRARY)
+            waiting = unread(state)  # nobody will answer them in the fork, but they were said
+            write = fork(
+                header,
+                forked.session_id,
+                at=at,
+                messages=state.message_count,
+                boundary_seq=drawn,
+                actor=LIBRARY,
+                events=(NewEvent(event=e.InputPromoted(inputs=waiting), actor=LIBRARY),) if waiting else (),
+            )
         self.store.commit(write)
         forked._exists = True
         return forked
@@ -243,6 +401,30 @@ class ConversationSession:
         return window(decoded(self.store, rows), state).messages
 
     @property
+    def state(self) -> SessionState:
+        """Everything that is known of the session now: folded from the log, forward from what was known before."""
+        if not self._exists:
+            return SessionState(runtime=dict(self._recorded))
+        with self._folding:
+            last = self.store.head(self.session_id).last_seq
+            known = self._state
+            if known is None or last - known.last_seq > PAGE or last < known.last_seq:
+                known = self._state = folded_state(self.store, self.session_id)
+            elif known.last_seq < last:
+                folded(decoded(self.store, self.store.read(self.session_id, after=known.last_seq)), known)
+            return known
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is in the store yet."""
+        return self._exists
+
+    def inputs(self, seqs: list[int]) -> Inputs:
+        """These inputs, as they were admitted."""
+        rows = [row for seq in seqs for row in self.store.read(self.session_id, after=seq - 1, before=seq + 1)]
+        return [event for _, event in decoded(self.store, rows) if isinstance(event, e.InputAdmitted)]
+
+    @property
     def header(self) -> Header:
         """What a list shows of the session, as of now."""
         return self.store.head(self.session_id)
@@ -267,12 +449,16 @@ class ConversationSession:
             owner_id=self.owner_id,
             project_root=self._created.project_root,
             project_key=self._created.project_key,
+            project_fingerprint=project_fingerprint(self.project_root),
         )
-        created = NewEvent(event=self._created, actor=LIBRARY)
-        return Create(header=header, events=(created, *_events(list(self._first))), key=f"create-{self.session_id}")
+        first: list[e.Event] = [msgspec.structs.replace(self._created, project_fingerprint=header.project_fingerprint)]
+        if self._recorded:
+            first.append(e.RuntimeStateChanged(changes=self._recorded))
+        created = tuple(NewEvent(event=event, actor=LIBRARY) for event in first)
+        return Create(header=header, events=(*created, *_events(list(self._first))), key=f"create-{self.session_id}")
 
     def __repr__(self) -> str:
-        return f"<ConversationSession {self.session_id} in {self.store.url.split('@')[-1]}>"
+        return f"<ConversationSession {self.session_id} in {self.store.url}>"
 
 
 LIBRARY = Actor("user", "library").text()
@@ -298,8 +484,3 @@ def _events(messages: Messages) -> tuple[NewEvent, ...]:
 
 def _last(messages: Messages, limit: int | None) -> Messages:
     return messages if limit is None else messages[-limit:] if limit > 0 else []
-
-
-def project_key(root: Path) -> str:
-    """Names a project folder by its real path."""
-    return hashlib.sha256(str(root.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]

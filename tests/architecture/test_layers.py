@@ -8,9 +8,11 @@ import pytest
 from tests.architecture.source import Module, dotted, modules
 
 DOORS = ("holdfast.doors", "holdfast.app", "holdfast.runtime.service", "holdfast.core", "holdfast._version")
-FACADES = ("holdfast.session", "holdfast.context")
+FACADES = ("holdfast.session", "holdfast.agent", "holdfast.context")
+# What stands on the port alone and knows no adapter: reading, lineage, and the facts of this machine.
+STORE_PORT = ("holdfast.store.port", "holdfast.store.reading", "holdfast.store.lineage", "holdfast.store.host")
 MAY_KNOW = {
-    "holdfast.runtime": ("holdfast.runtime", "holdfast.store.port", "holdfast.models.port", "holdfast.core"),
+    "holdfast.runtime": ("holdfast.runtime", *STORE_PORT, "holdfast.models.port", "holdfast.core"),
     "holdfast.doors": (*DOORS, *FACADES, "holdfast.bench"),
     "holdfast.bridges": ("holdfast.bridges", *DOORS[1:], *FACADES, "holdfast.store.port"),
 }

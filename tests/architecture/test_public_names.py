@@ -10,6 +10,17 @@ import pytest
 import holdfast
 
 PUBLIC = {
+    "WorkflowTimelineEntry",
+    "WorkflowLedgerItem",
+    "WorkflowLedger",
+    "RuntimeHandle",
+    "ReasoningConfig",
+    "PromptSnapshot",
+    "EvidenceProvenance",
+    "CompletionTraceEntry",
+    "CompletionResponse",
+    "AgentConfig",
+    "Agent",
     "AmbiguousSession",
     "ConflictError",
     "ConversationSession",

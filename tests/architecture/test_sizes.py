@@ -11,7 +11,9 @@ from tests.architecture.source import all_python, modules
 MODULE_LINES = 500
 FUNCTION_LINES = 60
 
-LONG_MODULES: dict[str, int] = {}
+LONG_MODULES: dict[str, int] = {
+    "tests/seeds/test_loader_sessions.py": 533,  # the eleven tests of seed 000 stand together
+}
 LONG_FUNCTIONS: dict[str, int] = {}
 
 

@@ -13,38 +13,15 @@ Whether a store or a model can really be opened is found out by whoever opens it
 import os
 import pwd
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
 from holdfast.core.errors import ConfigError
+from holdfast.runtime.permissions.mode import PermissionMode
 
 TOKEN_MIN_CHARS = 32
-
-
-class PermissionMode(StrEnum):
-    READ_ONLY = "read-only"
-    WORKSPACE_WRITE = "workspace-write"
-    DANGER_FULL_ACCESS = "danger-full-access"
-    PROMPT = "prompt"
-    ALLOW = "allow"
-
-    def is_at_most(self, ceiling: "PermissionMode") -> bool:
-        """True when this mode permits nothing that `ceiling` does not; modes that cannot be compared are not."""
-        return self is ceiling or self in _LOWER[ceiling]
-
-
-_LOWER: Mapping[PermissionMode, frozenset[PermissionMode]] = {
-    PermissionMode.READ_ONLY: frozenset(),
-    PermissionMode.PROMPT: frozenset({PermissionMode.READ_ONLY}),
-    PermissionMode.WORKSPACE_WRITE: frozenset({PermissionMode.READ_ONLY}),
-    PermissionMode.DANGER_FULL_ACCESS: frozenset(
-        {PermissionMode.READ_ONLY, PermissionMode.PROMPT, PermissionMode.WORKSPACE_WRITE}
-    ),
-    PermissionMode.ALLOW: frozenset(PermissionMode) - {PermissionMode.ALLOW},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +35,8 @@ class Settings:
     token: str | None = field(default=None, repr=False)
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
     allowed_hosts: tuple[str, ...] = ()
+    context_window: int | None = None
+    """Tokens that the model takes, where nobody knows or the user knows better."""
 
 
 def load_settings(
@@ -104,7 +83,19 @@ _VARIABLES = {
     "model": "HOLDFAST_MODEL",
     "base_url": "HOLDFAST_BASE_URL",
     "token": "HOLDFAST_TOKEN",
+    "context_window": "HOLDFAST_CONTEXT_WINDOW",
 }
+
+
+def whole_environment() -> dict[str, str]:
+    """Everything, for whoever makes the environment of a child process of it."""
+    return dict(os.environ)
+
+
+def variables(names: Iterable[str]) -> dict[str, str]:
+    """Those of the environment variables that are set to something; for keys, which are no settings."""
+    found = {name: os.environ.get(name, "").strip() for name in names}
+    return {name: value for name, value in found.items() if value}
 
 
 def _home(given: str | os.PathLike[str] | None) -> Path:
@@ -212,6 +203,13 @@ def _hosts(where: str, key: str, value: object) -> tuple[str, ...]:
     return tuple(_text(where, key, host) for host in cast("Sequence[object]", value))
 
 
+def _tokens(where: str, key: str, value: object) -> int:
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if type(number) is not int or not 1_000 <= number <= 100_000_000:
+        raise ConfigError(f"{where}: {key} must be a number of tokens, at least 1000; correct or remove it")
+    return number
+
+
 _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "store": _text,
     "model": _text,
@@ -220,6 +218,7 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "token": _token,
     "permission_mode": _permission_mode,
     "allowed_hosts": _hosts,
+    "context_window": _tokens,
 }
 _HOME_KEYS = frozenset(_CHECKS)
 _PROJECT_KEYS = frozenset({"model", "persona", "permission_mode"})

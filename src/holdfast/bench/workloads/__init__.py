@@ -14,6 +14,8 @@ from holdfast.bench.workloads.importing import importing
 from holdfast.bench.workloads.length import append_late, fork_late, open_late
 from holdfast.bench.workloads.lists import list_newest, resume_prefix
 from holdfast.bench.workloads.processes import processes
+from holdfast.bench.workloads.resuming import resume_worked
+from holdfast.bench.workloads.turn import whole_turn
 from holdfast.bench.workloads.wal import wal_bytes
 from holdfast.core.errors import ConfigError
 
@@ -35,6 +37,8 @@ _ALL: Mapping[str, tuple[str, Run]] = {
     "wal-bytes": ("sqlite", wal_bytes),
     "fork": ("sqlite", fork_late),
     "follow": ("sqlite", follow),
+    "turn": ("sqlite", whole_turn),
+    "resume-session": ("sqlite", resume_worked),
     "import": ("", importing),
 }
 NAMES = tuple(_ALL)

@@ -1,5 +1,7 @@
-"""`holdfast demo`: append, a real kill -9 in mid-append, reopen, compare, verify, go on. Told as it happens."""
+"""`holdfast demo`: a turn with tools, a real kill -9 in the middle of it, and the resume. Told as it happens."""
 
+import asyncio
+import json
 import subprocess
 import sys
 import tempfile
@@ -10,105 +12,96 @@ from typing import Annotated
 
 import typer
 
+from holdfast.agent import Agent
+from holdfast.app.agents import AgentConfig, ReasoningConfig
 from holdfast.app.integrity import verify_store
+from holdfast.app.settings import load_settings
 from holdfast.app.stores import store_at
 from holdfast.core.errors import HoldfastError
-from holdfast.core.messages import Message, Role
+from holdfast.core.messages import Role
 from holdfast.doors.cli.options import Store
 from holdfast.doors.cli.printing import counted, plain
 from holdfast.session import ConversationSession
 
 app = typer.Typer()
-ACKNOWLEDGED_BEFORE_THE_KILL = 100
+TASK = "Create notes.txt, then run the slow job once."
+WITNESS = "witness.txt"
+SCRIPT = [
+    {"tool_calls": [{"id": "w1", "name": "write", "arguments": {"file_path": "notes.txt", "content": "kept\n"}}]},
+    {"tool_calls": [{"id": "b1", "name": "bash", "arguments": {"command": f"echo ran >> {WITNESS}; sleep 30"}}]},
+    {"content": "notes.txt is written. The slow job was interrupted; I did not run it again without asking you."},
+]
 
 
 @app.command("demo")
-def demo(store: Store = None, writer: Annotated[str | None, typer.Option("--writer", hidden=True)] = None) -> None:
-    """Kill a writer with SIGKILL in the middle of its work and see that nothing it acknowledged is lost."""
-    if writer is not None:
-        _write_for_ever(store, writer)
-    elif store is not None:
-        _show(store)
-    else:
-        with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-            _show(f"sqlite:///{Path(folder) / 'demo.db'}")
+def demo(store: Store = None, child: Annotated[str | None, typer.Option("--child", hidden=True)] = None) -> None:
+    """Kill an agent with SIGKILL while one of its tools runs, resume it, and see that nothing is lost or done twice."""
+    if child is not None:
+        _agent(store, Path(child)).run_sync(TASK)
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        _show(store or f"sqlite:///{Path(folder) / 'demo.db'}", Path(folder))
 
 
-def _write_for_ever(url: str | None, session_id: str) -> None:
-    """The child: one durable append after the other, each acknowledged on stdout. Never returns."""
-    with closing(store_at(url)) as store:
-        session = ConversationSession.load(session_id=session_id, store=store)
-        if session is None:
-            raise HoldfastError(f"no session {session_id} to write to")
-        number = 0
-        while True:
-            number += 1
-            seq = session.append(Message(role=Role.USER, content=f"message {number}"))
-            sys.stdout.write(f"{seq}\n")
-            sys.stdout.flush()
+def _agent(url: str | None, folder: Path) -> Agent:
+    """The agent of the demo: it plays a script, and may run shell commands in its own folder."""
+    project = folder / "project"
+    script = folder / "script.json"
+    settings = load_settings(project_root=project, store=url, model=f"scripted:{script}")
+    config = AgentConfig(auto_context=False, allow=("bash",), reasoning=ReasoningConfig(completion_check=False))
+    return Agent(None, config, project, store=store_at(url), settings=settings)
 
 
-def _show(url: str) -> None:
+def _show(url: str, folder: Path) -> None:
+    (folder / "project").mkdir()
+    (folder / "script.json").write_text(json.dumps(SCRIPT))
     _say(f"Store: {url.split('@')[-1]}")
-    with closing(store_at(url)) as store:
-        session = ConversationSession(store=store, title="demo")
-        session.persist()
-    name = session.session_id
-    acknowledged = _kill_a_writer(url, name)
-    _reopen(url, name, acknowledged)
+    name = _killed(url, folder)
+    _resumed(url, folder, name)
+    _say("Nothing is lost, and nothing was done twice.")
 
 
-def _kill_a_writer(url: str, name: str) -> list[int]:
-    """Run a child until it has acknowledged some appends, kill it, and return all that it acknowledged."""
-    words = [sys.executable, "-m", "holdfast", "demo", "--store", url, "--writer", name]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        _say(f"1. A child process (pid {child.pid}) appends to session {name[:6]}, one synced commit a message.")
-        lines: list[str] = []
-        while len(lines) < ACKNOWLEDGED_BEFORE_THE_KILL and (line := child.stdout.readline()):
-            lines.append(line)
-            if len(lines) in (1, 2, 3, ACKNOWLEDGED_BEFORE_THE_KILL - 1):
-                _say(f"     acknowledged: event {line.strip()}{' ...' if len(lines) == 3 else ''}")
+def _killed(url: str, folder: Path) -> str:
+    """Run a child until its second tool is at work, kill it; the session that it leaves behind."""
+    words = [sys.executable, "-m", "holdfast", "demo", "--store", url, "--child", str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+        _say(f"1. A child process (pid {child.pid}) works on: {TASK}")
+        while not (folder / "project" / WITNESS).exists():
+            if child.poll() is not None:
+                told = child.stderr.read().strip() if child.stderr is not None else ""
+                raise HoldfastError(f"the child ended by itself: {told or child.returncode}")
+            time.sleep(0.02)
         child.kill()
-        lines += child.stdout.readlines()
-        error = child.stderr.read().strip()
-    if child.returncode != -9:
-        raise HoldfastError(f"the child ended by itself: {error or child.returncode}")
-    acknowledged = [int(line) for line in lines if line.endswith("\n")]
-    _say(f"2. kill -9 {child.pid}, in the middle of an append. The last event it acknowledged: {acknowledged[-1]}.")
-    return acknowledged
-
-
-def _reopen(url: str, name: str, acknowledged: list[int]) -> None:
-    began = time.perf_counter()
     with closing(store_at(url)) as store:
-        session = ConversationSession.load(session_id=name, store=store)
-        if session is None:
+        newest = ConversationSession.list(store=store, project_root=folder / "project", limit=1)[0]
+        _say(f"2. kill -9 {child.pid}, while its shell command runs. Session {newest.session_id[:6]} has an open turn.")
+        for stored in store.read(newest.session_id, kinds=frozenset({"InputAdmitted", "ToolCallStarted"})):
+            _say(f"     event {stored.seq}: {stored.kind}")
+        return newest.session_id
+
+
+def _resumed(url: str, folder: Path, name: str) -> None:
+    began = time.perf_counter()
+    agent = _agent(url, folder)
+    with closing(agent.store):
+        if not agent.resume_session(name):
             raise HoldfastError(f"session {name} is gone; this must not happen, please report it")
-        messages = session.history(limit=None)
-        _say(
-            f"3. Reopened in {(time.perf_counter() - began) * 1000:.0f} ms: {counted(len(messages), 'message')} there."
-        )
-        stored = {message.seq for message in messages}
-        missing = [seq for seq in acknowledged if seq not in stored]
-        doubled = len(messages) - len({message.content for message in messages})
-        _say(f"     acknowledged {len(acknowledged)}, of these missing {len(missing)}, stored twice {doubled}.")
-        if len(messages) > len(acknowledged):
-            _say(f"     {len(messages) - len(acknowledged)} more was stored but not yet acknowledged: that may be.")
+        answer = asyncio.run(agent.resume())
+        _say(f"3. Resumed and finished in {(time.perf_counter() - began) * 1000:.0f} ms. What the model was told:")
+        for message in agent.session.history():
+            if message.role is Role.TOOL:
+                _say(f"     {plain(message.content.splitlines()[0])}")
+        _say(f"4. The answer: {plain(answer)}")
+        ran = len((folder / "project" / WITNESS).read_text().splitlines())
+        _say(f"5. The slow job ran {ran} time{'' if ran == 1 else 's'}.")
+        if ran != 1:
+            raise HoldfastError("a command was run twice; this must not happen, please report it")
         _verify(url, name)
-        seq = session.append(Message(role=Role.USER, content="still here"))
-        _say(f"5. It goes on: event {seq} appended. The newest messages now:")
-        for message in session.history(limit=3):
-            _say(f"     {message.seq}  {plain(message.content)}")
-    if missing or doubled:
-        raise HoldfastError("acknowledged messages are missing or doubled; this must not happen, please report it")
-    _say("Nothing that was acknowledged is lost.")
 
 
 def _verify(url: str, name: str) -> None:
     report = verify_store(url, name)
-    _say(f"4. Verified {counted(report.events, 'event')}: {'every hash is right.' if report.ok else 'DAMAGED.'}")
+    _say(f"6. Verified {counted(report.events, 'event')}: {'every hash is right.' if report.ok else 'DAMAGED.'}")
     for finding in report.damage:
         _say(f"     {plain(finding.line())}")
     if not report.ok:

@@ -1,0 +1,180 @@
+"""Search over all sessions of a store: always up to date, whatever the store, and whatever became of the index.
+
+A damaged index is thrown away and made again; where none can be kept (a files store, one that may only be read, a
+PostgreSQL role that may not create tables) every session is read instead. Results are one hit per lineage: the newest
+match, with the date and title of the session that said it, and the session in which it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from holdfast.core.errors import InvalidInput
+from holdfast.runtime.project import project_fingerprint, project_key
+from holdfast.store import place_of
+from holdfast.store.log_store import LogStore
+from holdfast.store.search.catching_up import Found
+from holdfast.store.search.documents import Snippet, folded, snippet_of
+from holdfast.store.search.keeping import Keeper
+from holdfast.store.search.scanning import scan
+
+Progress = Callable[[int, int], None]
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One lineage in which something was found: `session_id` said it at event `seq`, `resume_id` goes on with it."""
+
+    session_id: str
+    resume_id: str
+    title: str | None
+    state: str
+    project_root: str | None
+    updated_at: int
+    seq: int
+    turn: str | None
+    at: int
+    role: str
+    snippet: Snippet
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    query: str
+    hits: list[Hit]
+    more: bool = False
+    damaged: list[str] = []
+
+
+def search(
+    store: LogStore,
+    query: str,
+    *,
+    owner_id: str = "local",
+    limit: int = 20,
+    project: Path | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """The newest matches of a text, in any script, case aside. `InvalidInput` when it is empty."""
+    wanted = folded(query)
+    if not wanted:
+        raise InvalidInput("say what to search for: a word, or a part of one")
+    damaged: list[str] = []
+    hits: list[Hit] = []
+    more = False
+    with closing(_matches(store, wanted, owner_id, damaged, progress)) as found:
+        seen: set[str] = set()
+        for one in _of_project(found, project):
+            if one.root_id in seen:
+                continue
+            if len(hits) == limit:
+                more = True
+                break
+            seen.add(one.root_id)
+            hit = _hit(store, one, wanted)
+            hits += [hit] if hit is not None else []
+    return Results(query=query, hits=hits, more=more, damaged=sorted(set(damaged)))
+
+
+def matches(store: LogStore, query: str, *, owner_id: str = "local") -> Iterator[tuple[str, int]]:
+    """Every match as (session, seq), in no order."""
+    with closing(_matches(store, folded(query), owner_id, [], None)) as found:
+        for one in found:
+            yield one.document.session_id, one.document.seq
+
+
+def rebuild(store: LogStore, progress: Progress | None = None) -> None:
+    """Throw the index away and make it again; a store that has none needs none."""
+    keeper = _keeper(store)
+    if keeper is not None:
+        keeper.remove()
+        with closing(keeper.open()) as shelf:
+            keeper.catch_up(store, shelf, progress)
+
+
+def forget(store: LogStore) -> None:
+    """Erase from the index what was deleted or redacted, if there is an index."""
+    keeper = _keeper(store)
+    if keeper is None:
+        return
+    try:
+        if keeper.exists():
+            with closing(keeper.open()) as shelf:
+                keeper.catch_up(store, shelf)
+    except keeper.trouble:
+        keeper.remove()
+
+
+# --- with a shelf or without -----------------------------------------------------------------------------------------
+
+
+def _keeper(store: LogStore) -> Keeper | None:
+    scheme, _ = place_of(store.url)
+    if scheme == "sqlite":
+        from holdfast.store.sqlite import SqliteStore
+        from holdfast.store.sqlite.shelf import SqliteKeeper
+
+        return SqliteKeeper(store.path) if isinstance(store, SqliteStore) else None
+    if scheme == "postgresql":
+        from holdfast.store.postgres import PostgresStore
+        from holdfast.store.postgres.shelf import PostgresKeeper
+
+        return PostgresKeeper(store.address) if isinstance(store, PostgresStore) else None
+    return None
+
+
+def _matches(
+    store: LogStore, query: str, owner_id: str, damaged: list[str], progress: Progress | None
+) -> Generator[Found]:
+    """From the index, made anew once if it is damaged; from the sessions themselves where there can be none."""
+    keeper = _keeper(store)
+    told: set[tuple[str, int]] = set()
+    for again in (False, True) if keeper is not None else ():
+        try:
+            if again:
+                keeper.remove()
+            with closing(keeper.open()) as shelf:
+                damaged += keeper.catch_up(store, shelf, progress)
+                for one in shelf.found(query, owner_id):
+                    place = (one.document.session_id, one.document.seq)
+                    if place not in told:
+                        told.add(place)
+                        yield one
+            return
+        except keeper.trouble:
+            continue
+    for one in scan(store, query, owner_id, damaged, progress):
+        if (one.document.session_id, one.document.seq) not in told:
+            yield one
+
+
+def _of_project(found: Iterable[Found], project: Path | None) -> Iterator[Found]:
+    if project is None:
+        yield from found
+        return
+    key, repository = project_key(project), project_fingerprint(project)
+    for one in found:
+        if one.project_key == key or (repository is not None and one.project_fingerprint == repository):
+            yield one
+
+
+def _hit(store: LogStore, one: Found, query: str) -> Hit | None:
+    document = one.document
+    snippet = snippet_of(document.text, query)
+    if snippet is None:
+        return None
+    return Hit(
+        session_id=document.session_id,
+        resume_id=store.tip(document.session_id) if one.rotated_to else document.session_id,
+        title=one.title,
+        state=one.state,
+        project_root=one.project_root,
+        updated_at=one.updated_at,
+        seq=document.seq,
+        turn=document.turn,
+        at=document.at,
+        role=document.role,
+        snippet=snippet,
+    )

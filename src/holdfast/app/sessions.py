@@ -1,0 +1,187 @@
+"""Sessions as doors find them: by their beginnings, listed by project.
+
+A store is never created by looking at it: one that is not there yet has no sessions. What a verb does is durable before
+it returns (`holdfast.runtime.service`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from holdfast.app.settings import Settings, load_settings
+from holdfast.core.errors import SessionEnded, SessionNotFound
+from holdfast.core.header import ACTIVE, ARCHIVED, Header
+from holdfast.core.ids import ID_LENGTH, is_id
+from holdfast.runtime.project import project_fingerprint, project_key
+from holdfast.store import open_existing, open_store, open_to_read, place_of
+from holdfast.store.log_store import LogStore
+from holdfast.store.port import Query
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def to_read(url: str | None) -> Generator[LogStore]:
+    """The store for those who only look."""
+    store = open_to_read(load_settings(store=url).store)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def to_change(url: str | None) -> Generator[LogStore]:
+    """The store for those who write to sessions that are there."""
+    store = open_existing(load_settings(store=url).store)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def is_there(url: str | None) -> bool:
+    """Whether there is a store. One that was named must be: a wrong name must not look like an empty store."""
+    if url is not None:
+        return True
+    _, path = place_of(load_settings().store)
+    return path is None or path.exists()
+
+
+def named(store: LogStore, session: str) -> str:
+    """The id that begins so. `SessionNotFound`, also when it was deleted; `AmbiguousSession` names the matches."""
+    if not is_id(session):
+        if len(session) >= ID_LENGTH:
+            raise SessionNotFound(f"no session '{session}'; `holdfast sessions list` shows those there are")
+        return store.resolve(session)
+    store.head(session)
+    return session
+
+
+def refuse_ended(header: Header) -> None:
+    """For what an ended session does not take; says what can be done instead."""
+    if header.rotated_to:
+        raise SessionEnded(f"session {header.session_id} has ended; it goes on as {header.rotated_to}")
+    if header.has_ended:
+        name = header.session_id[:6]
+        raise SessionEnded(
+            f"session {name} has ended; `holdfast sessions reopen {name}` takes it up again, "
+            f"`holdfast sessions fork {name}` goes on in a copy"
+        )
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """A row of a list. Times are microseconds since 1970, UTC; `active_stream_id` names the turn that is open."""
+
+    id: str
+    title: str | None
+    state: str
+    model: str | None
+    persona: str | None
+    project_key: str | None
+    project_root: str | None
+    parent_session_id: str | None
+    depth: int
+    total_input_tokens: int
+    total_output_tokens: int
+    message_count: int
+    last_seq: int
+    created_at: int
+    updated_at: int
+    last_message_at: int | None
+    pending_user_message: str | None
+    pending_started_at: int | None
+    active_stream_id: str | None
+    rotated_to: str | None
+    imported: bool
+    activity: str | None
+    """`running`, `interrupted` (a turn is open and nobody is at it), `waiting` (an input nobody has answered)."""
+
+
+def summary_of(header: Header, store: LogStore | None = None) -> Summary:
+    """Whether an open turn is at work, only the store knows."""
+    return Summary(
+        id=header.session_id,
+        title=header.title,
+        state=header.state,
+        model=header.model,
+        persona=header.persona,
+        project_key=header.project_key,
+        project_root=header.project_root,
+        parent_session_id=header.parent_session_id,
+        depth=header.depth,
+        total_input_tokens=header.input_tokens,
+        total_output_tokens=header.output_tokens,
+        message_count=header.message_count,
+        last_seq=header.last_seq,
+        created_at=header.created_at,
+        updated_at=header.updated_at,
+        last_message_at=header.last_message_at,
+        pending_user_message=header.pending_text,
+        pending_started_at=header.pending_at,
+        active_stream_id=header.turn,
+        rotated_to=header.rotated_to,
+        imported=header.imported_seq > 0,
+        activity=_activity(header, store),
+    )
+
+
+def _activity(header: Header, store: LogStore | None) -> str | None:
+    if header.turn is None:
+        return "waiting" if header.pending_count and not header.has_ended else None
+    held = store.holder(header.session_id) if store is not None else None
+    return "interrupted" if held is None or held.expired else "running"
+
+
+class Listing(msgspec.Struct, kw_only=True):
+    sessions: list[Summary] = []
+    damaged: list[str] = []
+    cursor: str | None = None
+
+
+def listed(
+    url: str | None,
+    *,
+    project: Path | None = None,
+    state: str | None = None,
+    title: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    owner_id: str = "local",
+) -> Listing:
+    """A page of sessions, newest activity first; with `project` only those of that folder or its repository."""
+    if not is_there(url):
+        return Listing()
+    query = Query(owner_id=owner_id, state=state, title=title, limit=limit, cursor=cursor)
+    if project is not None:
+        query = msgspec.structs.replace(
+            query, project_key=project_key(project), project_fingerprint=project_fingerprint(project)
+        )
+    with to_read(url) as store:
+        page = store.find(query)
+        rows = [summary_of(row, store) for row in page.headers]
+    return Listing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
+
+
+# --- what the verbs need ---------------------------------------------------------------------------------------------
+
+
+def settings_for(url: str | None, header: Header, model: str | None = None) -> Settings:
+    """The settings for driving a session: in the folder it belongs to, if that is still there."""
+    root = Path(header.project_root) if header.project_root else None
+    return load_settings(store=url, model=model, project_root=root if root is not None and root.is_dir() else None)
+
+
+def new_store(url: str | None) -> LogStore:
+    """The store for those who bring sessions along; made if it is not there."""
+    return open_store(load_settings(store=url).store)
+
+
+STATES = (ACTIVE, "ended", ARCHIVED)

@@ -1,0 +1,140 @@
+"""What a terminal needs from the layers below it, besides the agent: modes, personas, consents, the size of a window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.app.settings import Settings, whole_environment
+from holdfast.core.messages import Message, Role
+from holdfast.core.state import SessionState
+from holdfast.runtime.boundary import settings_of, window_of
+from holdfast.runtime.compaction import limits, message_tokens, request_tokens, text_tokens
+from holdfast.runtime.hooks import load_hooks
+from holdfast.runtime.invisible import shown
+from holdfast.runtime.kit import Kit
+from holdfast.runtime.permissions.consent import Consents
+from holdfast.runtime.permissions.gate import PermissionGate
+from holdfast.runtime.permissions.mode import PermissionMode
+from holdfast.runtime.permissions.policy import effective_mode
+from holdfast.runtime.permissions.sources import Pending, load_rules
+from holdfast.runtime.personas import Persona, load_personas
+from holdfast.runtime.project import project_key
+from holdfast.store.host import holder, holder_is_gone, holder_pid
+from holdfast.store.port import Store
+
+__all__ = [
+    "ContextUse",
+    "Kit",
+    "Pending",
+    "RunningKit",
+    "consent",
+    "context_use",
+    "editor_words",
+    "is_driven",
+    "modes_under",
+    "pending_consents",
+    "personas_here",
+    "project_key",
+    "shown",
+]
+
+
+def modes_under(ceiling: PermissionMode) -> list[PermissionMode]:
+    """The modes that a user may choose here, from the one that permits least; never more than `ceiling`."""
+    return [mode for mode in _ORDER if effective_mode(mode, ceiling) is mode]
+
+
+_ORDER = (
+    PermissionMode.READ_ONLY,
+    PermissionMode.PROMPT,
+    PermissionMode.WORKSPACE_WRITE,
+    PermissionMode.DANGER_FULL_ACCESS,
+    PermissionMode.ALLOW,
+)
+
+
+class RunningKit:
+    """Remembers what the running turn works with, so that its mode can be changed while it runs."""
+
+    def __init__(self) -> None:
+        self.kit: Kit | None = None
+
+    def __call__(self, kit: Kit) -> Kit:
+        self.kit = kit
+        return kit
+
+    def request(self, mode: str) -> None:
+        """Ask for a mode in the turn that runs; the gate keeps to its ceiling."""
+        gate = self.kit.gate if self.kit is not None else None
+        if isinstance(gate, PermissionGate):
+            gate.request(PermissionMode(mode))
+
+
+def is_driven(store: Store, session_id: str) -> str | None:
+    """Who drives the session right now, in words; None when nobody does, or nobody who is still alive."""
+    held = store.holder(session_id)
+    if held is None or held.expired or holder_is_gone(held.holder) or held.holder == holder():
+        return None
+    return holder_pid(held.holder)
+
+
+def personas_here(settings: Settings) -> list[Persona]:
+    return load_personas(settings.home, settings.project_root).all()
+
+
+def pending_consents(settings: Settings) -> list[Pending]:
+    """What the project brings along and the user has not consented to yet: its allow rules, its hooks."""
+    project = settings.project_root
+    rules = load_rules(home=settings.home, project=project, project_key=project_key(project)).pending
+    hooks = load_hooks(home=settings.home, project=project, environment={}).pending
+    return [one for one in (rules, hooks) if one is not None]
+
+
+def consent(settings: Settings, pending: Pending) -> None:
+    """The user saw this content and wants it to count; durable on return."""
+    Consents(settings.home).give(pending.path, pending.digest)
+
+
+def editor_words() -> str | None:
+    """The user's editor."""
+    found = whole_environment()
+    return found.get("VISUAL") or found.get("EDITOR") or None
+
+
+class ContextUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How full the window is, estimated; `compacts_at` is where older messages are summarised."""
+
+    window: int
+    used: int
+    compacts_at: int
+    system: int
+    tools: int
+    by_role: dict[str, tuple[int, int]]
+
+
+def context_use(kit: Kit | None, messages: list[Message], state: SessionState) -> ContextUse:
+    """What the next request would hold. Without a model the window is unknown: 0."""
+    system, tools = _system_tokens(state), 0
+    window = compacts_at = 0
+    if kit is not None and kit.model is not None:
+        window = window_of(kit)
+        compacts_at = limits(settings_of(kit), window, kit.config.max_output_tokens or 0).threshold
+        if kit.model.abilities.tools:
+            tools = request_tokens((), "", kit.tools.specs())
+    by_role: dict[str, tuple[int, int]] = {}
+    for message in messages:
+        count, tokens = by_role.get(_kind(message), (0, 0))
+        by_role[_kind(message)] = (count + 1, tokens + message_tokens(message))
+    used = system + tools + sum(tokens for _, tokens in by_role.values())
+    return ContextUse(window=window, used=used, compacts_at=compacts_at, system=system, tools=tools, by_role=by_role)
+
+
+def _kind(message: Message) -> str:
+    return "summary" if message.is_summary else str(message.role) if message.role is not Role.TOOL else "tool results"
+
+
+def _system_tokens(state: SessionState) -> int:
+    last: dict[str, Any] = state.prompts[-1] if state.prompts else {}
+    return text_tokens(str(last.get("content", "")))

@@ -1,0 +1,198 @@
+"""Drawing boundaries as the driver: compact, clear, rewind, and taking them back. All of it under the lease.
+
+Doors ask for these by request when somebody drives the session; the driver carries them out between two steps. The
+summary of a compaction may take minutes: it is made against a watermark, appends go on meanwhile, and a boundary that
+somebody else drew in between makes it void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core.errors import ConflictError, InvalidInput
+from holdfast.core.events import AssistantReplied, CompactionUndone, HistoryCleared, RuntimeStateChanged
+from holdfast.core.fold import Row
+from holdfast.core.ids import id_from
+from holdfast.core.state import BoundaryRequest
+from holdfast.models.port import Model, ModelRequest, ToolSpec
+from holdfast.runtime import compaction
+from holdfast.runtime.compaction import CompactionSettings, Plan
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.failpoints import reach
+from holdfast.runtime.kit import Kit
+from holdfast.runtime.recovery import closing
+from holdfast.runtime.rewinding import rewind, unrewind
+from holdfast.runtime.summariser import summary_of
+from holdfast.store.host import holder
+from holdfast.store.lineage import rotate
+from holdfast.store.port import NewEvent
+
+
+async def carry_out_requests(driver: Driver, kit: Kit) -> bool:
+    """Do what doors asked for, oldest first; False when nobody did. One that cannot be done is dropped with a note."""
+    requests = list(driver.state.requests)
+    for request in requests:
+        await _requested(driver, kit, request)
+    return bool(requests)
+
+
+async def _requested(driver: Driver, kit: Kit, request: BoundaryRequest) -> None:
+    try:
+        await carry_out(driver, kit, request.what, request.arguments)
+    except (InvalidInput, ConflictError) as error:
+        note = {"what": request.what, "why": str(error)}
+        await driver.write(RuntimeStateChanged(changes={"boundary_refused": note}))
+    driver.state.requests = [one for one in driver.state.requests if one.seq != request.seq]
+
+
+async def carry_out(driver: Driver, kit: Kit, what: str, arguments: dict[str, Any]) -> None:
+    """Draw one boundary. `InvalidInput` when there is nothing to draw it around."""
+    match what:
+        case "clear":
+            await driver.write(*closing(driver.state, "interrupted", "the history was cleared"), HistoryCleared())
+        case "rewind":
+            await rewind(
+                driver,
+                kit,
+                int(arguments.get("seq", 0)),
+                files=bool(arguments.get("files", False)),
+                keep=bool(arguments.get("keep", True)),
+                anyway=arguments.get("anyway") or (),
+            )
+        case "unrewind":
+            await unrewind(driver, kit)
+        case "compact":
+            if not await compact(driver, kit, instructions=arguments.get("instructions"), reason="manual"):
+                raise InvalidInput("there is nothing to compact yet: the newest messages are kept as they are")
+        case "uncompact":
+            await uncompact(driver)
+        case _:
+            raise InvalidInput(f"'{what}' is no boundary this Holdfast knows")
+
+
+async def uncompact(driver: Driver) -> None:
+    at = driver.state.view.compacted_at
+    if not at:
+        raise InvalidInput("the session is not compacted, so there is nothing to undo")
+    await driver.write(CompactionUndone(compacted_seq=at))
+
+
+# --- compaction
+
+
+async def compact_if_needed(driver: Driver, kit: Kit, request: ModelRequest) -> bool:
+    """Make the window smaller if this request is about to outgrow the model's."""
+    rows, settings = await driver.rows(), settings_of(kit)
+    max_output = kit.config.max_output_tokens or 0
+    most = compaction.limits(settings, window_of(kit), max_output)
+    rotates = kit.config.compaction_mode == "rotate"  # between turns; in the middle of one only if it must be
+    threshold = window_of(kit) * 19 // 20 if rotates else most.threshold
+    if not kit.config.auto_compaction or _about(request, rows) < threshold:
+        return False
+    plan = compaction.due(
+        rows,
+        driver.state,
+        settings,
+        context_window=window_of(kit),
+        max_output=max_output,
+        system=request.system,
+        tools=request.tools,
+    )
+    return plan is not None and await _compacted(driver, kit, plan, None)
+
+
+def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
+    """The size of the request as `due` would count it, from above and without making the window again."""
+    estimate = compaction.request_tokens(request.messages, request.system, request.tools)
+    for stored, event in reversed(rows):
+        if isinstance(event, AssistantReplied) and event.usage.input_tokens:
+            since = [message for message in request.messages if (message.seq or stored.seq + 1) > stored.seq]
+            counted = event.usage.input_tokens + event.usage.output_tokens
+            return max(estimate, counted + compaction.request_tokens(since))
+    return estimate
+
+
+async def compact(driver: Driver, kit: Kit, *, instructions: str | None = None, reason: str = "manual") -> bool:
+    """Compact now, whatever the size; False when there is nothing to summarise."""
+    settings = settings_of(kit)
+    most = compaction.limits(settings, window_of(kit), kit.config.max_output_tokens or 0)
+    plan = compaction.planned(await driver.rows(), driver.state, settings, limits=most, reason=reason)
+    return plan is not None and await _compacted(driver, kit, plan, instructions)
+
+
+async def _compacted(driver: Driver, kit: Kit, plan: Plan, instructions: str | None) -> bool:
+    summary = await summary_of(
+        plan,
+        summariser(kit),
+        instructions,
+        replies=driver.state.usage.replies,
+        session_id=driver.session_id,
+    )
+    reach("compaction.summarised")
+    await driver.catch_up()
+    if not compaction.still_fits(plan, await driver.rows()):
+        return False
+    await driver.write(compaction.compacted_event(plan, summary))
+    reach("compaction.recorded")
+    return True
+
+
+def settings_of(kit: Kit) -> CompactionSettings:
+    threshold = kit.config.auto_compaction_input_tokens_threshold
+    keep = kit.config.compaction_keep_last_messages
+    if threshold is None:
+        return CompactionSettings(keep_last=keep)
+    return CompactionSettings(input_tokens_threshold=threshold, keep_last=keep)
+
+
+def window_of(kit: Kit) -> int:
+    assert kit.model is not None
+    return kit.config.context_window or kit.model.abilities.context_window
+
+
+def summariser(kit: Kit) -> Model | None:
+    """The model that summarises; None where the summary is made without one: a demo model cannot, a script must not be
+    asked what it has no line for."""
+    model = kit.model
+    return None if model is None or not model.abilities.summarises or model.abilities.chat_profile else model
+
+
+# --- rotation
+
+
+async def rotated(driver: Driver, kit: Kit, system: str, tools: tuple[ToolSpec, ...], *, now: bool = False) -> bool:
+    """Go on in a new session that begins with a summary of this one: fork, compaction, routes, lease and whoever waits,
+    in one commit. Between turns only; False when it is not time yet. The driver then drives the new session."""
+    assert driver.lease is not None
+    assert driver.state.turn is None
+    settings = settings_of(kit)
+    rows = await driver.rows()
+    if now:
+        most = compaction.limits(settings, window_of(kit))
+        plan = compaction.planned(rows, driver.state, settings, limits=most, reason="manual")
+    else:
+        plan = compaction.due(rows, driver.state, settings, context_window=window_of(kit), system=system, tools=tools)
+    if plan is None:
+        return False
+    summary = await summary_of(plan, summariser(kit), session_id=driver.session_id)
+    reach("compaction.summarised")
+    parent = driver.store.head(driver.session_id)
+    if parent.last_seq != driver.state.last_seq:
+        return False  # somebody said something meanwhile: next time
+    child, token = id_from(driver.clock.token()), id_from(driver.clock.token())
+    writes = rotate(
+        parent,
+        child,
+        token=token,
+        holder=holder(),
+        lease=driver.lease,
+        carried=driver.state.unanswered,
+        events=(NewEvent(event=compaction.compacted_event(plan, summary), actor="system/runtime"),),
+        ttl_ms=driver.ttl_ms,
+    )
+    receipts = await driver.store.commit_async(*writes)
+    reach("compaction.recorded")
+    lease = next(receipt.lease for receipt in receipts if receipt.lease is not None)
+    await driver.move(child, token, lease)
+    return True

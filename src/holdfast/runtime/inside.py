@@ -1,0 +1,55 @@
+"""Files of a folder, read without ever leaving it.
+
+A link is followed only to a target inside the folder, and the target is then opened component by component from the
+folder's own descriptor with no link allowed: whatever is swapped meanwhile, nothing outside can be read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENAMETOOLONG}
+
+
+def read_inside(root: Path, relative: str, limit: int) -> bytes | None:
+    """The first `limit` bytes of a regular file; None when there is none that may be read, links out of it included."""
+    try:
+        home = os.path.realpath(root)
+        target = os.path.realpath(os.path.join(home, relative))
+        parts = os.path.relpath(target, home).split(os.sep)
+        if parts[0] in (os.pardir, os.curdir) or os.path.isabs(relative):
+            return None
+        return _read(home, parts, limit)
+    except ValueError:  # a null byte in the name
+        return None
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise
+
+
+def _read(home: str, parts: list[str], limit: int) -> bytes | None:
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        # Not blocking, so that a pipe without a writer cannot hold us up before it is seen to be no file.
+        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        return _bytes(file, limit) if stat.S_ISREG(os.fstat(file).st_mode) else None
+    finally:
+        os.close(file)
+
+
+def _bytes(file: int, limit: int) -> bytes:
+    read = b""
+    while len(read) < limit and (more := os.read(file, limit - len(read))):
+        read += more
+    return read

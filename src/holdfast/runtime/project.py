@@ -1,0 +1,100 @@
+"""Which project a folder is: by its real path, and by its repository where the folder was moved.
+
+A fingerprint names a repository by where it came from (`origin`), else by its first commit, and the folder inside it.
+It is read from git's own files; git itself is asked only for a first commit that they do not tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+GIT_SECONDS = 2.0
+_ORIGIN = re.compile(r'^\s*\[remote "origin"\]\s*$(.*?)(?=^\s*\[|\Z)', re.MULTILINE | re.DOTALL)
+_URL = re.compile(r'^\s*url\s*=\s*"?(.+?)"?\s*$', re.MULTILINE)
+_FIRST = re.compile(r"0{40,64} ([0-9a-f]{40,64}) .*\tcommit \(initial\)")
+_ADDRESS = re.compile(r"(?:[a-z0-9+.-]+://)?(?:[^/@\s]+@)?([^/:\s]+)(?::\d+(?=/)|[:/])/?(.+)")
+MOST = 64 * 1024
+
+
+def project_key(root: Path) -> str:
+    """Names a project folder by its real path."""
+    return hashlib.sha256(str(root.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def project_fingerprint(root: Path) -> str | None:
+    """Names the project by its repository; None when it has none, or one without a past."""
+    root = root.resolve()
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+    git = _git_folder(top / ".git") if top is not None else None
+    if top is None or git is None:
+        return None
+    known = _origin(git) or _first_commit(git, top)
+    if known is None:
+        return None
+    inside = root.relative_to(top).as_posix()
+    return hashlib.sha256(f"{known}\n{inside}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _git_folder(place: Path) -> Path | None:
+    """Where a repository keeps what all of its worktrees share."""
+    if place.is_dir():
+        return place
+    told = _text(place).removeprefix("gitdir:").strip()
+    folder = (place.parent / told) if told else None
+    if folder is None or not folder.is_dir():
+        return None
+    shared = _text(folder / "commondir").strip()
+    return (folder / shared).resolve() if shared else folder
+
+
+def _origin(git: Path) -> str | None:
+    """The address of `origin`, the same however it is spelled: without scheme, user, password, port and `.git`."""
+    section = _ORIGIN.search(_text(git / "config"))
+    url = _URL.search(section[1]) if section else None
+    if url is None:
+        return None
+    address = _ADDRESS.fullmatch(url[1])
+    if address is None:
+        return f"origin {url[1]}"
+    return f"origin {address[1].lower()}/{address[2].strip('/').removesuffix('.git')}"
+
+
+def _first_commit(git: Path, top: Path) -> str | None:
+    told = _FIRST.match(_text(git / "logs" / "HEAD"))
+    if told is not None:
+        return f"root {told[1]}"
+    import subprocess  # seldom needed, and lists want to start quickly
+
+    words = [
+        "git",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "rev-list",
+        "--max-parents=0",
+        "HEAD",
+    ]
+    try:
+        done = subprocess.run(
+            ["env", "GIT_NO_LAZY_FETCH=1", "GIT_OPTIONAL_LOCKS=0", *words],
+            cwd=top,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    commits = sorted(done.stdout.decode("ascii", "replace").split())
+    return f"root {commits[0]}" if commits else None
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST).decode("utf-8", "replace")
+    except OSError:
+        return ""

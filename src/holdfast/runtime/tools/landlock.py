@@ -1,0 +1,113 @@
+"""Landlock: the kernel refuses a command every write outside some folders. Reading is left alone.
+
+Applied by the supervisor in the child, just before the program is executed; it cannot be lifted again, and everything
+the program starts inherits it. From version 6 of the interface on, signals to processes outside are refused as well,
+so that a command cannot kill its supervisor or the agent. Not covered: the network, and sockets of daemons that act
+for whoever asks them. Only the standard library is imported here: the supervisor waits for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
+_VERSION = 1
+_PATH_BENEATH = 1
+_NO_NEW_PRIVS = 38
+
+_WRITE_FILE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
+_REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
+_SCOPE_SIGNAL = 1 << 1
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm")  # noqa: S108
+"""What programs write to without meaning to keep it; /dev/shm is where POSIX semaphores live."""
+
+
+class Support:
+    """Whether Landlock can be used. False in a condition when it cannot; `reason` then says why."""
+
+    def __init__(self, abi: int, reason: str) -> None:
+        self.abi = abi
+        self.reason = reason
+
+    def __bool__(self) -> bool:
+        return self.abi > 0
+
+
+def available() -> Support:
+    """What the kernel offers. Asking changes nothing."""
+    if sys.platform != "linux":
+        return Support(0, f"Landlock is a part of Linux, and this is {sys.platform}")
+    try:
+        return Support(_syscall(_CREATE_RULESET, None, 0, _VERSION), "")
+    except OSError as error:
+        if error.errno == errno.EOPNOTSUPP:
+            return Support(0, "Landlock is switched off; boot with lsm=landlock,... to have it")
+        if error.errno == errno.ENOSYS:
+            return Support(0, "this kernel has no Landlock; Linux 5.13 or newer has")
+        return Support(0, f"Landlock cannot be used here: {error.strerror}")
+
+
+def confine(writable: list[str]) -> None:
+    """From now on this process and its children write only beneath these paths and to harmless devices.
+
+    Raises OSError, and the program must not be started, when that cannot be had.
+    """
+    support = available()
+    if not support:
+        raise OSError(errno.ENOSYS, support.reason)
+    rights = _rights(support.abi)
+    ruleset = _ruleset(support.abi, rights)
+    try:
+        for path in (*writable, *DEVICES):
+            _allow(ruleset, path, rights)
+        _libc().prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+        _syscall(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _rights(abi: int) -> int:
+    """Every right to change something that this version of the interface knows."""
+    rights = _WRITE_FILE | _REMOVE_AND_MAKE
+    if abi >= 2:
+        rights |= _REFER
+    if abi >= 3:
+        rights |= _TRUNCATE
+    return rights
+
+
+def _ruleset(abi: int, rights: int) -> int:
+    fields = (rights, 0, _SCOPE_SIGNAL) if abi >= 6 else (rights, 0) if abi >= 4 else (rights,)
+    attributes = struct.pack(f"={len(fields)}Q", *fields)
+    return _syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # what is not there needs no permission
+    try:
+        if not os.path.isdir(f"/proc/self/fd/{beneath}"):
+            rights &= _WRITE_FILE | _TRUNCATE  # the other rights are about the entries of a folder
+        _syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, beneath), 0)
+    finally:
+        os.close(beneath)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _syscall(number: int, *arguments: int | bytes | None) -> int:
+    typed = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
+    result = int(_libc().syscall(ctypes.c_long(number), *typed))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

@@ -1,0 +1,296 @@
+"""The process between us and a shell command. It sees to it that nothing of the command outlives its end.
+
+We start it, record it, and only then tell it over a socket (its standard input) what to run. It is the subreaper of
+the command: whatever the command forks, daemonises or sends into a session of its own stays below it and is killed
+when the command ends, is told to stop, runs out of time, or when we are gone, SIGKILL included (the socket closes). It
+also writes the output: a head and a tail of at most `limit` bytes, so that no output grows memory or disk past that.
+
+It runs as `python -I -S` and imports little, since every command waits for it. Where there is no subreaper and no
+/proc (macOS) it kills the command's process group, which a daemon can leave.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` itself would cost more than all the rest
+    from collections.abc import Callable
+
+    Confine = Callable[[list[str]], None]
+
+LINUX = sys.platform == "linux"
+CONTROL = 0
+LOG = 1
+CHUNK = 1 << 18
+PATIENCE = 5.0
+"""Seconds after which killing is given up: what is left then waits inside the kernel and dies when it returns."""
+
+_SUBREAPER = 36
+
+
+class Settings:
+    """What to run: fields separated by NUL, which neither a path nor an argument can hold."""
+
+    def __init__(self, fields: list[bytes]) -> None:
+        self.seconds = float(fields[0])
+        self.grace = float(fields[1])
+        self.limit = int(fields[2])
+        self.tail = int(fields[3])
+        self.cwd = fields[4]
+        self.confined = fields[5] == b"1"
+        rest = iter(fields[6:])
+        self.writable = [next(rest) for _ in range(int(next(rest)))]
+        pairs = [next(rest).split(b"=", 1) for _ in range(int(next(rest)))]
+        self.environment = dict(pairs)
+        self.argv = list(rest)
+
+
+def received() -> Settings | None:
+    """The settings, once they are there; None when our starter went away or thought better of it."""
+    data = b""
+    while b"\n" not in data:
+        more = os.read(CONTROL, CHUNK)
+        if not more:
+            return None
+        data += more
+    size, data = data.split(b"\n", 1)
+    while len(data) < int(size):
+        more = os.read(CONTROL, CHUNK)
+        if not more:
+            return None
+        data += more
+    return Settings(data[: int(size)].split(b"\0"))
+
+
+class Sink:
+    """Output into the log file: the first bytes as they come, the last ones at the end, the rest only counted."""
+
+    def __init__(self, limit: int, tail: int) -> None:
+        self.room = limit - tail
+        self.keep = tail
+        self.total = 0
+        self.stored = 0
+        self.last = b""
+
+    def put(self, data: bytes) -> None:
+        self.total += len(data)
+        head = data[: self.room - self.stored] if self.stored < self.room else b""
+        if head and not self._write(head):
+            self.room = self.stored  # the disk is full: from here on it is counted and the tail is tried
+        self.last = (self.last + data[len(head) :])[-self.keep :]
+
+    def finish(self) -> None:
+        self._write(self.last)
+
+    def _write(self, data: bytes) -> bool:
+        try:
+            while data:
+                done = os.write(LOG, data)
+                self.stored += done
+                data = data[done:]
+        except OSError:
+            return False
+        return True
+
+
+def become_subreaper() -> None:
+    if LINUX:
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def become_command(settings: Settings, output: int, confine: Confine) -> None:
+    """In the child: nothing of ours is left open, no terminal, and only then the restrictions and the program."""
+    try:
+        os.setpgid(0, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(settings.cwd)
+        if settings.confined:
+            confine([os.fsdecode(path) for path in settings.writable])
+        os.execvpe(settings.argv[0], settings.argv, settings.environment)  # noqa: S606
+    except OSError as error:
+        os.write(2, f"the command could not be started: {error}\n".encode(errors="backslashreplace"))
+    finally:
+        os._exit(127)
+
+
+def descendants() -> dict[int, int]:
+    """Every process below this one, with its process group. All orphans of the command are here: they fell to us."""
+    below: dict[int, list[tuple[int, int]]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+                below.setdefault(int(fields[1]), []).append((int(name), int(fields[2])))
+            except (OSError, IndexError):
+                continue  # it ended while we looked
+    found: dict[int, int] = {}
+    waiting = [os.getpid()]
+    while waiting:
+        children = [child for child in below.get(waiting.pop(), []) if child[0] not in found]
+        found.update(children)
+        waiting.extend(pid for pid, _ in children)
+    return found
+
+
+def send(number: int, group: int) -> int:
+    """A signal to everything below us; how many there were.
+
+    Groups first: a process that forks and exits all the time has another pid by the time it is signalled, but the
+    kernel signals a whole group at one moment. Never our own group, which a process below may have joined.
+    """
+    if not LINUX:
+        _signal(-group, number)
+        return 1
+    found = descendants()
+    for pgid in set(found.values()) - {os.getpgrp(), 0}:
+        _signal(-pgid, number)
+    for pid in found:
+        _signal(pid, number)
+    return len(found)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # it is gone, or became somebody else's by a set-uid program: nothing we may do
+
+
+def _woken(*_: object) -> None:
+    """A handler, so that the signal ends the waiting; what happened is looked up afterwards."""
+
+
+class Supervision:
+    """One command from its start to the end of everything below it."""
+
+    def __init__(self, settings: Settings, confine: Confine) -> None:
+        self.settings = settings
+        self.sink = Sink(settings.limit, settings.tail)
+        self.status: int | None = None
+        self.reason = "exited"
+        self.parent = os.getppid()
+        self.woken, wake = os.pipe()
+        for end in (self.woken, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self.told_to_stop = False
+        self.flowing = True
+        self.left = 0
+        signal.signal(signal.SIGCHLD, _woken)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._stop)
+        self.output, ours = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            become_command(settings, ours, confine)
+        os.close(ours)
+        os.set_blocking(self.output, False)
+        self.poll = select.poll()
+        for end in (CONTROL, self.woken, self.output):
+            self.poll.register(end, select.POLLIN)
+
+    def _stop(self, *_: object) -> None:
+        self.told_to_stop = True
+
+    def run(self) -> None:
+        deadline = time.monotonic() + self.settings.seconds if self.settings.seconds else float("inf")
+        while self.status is None and not self.told_to_stop and time.monotonic() < deadline:
+            self.attend(min(0.5, max(0.0, deadline - time.monotonic())))
+            self.reap()
+        if self.status is None:
+            self.reason = "stopped" if self.told_to_stop else "timeout"
+        if self.reap():
+            self.end_gently()
+            self.end_all()
+        self.drain()
+        self.sink.finish()
+        self.report()
+
+    def attend(self, seconds: float) -> None:
+        """Wait for output, an ended child or an order, and see to it."""
+        for end, _ in self.poll.poll(seconds * 1000):
+            if end == self.woken:
+                os.read(self.woken, 512)
+            elif end == self.output:
+                self.pump()
+            else:
+                self.told_to_stop = True  # an order to stop, or the other end is gone: the same to us
+                self.poll.unregister(CONTROL)
+        if os.getppid() != self.parent:
+            self.told_to_stop = True
+
+    def pump(self) -> bool:
+        try:
+            data = os.read(self.output, CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            self.sink.put(data)
+        else:
+            self.flowing = False
+            self.poll.unregister(self.output)
+        return bool(data)
+
+    def drain(self) -> None:
+        """What is still in the pipe. Nobody should be left to fill it."""
+        until = time.monotonic() + PATIENCE
+        while self.flowing and self.pump() and time.monotonic() < until:
+            continue
+
+    def reap(self) -> bool:
+        """Whether any child is left after the ended ones were waited for."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if pid == self.pid:
+                    self.status = status
+        except ChildProcessError:
+            return False
+
+    def end_gently(self) -> None:
+        """SIGTERM, and a moment to tidy up."""
+        self.left = send(signal.SIGTERM, self.pid) - (self.status is None)
+        send(signal.SIGCONT, self.pid)
+        until = time.monotonic() + self.settings.grace
+        while time.monotonic() < until and self.reap():
+            self.attend(min(0.05, self.settings.grace))
+
+    def end_all(self) -> None:
+        """SIGKILL until nothing is left: with no child there is no descendant either."""
+        until = time.monotonic() + PATIENCE
+        while self.reap() and time.monotonic() < until:
+            send(signal.SIGKILL, self.pid)
+            self.attend(0.002)
+
+    def report(self) -> None:
+        status = self.status if self.status is not None else signal.SIGKILL
+        code = os.waitstatus_to_exitcode(status)
+        fields = (self.reason, code, self.sink.total, self.sink.stored, len(self.sink.last), max(0, self.left))
+        try:
+            os.write(CONTROL, "ended {} {} {} {} {} {}\n".format(*fields).encode())
+        except OSError:
+            return  # nobody is there to be told
+
+
+def main(confine: Confine) -> None:
+    """`confine` is that of `landlock`: handed in, since importing the package by its name would take too long here."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    settings = received()
+    if settings is not None:
+        become_subreaper()
+        Supervision(settings, confine).run()

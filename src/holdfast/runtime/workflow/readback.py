@@ -1,0 +1,74 @@
+"""Workflow values to plain ones for the log, and back.
+
+What is written today is read by every later version and what a later one writes by this one: a field that is unknown is
+passed over, one that does not fit keeps its default, an item that does not fit is left out of its list. Nothing raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_origin
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def written(value: msgspec.Struct) -> dict[str, Any]:
+    """The value as the log stores it; what is at its default is left out."""
+    return msgspec.to_builtins(value)
+
+
+def read(cls: type[S], value: object) -> S:
+    """A `cls` from what the log holds, whoever wrote it. Required fields, all of them texts, are empty when absent."""
+    try:
+        return msgspec.convert(value, cls)
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        return _salvaged(cls, value)
+
+
+def _salvaged(cls: type[S], value: object) -> S:
+    """What can be kept of a value that does not fit as it is."""
+    given: Mapping[str, object] = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+    kept: dict[str, object] = {}
+    for field in _fields(cls):
+        found = _fitting(field.type, given[field.name]) if field.name in given else _NOTHING
+        if found is not _NOTHING:
+            kept[field.name] = found
+        elif field.required:
+            kept[field.name] = ""
+    return cls(**kept)
+
+
+def read_list(cls: type[S], values: object) -> list[S]:
+    """Every item that is an object at all, in order."""
+    if not isinstance(values, list):
+        return []
+    return [read(cls, cast("object", value)) for value in cast("list[object]", values) if isinstance(value, Mapping)]
+
+
+@cache
+def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(cls)
+
+
+@cache
+def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(cls)  # works its annotations out anew at every call
+
+
+_NOTHING = object()
+
+
+def _fitting(kind: Any, value: object) -> object:
+    if isinstance(kind, type) and issubclass(cast("type[object]", kind), msgspec.Struct):
+        nested = cast("type[msgspec.Struct]", kind)
+        return read(nested, cast("object", value)) if isinstance(value, Mapping) else _NOTHING
+    if get_origin(kind) is list and isinstance(value, list | tuple):
+        items = [_fitting(get_args(kind)[0], item) for item in cast("list[object]", value)]
+        return [item for item in items if item is not _NOTHING]
+    try:
+        return msgspec.convert(value, cast("Any", kind), strict=False)
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        return _NOTHING

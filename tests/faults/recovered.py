@@ -1,0 +1,63 @@
+"""A new process at a session that a dead one left, and the calls that such a session may have open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from holdfast import Agent, ToolCall
+from holdfast.app.settings import load_settings
+from holdfast.core import events as e
+from holdfast.runtime.config import AgentConfig, ReasoningConfig
+from holdfast.store.reading import decoded
+from holdfast.store.verify import verify
+from holdfast.testing import ScriptedBackend
+from holdfast.testing.validity import rejections
+from tests.agents import Reply, only
+from tests.faults.ledger import turn_problems
+from tests.faults.past import Past
+
+READ = ToolCall(id="r", name="read", arguments={"file_path": "a.txt"})
+WRITE = ToolCall(id="w", name="write", arguments={"file_path": "b.txt", "content": "new\n"})
+EDIT = ToolCall(id="e", name="edit", arguments={"file_path": "b.txt", "old_string": "old", "new_string": "new"})
+BASH = ToolCall(id="n", name="bash", arguments={"command": "echo ran >> witness.txt"})
+ASKED = ToolCall(id="q", name="bash", arguments={"command": "bash -c 'echo ran >> witness.txt'"})
+QUESTION = ToolCall(id="u", name="ask_user", arguments={"question": "Which colour?"})
+TASK = ToolCall(id="s", name="task", arguments={"prompt": "Count."})
+
+
+class Recovered:
+    """A new process at a session that a dead one left."""
+
+    def __init__(self, past: Past, project: Path, *replies: Reply, mode: str | None = None, **more: Any) -> None:
+        self.backend = ScriptedBackend(completions=list(replies))
+        settings = load_settings(home=project.parent / "home", project_root=project, permission_mode=mode)
+        config = AgentConfig(
+            auto_context=False, workflow_mode="execute", reasoning=ReasoningConfig(completion_check=False)
+        )
+        self.agent = Agent(self.backend, config, project, store=past.store, settings=settings, **more)
+        assert self.agent.resume_session(past.session_id)
+        self.project = project
+
+    async def end(self) -> str:
+        """Go on to the end of the turn; the answer. The log is as it must always be."""
+        answer = await self.agent.resume()
+        self.check()
+        return answer
+
+    def check(self) -> None:
+        session_id, store = self.agent.session.session_id, self.agent.store
+        assert turn_problems(decoded(store, store.read(session_id))) == []
+        assert verify(store).findings == []
+        assert store.holder(session_id) is None
+        for request in self.backend.requests:
+            assert rejections(request.messages) == []
+
+    def result(self, call: ToolCall) -> e.ToolCallFinished:
+        [found] = [event for event in only(self.agent, e.ToolCallFinished) if event.call_id == call.id]
+        return found
+
+    @property
+    def witnessed(self) -> str:
+        witness = self.project / "witness.txt"
+        return witness.read_text() if witness.exists() else ""

@@ -1,0 +1,51 @@
+"""Killed at any step, a turn comes to the same end: nothing acknowledged is lost, no command runs twice."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import msgspec
+import pytest
+
+from holdfast.runtime.failpoints import NAMES
+from tests.conftest import ROOT
+from tests.faults.stores import ALL
+from tests.faults.turn_factory import Report
+
+PARTS = 2
+
+
+def killed(kind: str, place: str, how: str) -> Counter[str]:
+    """How often a process was killed where. The points are shared among two processes."""
+    words = [sys.executable, "-m", "tests.faults.turn_factory", kind, place]
+    parts = [
+        subprocess.Popen([*words, str(part), str(PARTS), how], cwd=ROOT, stdout=subprocess.PIPE)
+        for part in range(PARTS)
+    ]
+    reports = [msgspec.json.decode(part.communicate()[0], type=Report) for part in parts]
+    assert [text for report in reports for text in report.problems] == []
+    found: Counter[str] = Counter()
+    for report in reports:
+        found.update(report.killed)
+    return found
+
+
+@pytest.mark.timeout(400)  # half a minute, but on a machine that does nothing else
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_turn_killed_at_every_step_comes_to_its_end(kind: str, place: str) -> None:
+    found = killed(kind, place, "every")
+    assert set(found) == set(NAMES), "a failpoint was never reached"
+    assert found.total() >= 70
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", ["files", "postgres"])
+def test_a_turn_killed_once_at_each_kind_of_step_comes_to_its_end(kind: str, place: str) -> None:
+    assert len(killed(kind, place, "first")) >= 15
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ALL)
+def test_200_kills_at_any_moment_of_a_turn_lose_and_double_nothing(kind: str, place: str) -> None:
+    assert killed(kind, place, f"random:200:{time.time_ns() % 2**31}").total() >= 200

@@ -1,0 +1,117 @@
+"""Which model a process gets."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from holdfast.app import load_settings
+from holdfast.app import models as app_models
+from holdfast.app.models import choice_for, key_variables, model_for, overview, price_for, remember_model
+from holdfast.app.settings import Settings
+from holdfast.core.errors import ConfigError, InvalidInput, MissingExtra
+from holdfast.core.messages import Usage
+from holdfast.models.local import LocalModel
+from holdfast.models.providers import ProviderModel
+from holdfast.models.scripted import ScriptedFile
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for name in [*key_variables(), "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_BASE_URL"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(app_models, "ollama_models", lambda url: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    return load_settings(home=tmp_path / "home", project_root=tmp_path)
+
+
+def with_url(settings: Settings, url: str) -> Settings:
+    return load_settings(home=settings.home, project_root=settings.project_root, base_url=url)
+
+
+def test_none_is_no_model(settings: Settings) -> None:
+    assert model_for(settings, "none") is None
+
+
+def test_a_script_is_named_by_its_file(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text("[]")
+    assert isinstance(model_for(settings, f"scripted:{tmp_path}/s.json"), ScriptedFile)
+
+
+def test_a_missing_key_names_its_variable(settings: Settings) -> None:
+    with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY"):
+        model_for(settings, "anthropic:claude-sonnet-5-5")
+
+
+def test_a_base_url_needs_no_key_and_speaks_for_no_provider(settings: Settings) -> None:
+    model = model_for(with_url(settings, "http://127.0.0.1:1/v1"), "openai:anything")
+    assert isinstance(model, ProviderModel)
+    assert (model.name, model.provider) == ("openai:anything", "openai-compatible")
+
+
+def test_a_base_url_without_a_model_says_what_is_missing(settings: Settings) -> None:
+    with pytest.raises(ConfigError, match="--model openai:NAME"):
+        model_for(with_url(settings, "http://127.0.0.1:1/v1"))
+
+
+def test_a_key_chooses_its_provider(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    model = model_for(settings)
+    assert model is not None
+    assert model.name.startswith("google:")
+
+
+def test_without_anything_it_is_the_local_model(settings: Settings) -> None:
+    model = model_for(settings)
+    assert isinstance(model, LocalModel)
+    assert model.abilities.chat_profile
+
+
+def test_without_the_local_part_it_is_one_line(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.models.local.installed", lambda: False)
+    monkeypatch.setattr(app_models, "installed", lambda: False)
+    with pytest.raises(MissingExtra, match=r"holdfast\[local\]"):
+        model_for(settings, "local")
+    with pytest.raises(ConfigError, match="nothing can answer here"):
+        model_for(settings)
+
+
+def test_a_choice_is_remembered_in_the_home_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    choice = choice_for(settings)
+    assert len(choice.options) == 2
+    settings.home.mkdir()
+    (settings.home / "config.toml").write_text('persona = "p"\n')
+    path = remember_model(settings, choice.options[1])
+    assert tomllib.loads(path.read_text()) == {"model": choice.options[1], "persona": "p"}
+    assert load_settings(home=settings.home).model == choice.options[1]
+    with pytest.raises(InvalidInput, match="already names a model"):
+        remember_model(settings, "x")
+
+
+def test_prices_hold_only_at_the_providers_own_address(settings: Settings) -> None:
+    usage = Usage(input_tokens=1000)
+    assert price_for(settings)("openai:gpt-4o", usage) == 2500
+    assert price_for(with_url(settings, "http://127.0.0.1:1/v1"))("openai:gpt-4o", usage) is None
+    assert price_for(settings)("local", usage) == 0
+
+
+def test_the_overview_says_what_is_used_and_why(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "very-secret")
+    monkeypatch.setattr(app_models, "ollama_models", lambda url: ["qwen3:8b"])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    found = overview(settings)
+    assert found.used is not None
+    assert found.used.startswith("anthropic:")
+    ready = {row.name: row.ready for row in found.rows}
+    assert ready == {"anthropic": True, "openai": False, "google": False, "ollama": True, "local": True}
+    assert "very-secret" not in repr(found)
+
+
+def test_the_setting_context_window_reaches_the_model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_CONTEXT_WINDOW", "50000")
+    model = model_for(with_url(settings, "http://127.0.0.1:1/v1"), "openai:anything")
+    assert model is not None
+    assert model.abilities.context_window == 50_000
+    monkeypatch.setenv("HOLDFAST_CONTEXT_WINDOW", "many")
+    with pytest.raises(ConfigError, match="HOLDFAST_CONTEXT_WINDOW"):
+        load_settings()

@@ -1,0 +1,84 @@
+"""The gate joins the policy of the process with the approvals of a session."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.state import Approval, SessionState
+from holdfast.runtime.permissions.decide import Verdict, call_digest
+from holdfast.runtime.permissions.gate import PermissionGate, session_grants
+from holdfast.runtime.permissions.mode import PermissionMode
+from holdfast.runtime.permissions.rules import Rule, Rules
+from holdfast.runtime.permissions.sources import load_rules
+from tests.unit.runtime.permissions.place import bash, call, make_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path)
+
+
+def gate_of(project: Path, **more: object) -> PermissionGate:
+    return PermissionGate(project=project, roots=(project,), prompting=True, **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_session_can_lower_the_mode_and_never_raise_it(project: Path) -> None:
+    gate = gate_of(project, ceiling=PermissionMode.WORKSPACE_WRITE)
+    assert gate.request(PermissionMode.ALLOW) is PermissionMode.WORKSPACE_WRITE
+    assert gate.request(PermissionMode.READ_ONLY) is PermissionMode.READ_ONLY
+    assert gate.judge(call("write", file_path="x"), SessionState()).verdict is Verdict.DENY
+
+
+def test_pytest_granted_for_the_session_is_not_asked_again_with_other_arguments(project: Path) -> None:
+    gate = gate_of(project)
+    state = SessionState()
+    assert gate.judge(bash("pytest -q"), state).verdict is Verdict.ASK
+    state.runtime["grants"] = [gate.grant(bash("pytest -q"))]
+    assert gate.judge(bash("pytest -q tests | tail"), state).verdict is Verdict.ALLOW
+    assert gate.judge(bash("pytest; rm x"), state).verdict is Verdict.ASK
+
+
+def test_a_destructive_command_granted_for_the_session_is_granted_as_it_is(project: Path) -> None:
+    gate = gate_of(project)
+    state = SessionState()
+    state.runtime["grants"] = [gate.grant(bash("rm -rf build"))]
+    assert gate.judge(bash("rm -rf build"), state).verdict is Verdict.ALLOW
+    assert gate.judge(bash("rm -rf src"), state).verdict is Verdict.ASK
+
+
+def test_first_words_that_no_answer_could_have_given_do_not_count() -> None:
+    forged = [{"tool": "bash", "commands": [["rm"], ["pytest"], []]}, {"x": 1}, "y", {"tool": 5}]
+    [grant] = session_grants(forged)
+    assert grant.commands == (("pytest",),)
+    assert session_grants("x") == ()
+
+
+def test_always_is_remembered_by_this_gate_and_by_the_next_one(project: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    gate = gate_of(project, home=home, project_key="k1")
+    gate.always(bash("cargo test --all"))
+    gate.always(bash("rm x"))
+    later = gate_of(project, rules=load_rules(home=home, project=project, project_key="k1").rules)
+    for one in (gate, later):
+        assert one.judge(bash("cargo test -p x"), SessionState()).verdict is Verdict.ALLOW
+        assert one.judge(bash("rm x"), SessionState()).verdict is Verdict.ALLOW
+        assert one.judge(bash("rm y"), SessionState()).verdict is Verdict.ASK
+
+
+def test_a_call_that_was_asked_before_is_asked_again_though_nobody_is_here(project: Path) -> None:
+    gate = PermissionGate(project=project, roots=(project,), prompting=False)
+    made, state = bash("rm x"), SessionState()
+    assert gate.judge(made, state).verdict is Verdict.DENY
+    digest = call_digest(made.name, made.arguments)
+    state.approvals.append(Approval(seq=3, call_id=made.id, name="bash", call_digest=digest, reason=None))
+    assert gate.judge(made, state).verdict is Verdict.ASK
+
+
+def test_facts_say_which_policy_was_in_force(project: Path) -> None:
+    gate = gate_of(project, rules=Rules(deny=(Rule(tool="x"),), source="rules.json"))
+    assert gate.facts() == {
+        "permission_mode": "workspace-write",
+        "permission_prompting_enabled": True,
+        "permission_rule_counts": {"allow": 0, "deny": 1, "ask": 0},
+        "permission_rules_source": "rules.json",
+    }

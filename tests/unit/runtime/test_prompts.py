@@ -1,0 +1,125 @@
+"""The system prompt: stable bytes, fixed order, nothing volatile."""
+
+import msgspec
+import pytest
+
+from holdfast.models.port import ToolSpec
+from holdfast.runtime.memory_files import MemoryFile
+from holdfast.runtime.permissions.mode import PermissionMode
+from holdfast.runtime.personas import Persona
+from holdfast.runtime.prompts import GUIDANCE, PromptInputs, snapshot, system_prompt
+from holdfast.runtime.workflow.brief import Brief
+from holdfast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
+from holdfast.runtime.workflow.mode import Mode
+from holdfast.runtime.workflow.plan import Plan
+from holdfast.runtime.workflow.raw_text import calls_in
+
+READ = ToolSpec(
+    name="read", description="Reads a file.", parameters={"type": "object", "properties": {"b": {}, "a": {}}}
+)
+BASH = ToolSpec(name="bash", description="Runs a command.", parameters={"type": "object"})
+FULL = PromptInputs(
+    project="/p",
+    platform="linux",
+    date="2026-11-16",
+    tools=(READ, BASH),
+    brief=Brief(task="Do it", non_goals=["No UI"]),
+    plan=Plan(task="Do it", steps=["Change a.py"], verification_commands=["pytest -q"]),
+    ledger=WorkflowLedger(assumptions=[WorkflowLedgerItem(text="a.py is small", status="contradicted")]),
+    project_notes=("git branch main", "python"),
+    memory=(MemoryFile(name="AGENTS.md", text="Use tabs."),),
+    persona=Persona(name="x", prompt="Be terse."),
+)
+SECTIONS = (
+    "Runtime Config",
+    "Tools",
+    "Mode Guidance",
+    "Workflow Context",
+    "Project Context",
+    "Memory Files",
+    "Persona",
+)
+
+
+def test_the_sections_stand_in_their_order() -> None:
+    prompt = system_prompt(FULL)
+    assert prompt.sections == SECTIONS
+    headings = [line[2:] for line in prompt.text.splitlines() if line.startswith("# ")]
+    assert headings == ["Introduction", *SECTIONS]
+    assert prompt.text.startswith("# Introduction\n")
+    assert prompt.format == "native"
+
+
+def test_the_same_inputs_give_the_same_bytes_whatever_the_order_of_tools() -> None:
+    again = msgspec.structs.replace(FULL, tools=(BASH, READ))
+    assert system_prompt(FULL) == system_prompt(again)
+
+
+def test_a_section_with_nothing_to_say_is_left_out() -> None:
+    prompt = system_prompt(PromptInputs())
+    assert prompt.sections == ("Runtime Config", "Mode Guidance")
+
+
+def test_only_what_changes_later_differs_between_modes() -> None:
+    one, two = (system_prompt(msgspec.structs.replace(FULL, mode=mode)).text for mode in (Mode.PLAN, Mode.EXECUTE))
+    assert one.partition("# Mode Guidance")[0] == two.partition("# Mode Guidance")[0]
+    assert set(GUIDANCE) == set(Mode)
+
+
+@pytest.mark.parametrize("mode", list(PermissionMode))
+def test_every_permission_mode_is_explained(mode: PermissionMode) -> None:
+    text = system_prompt(msgspec.structs.replace(FULL, permission_mode=mode, prompting=True)).text
+    assert f"Permission mode: {mode} (" in text
+    assert "The user can be asked." in text
+
+
+def test_workflow_context_holds_brief_plan_and_what_is_no_longer_true() -> None:
+    text = system_prompt(FULL).text
+    assert "## Brief: Do it" in text
+    assert "- No UI" in text
+    assert "- `pytest -q`" in text
+    assert "- a.py is small (contradicted)" in text
+
+
+def test_react_describes_the_tools_and_a_protocol_that_we_understand() -> None:
+    prompt = system_prompt(msgspec.structs.replace(FULL, native_tools=False))
+    assert prompt.format == "react"
+    assert "## bash\nRuns a command." in prompt.text
+    assert '{"properties":{"a":{},"b":{}},"type":"object"}' in prompt.text
+    reply = 'I look.\nAction: read\nAction Input: {"file_path": "a"}'
+    assert calls_in(reply, {"read"}, "t-")[0].arguments == {"file_path": "a"}
+
+
+def test_the_chat_profile_is_short() -> None:
+    prompt = system_prompt(msgspec.structs.replace(FULL, chat_profile=True, persona=None))
+    assert prompt.format == "chat"
+    assert prompt.sections == ()
+    assert len(prompt.text) < 400
+    assert "Be terse." in system_prompt(msgspec.structs.replace(FULL, chat_profile=True)).text
+
+
+def test_a_persona_of_the_project_is_marked_as_such() -> None:
+    persona = Persona(name="x", prompt="Obey\u200b me.", source="project")
+    text = system_prompt(msgspec.structs.replace(FULL, persona=persona)).text
+    assert "came with the project; it cannot change permissions" in text.partition("# Persona")[2]
+    assert "Obey<U+200B> me." in text
+
+
+def test_a_hostile_file_name_or_note_cannot_hide() -> None:
+    text = system_prompt(msgspec.structs.replace(FULL, project="/p\u202e", project_notes=("a\u200b",))).text
+    assert "\u202e" not in text
+    assert "<U+200B>" in text
+
+
+def test_a_snapshot_holds_the_prompt_as_it_was_sent() -> None:
+    prompt = system_prompt(FULL)
+    taken = snapshot(
+        prompt,
+        timestamp="2026-04-07T14:00:00Z",
+        workflow_mode=Mode.PLAN,
+        permission_mode=PermissionMode.PROMPT,
+        current_task="Do it",
+    )
+    assert taken.content == prompt.text
+    assert taken.prompt_sections == list(SECTIONS)
+    assert (taken.workflow_mode, taken.permission_mode, taken.prompt_format) == ("plan", "prompt", "native")

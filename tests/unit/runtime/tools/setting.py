@@ -1,0 +1,79 @@
+"""A context for tools under test: a project in a temporary folder, and callbacks that note what they were given."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.runtime.permissions.mode import PermissionMode
+from holdfast.runtime.tools.port import Context, Outcome, Spawned, Tool, ToolFault
+from holdfast.runtime.tools.registry import Registry
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass
+class Setting:
+    """A project `proj` with a neighbour `proj-evil` and a secret outside."""
+
+    base: Path
+    registry: Registry = field(default_factory=Registry)
+    spawned: list[Spawned] = field(default_factory=list[Spawned])
+    heard: list[str] = field(default_factory=list[str])
+    answer: str = "yes"
+
+    def __post_init__(self) -> None:
+        self.project.mkdir()
+        (self.base / "proj-evil").mkdir()
+        self.secret.write_text("secret\n")
+
+    @property
+    def project(self) -> Path:
+        return self.base / "proj"
+
+    @property
+    def secret(self) -> Path:
+        return self.base / "secret.txt"
+
+    def context(self, **changes: Any) -> Context:
+        async def spawned(process: Spawned) -> None:
+            self.spawned.append(process)
+
+        async def ask(question: str, choices: list[str]) -> str:
+            return f"{question} {choices} {self.answer}"
+
+        async def delegate(prompt: str, persona: str | None) -> Outcome:
+            return Outcome(text=f"{persona}: {prompt}")
+
+        context = Context(
+            session_id="session1",
+            call_id="call1",
+            project=self.project,
+            roots=(self.project,),
+            state_dir=self.base / "state",
+            mode=PermissionMode.WORKSPACE_WRITE,
+            environment={"PATH": PATH, "HOME": str(self.base)},
+            spawned=spawned,
+            progress=self.heard.append,
+            ask=ask,
+            delegate=delegate,
+        )
+        return msgspec.structs.replace(context, **changes)
+
+    def tool(self, name: str) -> Tool:
+        tool = self.registry.get(name)
+        assert tool is not None
+        return tool
+
+    async def run(self, tool_name: str, context: Context | None = None, **arguments: Any) -> Outcome:
+        assert self.registry.fault(tool_name, arguments) is None
+        return await self.tool(tool_name).run(arguments, context or self.context())
+
+    async def fault(self, tool_name: str, context: Context | None = None, **arguments: Any) -> str:
+        """The sentence that the tool refuses with."""
+        try:
+            outcome = await self.run(tool_name, context, **arguments)
+        except ToolFault as fault:
+            return str(fault)
+        raise AssertionError(f"was not refused: {outcome.text}")

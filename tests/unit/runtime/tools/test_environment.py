@@ -1,0 +1,43 @@
+"""The environment of a command: nothing that opens a door."""
+
+import pytest
+
+from holdfast.runtime.tools.environment import clean_environment
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GITHUB_TOKEN", "GH_TOKEN",
+        "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "HOLDFAST_TOKEN", "HOLDFAST_STORE",
+        "CLIENT_SECRET", "PGPASSWORD", "MY_password", "AZURE_X",
+        "GOOGLE_APPLICATION_CREDENTIALS", "NPM_TOKEN", "SIGNING_KEY", "SENTRY_DSN", "GEMINI_API_KEY", "APIKEY",
+        "api_key", "BASH_ENV", "ENV", "BASH_FUNC_x%%", "LD_PRELOAD", "PROMPT_COMMAND", "TOKEN", "SSH_PASSPHRASE",
+    ],
+)  # fmt: skip
+def test_secrets_and_meddlers_are_dropped(name: str) -> None:
+    assert name not in clean_environment({name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOME", "LANG", "LC_ALL", "USER", "VIRTUAL_ENV", "EDITOR", "SSH_AUTH_SOCK", "CI"]
+)
+def test_ordinary_names_are_kept(name: str) -> None:
+    assert clean_environment({name: "x"})[name] == "x"
+
+
+def test_address_with_a_password_is_dropped_under_any_name() -> None:
+    cleaned = clean_environment({"DATABASE_URL": "postgresql://me:pw@host/db", "HTTP_PROXY": "http://proxy:3128"})
+    assert "DATABASE_URL" not in cleaned
+    assert cleaned["HTTP_PROXY"] == "http://proxy:3128"
+
+
+def test_terminal_is_dumb_and_the_session_is_named() -> None:
+    cleaned = clean_environment({"TERM": "xterm", "HOLDFAST_SESSION_ID": "other"}, "mine")
+    assert (cleaned["TERM"], cleaned["HOLDFAST_SESSION_ID"], cleaned["GIT_TERMINAL_PROMPT"]) == ("dumb", "mine", "0")
+
+
+def test_given_environment_is_left_as_it_is() -> None:
+    given = {"A_TOKEN": "x"}
+    clean_environment(given)
+    assert given == {"A_TOKEN": "x"}

@@ -1,0 +1,120 @@
+"""Landlock: what a confined command cannot write. Where the kernel has it, nothing here is skipped."""
+
+import asyncio
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.runtime.tools import landlock
+from tests.conftest import everything_is_required
+from tests.unit.runtime.tools.setting import Setting
+
+SHARED = Path("/tmp") / f"holdfast-{secrets.token_hex(8)}"
+"""In the temporary folder of everybody, which is not that of the session."""
+
+
+@pytest.fixture(autouse=True)
+def _landlock() -> None:
+    support = landlock.available()
+    if not support and everything_is_required():
+        pytest.fail(support.reason)
+    if not support:
+        pytest.skip(support.reason)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > ../outside",
+        "echo x >> ../secret.txt",
+        ": > ../secret.txt",
+        "truncate -s 0 ../secret.txt",
+        "rm ../secret.txt",
+        "mv ../secret.txt .",
+        "mkdir ../folder",
+        "rmdir ../proj-evil",
+        "ln -s /etc ../link",
+        "ln ../secret.txt hard",
+        "mkfifo ../pipe",
+        "cp /etc/hostname ../copy",
+        "echo x > ../proj-evil/file",
+        "ln -s ../secret.txt in && echo x > in",
+        "(cd .. && echo x > outside)",
+        "setsid --wait bash -c 'echo x > ../outside'",
+        "mv own ../outside",
+        "echo x > SHARED",
+        "bash -c 'exec 3<>../secret.txt; echo x >&3'",
+    ],
+)
+async def test_confined_command_cannot_write_outside(setting: Setting, command: str) -> None:
+    (setting.project / "own").write_text("own")
+    outcome = await setting.run("bash", command=command.replace("SHARED", str(SHARED)))
+    assert outcome.facts["confined"] is True
+    assert outcome.facts["exit_code"] not in (0, None), outcome.text
+    assert setting.secret.read_text() == "secret\n"
+    assert sorted(path.name for path in setting.base.iterdir()) == ["proj", "proj-evil", "secret.txt", "state"]
+    assert list((setting.base / "proj-evil").iterdir()) == []
+    assert not SHARED.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > file && mkdir -p a/b && mv file a/b/ && rm -r a",
+        'echo x > "$TMPDIR/t" && t=$(mktemp) && echo y > "$t" && rm "$t"',
+        "cat <<< here; cat << E\nthere\nE",
+        "echo x > /dev/null; cat /etc/hostname ../secret.txt > /dev/null",
+        "ln -s file link && ln -s /etc/hostname other && cat other > copy",
+        "mkdir a b && echo x > a/f && mv a/f b/g && cat b/g",
+        "git init -q . && git -c user.email=a@b -c user.name=n commit -q --allow-empty -m x",
+        f"{sys.executable} -c 'import multiprocessing; multiprocessing.Lock()'",
+        "echo x | tee out | wc -c",
+        "echo x > /dev/stdout; echo y > /dev/stderr",
+    ],
+)
+async def test_confined_command_works_inside_and_in_its_temporary_folder(setting: Setting, command: str) -> None:
+    outcome = await setting.run("bash", command=command)
+    assert outcome.facts["exit_code"] == 0, outcome.text
+    assert outcome.facts["confined"] is True
+
+
+async def test_every_root_is_writable(setting: Setting) -> None:
+    context = setting.context(roots=(setting.project, setting.base / "proj-evil"))
+    outcome = await setting.run("bash", context, command="echo x > ../proj-evil/file && mv ../proj-evil/file .")
+    assert outcome.facts["exit_code"] == 0, outcome.text
+
+
+async def test_temporary_folder_is_the_session_s_own(setting: Setting) -> None:
+    outcome = await setting.run("bash", command='echo "$TMPDIR"; stat -c %a "$TMPDIR"')
+    folder, mode = outcome.text.splitlines()
+    assert Path(folder).is_relative_to(setting.base / "state")
+    assert "session1" in folder
+    assert mode == "700"
+
+
+async def test_confined_command_cannot_signal_us_or_its_supervisor(setting: Setting) -> None:
+    if landlock.available().abi < 6:
+        pytest.skip("signals are scoped from version 6 of Landlock on")
+    with subprocess.Popen(["sleep", "60"]) as other:
+        outcome = await setting.run("bash", command=f"kill -9 {other.pid}; kill -9 $PPID; echo still here")
+        assert other.poll() is None
+        other.kill()
+    assert outcome.text.endswith("still here")
+    assert outcome.text.count("not permitted") == 2
+
+
+async def test_background_job_is_confined_too(setting: Setting) -> None:
+    started = await setting.run("bash", command="echo x > ../outside", background=True)
+    job = started.facts["job_id"]
+    await asyncio.wrap_future(setting.registry.jobs._get("session1", job).command.ended)
+    assert "ermission denied" in (await setting.run("bash_output", job_id=job)).text
+    assert not (setting.base / "outside").exists()
+
+
+def test_confinement_that_cannot_be_had_is_an_error_never_a_free_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "available", lambda: landlock.Support(0, "no Landlock here"))
+    with pytest.raises(OSError, match="no Landlock here"):
+        landlock.confine([])

@@ -1,0 +1,252 @@
+"""glob and search: what is found, what is left out, and that nothing takes for ever."""
+
+import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.runtime.tools import glob, search
+from holdfast.runtime.tools.ignored import is_ignored, rules
+from holdfast.runtime.tools.wildcard import anywhere, matcher
+from tests.unit.runtime.tools.setting import PATH, Setting
+
+FILES = {
+    "a.py": "import os\nvalue = 1\n",
+    "src/b.py": "value = 2\n",
+    "src/deep/c.py": "nothing\n",
+    "src/deep/c.ts": "value\n",
+    "docs/read me.md": "value of things\n",
+    ".hidden/h.py": "value = 3\n",
+    ".git/config": "value\n",
+    ".holdfast/log.py": "value\n",
+    "node_modules/x/i.py": "value\n",
+    "build/out.py": "value\n",
+    "keep.log": "value\n",
+    "other.log": "value\n",
+    ".gitignore": "build/\n*.log\n!keep.log\n",
+}
+
+
+@pytest.fixture
+def tree(setting: Setting) -> Setting:
+    for n, (name, text) in enumerate(FILES.items()):
+        path = setting.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (n, n))
+    (setting.project / "binary").write_bytes(b"value\0\0")
+    (setting.project / "link.py").symlink_to(setting.secret)
+    (setting.project / "linked").symlink_to(setting.base)
+    return setting
+
+
+@pytest.fixture(params=["scan", "ripgrep"])
+def searching(request: pytest.FixtureRequest, tree: Setting, monkeypatch: pytest.MonkeyPatch) -> Setting:
+    if request.param == "ripgrep" and not shutil.which("rg"):
+        pytest.skip("ripgrep is not installed: the scan is what is used then")
+    monkeypatch.setattr(search, "ripgrep", lambda _: shutil.which("rg") if request.param == "ripgrep" else None)  # pyright: ignore
+    return tree
+
+
+# --- glob
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("**/*.py", {"a.py", "src/b.py", "src/deep/c.py", ".hidden/h.py", "link.py"}),
+        ("*.py", {"a.py", "link.py"}),
+        ("./src/*.py", {"src/b.py"}),
+        ("src/**", {"src/b.py", "src/deep/c.py", "src/deep/c.ts"}),
+        ("src/**/c.{py,ts}", {"src/deep/c.py", "src/deep/c.ts"}),
+        ("**/[ab].py", {"a.py", "src/b.py"}),
+        ("docs/read*", {"docs/read me.md"}),
+        ("*.log", {"keep.log"}),
+    ],
+)
+async def test_glob_finds_what_the_pattern_means(tree: Setting, pattern: str, found: set[str]) -> None:
+    assert set((await tree.run("glob", pattern=pattern)).text.splitlines()) == found
+
+
+async def test_glob_shows_the_newest_first(tree: Setting) -> None:
+    assert (await tree.run("glob", pattern="src/**/*.py")).text.splitlines() == ["src/deep/c.py", "src/b.py"]
+
+
+async def test_glob_in_a_folder_shows_paths_that_can_be_read(tree: Setting) -> None:
+    outcome = await tree.run("glob", pattern="*.py", path="src")
+    assert outcome.text == "src/b.py"
+    assert "value" in (await tree.run("read", file_path=outcome.text)).text
+
+
+async def test_ignored_folder_is_shown_when_it_is_named(tree: Setting) -> None:
+    assert (await tree.run("glob", pattern="**/*.py", path="node_modules")).text == "node_modules/x/i.py"
+
+
+async def test_glob_of_nothing_says_so(tree: Setting) -> None:
+    assert (await tree.run("glob", pattern="*.rs")).text == "No file matches *.rs."
+
+
+@pytest.mark.parametrize("pattern", ["../*", "/etc/*", "a/../../*"])
+async def test_pattern_that_leads_outside_is_refused(tree: Setting, pattern: str) -> None:
+    assert "relative" in await tree.fault("glob", pattern=pattern)
+
+
+async def test_folder_outside_is_refused(tree: Setting) -> None:
+    assert "outside" in await tree.fault("glob", pattern="*", path="..")
+    assert "outside" in await tree.fault("search", pattern="x", path="linked")
+
+
+async def test_glob_shows_only_so_many(tree: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glob, "SHOWN", 2)
+    outcome = await tree.run("glob", pattern="**/*.py")
+    assert outcome.text.endswith("[... 3 more; narrow the pattern]")
+    monkeypatch.setattr(glob, "LOOKED_AT", 3)
+    assert "not all folders" in (await tree.run("glob", pattern="**/*")).text
+
+
+async def test_malformed_pattern_is_refused(tree: Setting) -> None:
+    assert "no valid pattern" in await tree.fault("glob", pattern="[z-a]")
+    assert "no valid pattern" in await tree.fault("search", pattern="x", glob="[z-a]")
+
+
+# --- search
+
+
+async def test_search_finds_lines_with_their_place(searching: Setting) -> None:
+    outcome = await searching.run("search", pattern=r"^value = \d$")
+    assert set(outcome.text.splitlines()) == {"a.py:2:value = 1", "src/b.py:1:value = 2", ".hidden/h.py:1:value = 3"}
+    assert outcome.facts["matches"] == 3
+
+
+async def test_search_leaves_out_ignored_binary_and_our_own_files(searching: Setting) -> None:
+    outcome = await searching.run("search", pattern="value")
+    files = {line.split(":")[0] for line in outcome.text.splitlines()}
+    assert files == {"a.py", "src/b.py", "src/deep/c.ts", "docs/read me.md", ".hidden/h.py", "keep.log"}
+
+
+async def test_search_follows_no_link_outside(searching: Setting) -> None:
+    assert (await searching.run("search", pattern="secret")).text == "Nothing matches secret."
+
+
+async def test_search_of_some_files_only(searching: Setting) -> None:
+    assert (await searching.run("search", pattern="value", glob="*.ts")).text == "src/deep/c.ts:1:value"
+    assert (await searching.run("search", pattern="value", path="src/b.py")).text == "src/b.py:1:value = 2"
+    assert (await searching.run("search", pattern="value", path="docs")).text == "docs/read me.md:1:value of things"
+
+
+async def test_malformed_expression_is_refused(searching: Setting) -> None:
+    assert "(unclosed" in await searching.fault("search", pattern="(unclosed")
+
+
+async def test_missing_path_is_told(searching: Setting) -> None:
+    assert "does not exist" in await searching.fault("search", pattern="x", path="none")
+
+
+async def test_many_matches_are_bounded_and_said_to_be(searching: Setting) -> None:
+    for n in range(20):
+        (searching.project / f"many{n}.txt").write_text("value\n" * 1000)
+    outcome = await searching.run("search", pattern="value")
+    assert len(outcome.text.splitlines()) <= search.MOST + 1
+    assert "there is more" in outcome.text
+
+
+async def test_long_line_is_cut_around_its_match(searching: Setting) -> None:
+    (searching.project / "long.txt").write_text("x" * 5000 + "needle" + "y" * 5000)
+    outcome = await searching.run("search", pattern="needle")
+    assert len(outcome.text) < 500
+    assert outcome.facts["matches"] == 1
+
+
+async def test_pathological_expression_does_not_hang(tree: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "ripgrep", lambda _: None)  # pyright: ignore
+    monkeypatch.setattr(search, "SECONDS", 1)
+    (tree.project / "zz.txt").write_text("a" * 60 + "b\n")
+    began = time.monotonic()
+    outcome = await tree.run("search", pattern="^(a+)+$|value = 1")
+    assert time.monotonic() - began < 6
+    assert "time was up" in outcome.text
+    assert "a.py:2:value = 1" in outcome.text  # what was found before is not lost
+
+
+async def test_cancelled_search_leaves_no_process(tree: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "ripgrep", lambda _: None)  # pyright: ignore
+    (tree.project / "zz.txt").write_text("a" * 60 + "b\n")
+    running = asyncio.create_task(tree.run("search", pattern="^(a+)+$"))
+    while not (children := _children()):
+        await asyncio.sleep(0.01)
+    began = time.monotonic()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - began < 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
+def _children() -> list[str]:
+    tasks = Path("/proc/self/task")
+    return [pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+
+
+def test_ripgrep_of_the_project_itself_is_not_used(setting: Setting) -> None:
+    program = setting.project / "rg"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{setting.project}:{PATH}"}
+    assert search.ripgrep(setting.context(environment=environment)) in (None, shutil.which("rg", path=PATH))
+
+
+# --- patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("**", "a/b", True),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/*/b", "a/x/y/b", False),
+        ("*", "a/b", False),
+        ("?.c", "a.c", True),
+        ("[!a].c", "a.c", False),
+        ("a[/]b", "a/b", False),
+        ("*.{a,b*}", "x.bc", True),
+        ("a.b", "aXb", False),
+        ("\\*", "*", True),
+        ("a\n*", "a\nb", True),
+    ],
+)
+def test_wildcards(pattern: str, path: str, fits: bool) -> None:
+    assert (matcher(pattern).match(path) is not None) is fits
+
+
+def test_pattern_of_one_name_may_match_anywhere() -> None:
+    assert anywhere("*.py").match("a/b/c.py")
+    assert not anywhere("a/*.py").match("b/a/c.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "is_folder", "ignored"),
+    [
+        ("*.log", "a/b.log", False, True),
+        ("/build", "build", True, True),
+        ("/build", "a/build", True, False),
+        ("build/", "build", False, False),
+        ("*.log\n!keep.log", "keep.log", False, False),
+        ("# comment\n\n  ", "x", False, False),
+        ("a/b", "a/b", False, True),
+        ("a/b", "c/a/b", False, False),
+        ("doc/**/x", "doc/1/2/x", False, True),
+        ("[", "[", False, True),
+    ],
+)
+def test_ignore_rules(text: str, path: str, is_folder: bool, ignored: bool) -> None:
+    assert is_ignored(path, is_folder, rules(text, "")) is ignored
+
+
+def test_rules_hold_below_their_own_folder_only() -> None:
+    known = rules("*.txt", "sub/")
+    assert is_ignored("sub/a.txt", False, known)
+    assert not is_ignored("a.txt", False, known)
