@@ -54,6 +54,7 @@ class Agent:
         self.answerer = answerer
         self.on_event = on_event
         self._changed_kit = kit
+        self._made: dict[str | None, Model | None] = {}
         self.session = self._new_session()
         self.service = SessionService(self.store)
         self._running: Runner | None = None
@@ -90,8 +91,22 @@ class Agent:
         return runner.answer
 
     def run_sync(self, task: str) -> str:
-        """`run` for callers without an event loop."""
-        return asyncio.run(self.run(task))
+        """`run` for callers without an event loop. Connections belong to one, so they are closed again."""
+
+        async def once() -> str:
+            try:
+                return await self.run(task)
+            finally:
+                await self.close()
+
+        return asyncio.run(once())
+
+    async def close(self) -> None:
+        """Let go of the models that this agent made itself; it makes them again when it has to."""
+        made, self._made = self._made, {}
+        for model in made.values():
+            if model is not None:
+                await model.close()
 
     @property
     def is_running(self) -> bool:
@@ -214,6 +229,7 @@ class Agent:
             backend=self.backend,
             answerer=self.answerer,
             heard=self.on_event,
+            made=self._made,
         )
         return self._changed_kit(kit) if self._changed_kit is not None else kit
 

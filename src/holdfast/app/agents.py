@@ -51,9 +51,11 @@ def kit_for(
     backend: Model | None = None,
     answerer: Answerer | None = None,
     heard: Callable[[ModelEvent], None] | None = None,
+    made: dict[str | None, Model | None] | None = None,
     depth: int = 0,
 ) -> Kit:
-    """What a driver of this session works with. A malformed rule file, hook file or persona is refused here, in one
+    """What a driver of this session works with. `made` keeps the models that are made here, by name, for whoever asks
+    again; whoever keeps it closes them. A malformed rule file, hook file or persona is refused here, in one
     sentence, before anything is done."""
     persona = persona_for(settings, config, project, state)
     mode = permitted_mode(settings, config, state, persona)
@@ -75,7 +77,7 @@ def kit_for(
     clean = {**clean_environment(environment), **GIT_ENVIRONMENT}
     tools = _tools()
     kit = Kit(
-        model=backend if backend is not None else model_for(settings, state.model or persona.model),
+        model=backend if backend is not None else _model(settings, state.model or persona.model, made),
         tools=tools if persona.tools is None else tools.only(persona.tools),
         gate=gate,
         hooks=load_hooks(home=settings.home, project=project, environment=clean),
@@ -97,6 +99,14 @@ def kit_for(
     )
     kit.sub_kit = lambda parent, name: _sub_kit(settings, project, parent, name)
     return kit
+
+
+def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:
+    if made is None:
+        return model_for(settings, name)
+    if name not in made:
+        made[name] = model_for(settings, name)
+    return made[name]
 
 
 def permitted_mode(

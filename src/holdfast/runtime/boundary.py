@@ -31,7 +31,8 @@ from holdfast.store.port import NewEvent
 
 async def carry_out_requests(driver: Driver, kit: Kit) -> bool:
     """Do what doors asked for, oldest first; False when nobody did. One that cannot be done is dropped with a note."""
-    requests = list(driver.state.requests)
+    between = driver.state.turn is None  # a rotation waits for that
+    requests = [one for one in driver.state.requests if between or one.what != "rotate"]
     for request in requests:
         await _requested(driver, kit, request)
     return bool(requests)
@@ -67,6 +68,9 @@ async def carry_out(driver: Driver, kit: Kit, what: str, arguments: dict[str, An
                 raise InvalidInput("there is nothing to compact yet: the newest messages are kept as they are")
         case "uncompact":
             await uncompact(driver)
+        case "rotate":
+            if not await rotated(driver, kit, "", (), now=True):
+                raise InvalidInput("there is nothing to leave behind yet: the newest messages are kept as they are")
         case _:
             raise InvalidInput(f"'{what}' is no boundary this Holdfast knows")
 

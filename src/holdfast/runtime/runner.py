@@ -85,8 +85,7 @@ class Runner:
             elif driver.state.requests:
                 await driver.claim()
                 await carry_out_requests(driver, self.kit)
-                if driver.state.rotated_to:
-                    return
+                self.session_id = driver.session_id  # a rotation goes on elsewhere
                 continue
             elif await self._rotated(driver):
                 continue

@@ -9,13 +9,15 @@ from holdfast.core.errors import ConfigError
 
 POSTGRES = [name for name in NAMES if "postgres" in name]
 HERE = [name for name in NAMES if name not in POSTGRES]
+ELSEWHERE = ("processes", "resume-session")
+"""Workloads that start processes: each has one test of its own below, since two rounds of them take long."""
 
 
 def tiny(folder: Path, *only: str, stores: tuple[str, ...] = ("sqlite", "files")) -> Options:
     return Options(only=only, stores=stores, folder=folder, rounds=2, scale=0.002)
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", [name for name in HERE if name not in ELSEWHERE])
 def test_workload_gives_positive_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     with Lab(tiny(tmp_path, name)) as lab:
         found = list(measure(lab))
@@ -27,8 +29,17 @@ def test_workload_gives_positive_figures_and_leaves_nothing_behind(name: str, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_resuming_gives_a_figure_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    once = Options(only=("resume-session",), stores=("sqlite",), folder=tmp_path, rounds=1, scale=0.002)
+    with Lab(once) as lab:
+        found = list(measure(lab))
+    assert [figure.value > 0 for figure in found if isinstance(figure, Figure)]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_four_processes_lose_nothing(tmp_path: Path) -> None:
-    with Lab(tiny(tmp_path, "processes")) as lab:
+    once = Options(only=("processes",), stores=("sqlite",), folder=tmp_path, rounds=1, scale=0.002)
+    with Lab(once) as lab:
         [wrong] = [figure for figure in measure(lab) if figure.name == "processes-errors"]
     assert isinstance(wrong, Figure)
     assert (wrong.value, wrong.note) == (0, "")

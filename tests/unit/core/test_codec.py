@@ -72,13 +72,13 @@ def test_any_text_comes_back_equal(text: str) -> None:
     check_text(text)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(arguments())
 def test_any_arguments_come_back_equal_and_of_the_same_types(values: dict[str, Any]) -> None:
     check_arguments(values)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(events())
 def test_an_event_of_any_kind_comes_back_equal_and_is_written_again_as_the_same_bytes(event: e.Event) -> None:
     check_event(event)

@@ -189,10 +189,20 @@ def swapping(*swaps: tuple[Path, Path]) -> Generator[None]:
             process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 async def test_swapped_links_during_10000_writes_let_none_escape(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await writes_beside_a_swapper(setting, monkeypatch, 5_000)
+
+
+async def test_swapped_links_during_2000_writes_let_none_escape(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await writes_beside_a_swapper(setting, monkeypatch, 1_000)
+
+
+async def writes_beside_a_swapper(setting: Setting, monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     monkeypatch.setattr(os, "fsync", int)  # the race is what matters here, and it wants many tries
     project, outside = setting.project, setting.base / "proj-evil"
     (project / "d").mkdir()
@@ -201,7 +211,7 @@ async def test_swapped_links_during_10000_writes_let_none_escape(
     (project / "flink").symlink_to(setting.secret)
     written = 0
     with swapping((project / "d", project / "link"), (project / "f", project / "flink")):
-        for n in range(5_000):
+        for n in range(rounds):
             for path in ("d/x", "f"):
                 try:
                     await setting.run("write", file_path=path, content=f"{n}")
