@@ -16,7 +16,7 @@ from holdfast.app.settings import Settings, load_settings
 from holdfast.app.stores import default_store
 from holdfast.core.errors import InvalidInput
 from holdfast.core.events import Delivery, InputWithdrawn
-from holdfast.core.messages import Message, text_of
+from holdfast.core.messages import Message, Part, text_of
 from holdfast.models.port import Model, ModelEvent
 from holdfast.runtime.config import AgentConfig
 from holdfast.runtime.driver import Driver
@@ -63,8 +63,9 @@ class Agent:
 
     # --- running
 
-    async def run(self, task: str, *, key: str | None = None) -> str:
-        """Admit the task, work on it to the end of its turn, and give the answer.
+    async def run(self, task: str | tuple[Part, ...], *, key: str | None = None) -> str:
+        """Admit the task (a text, or parts with images and files), work on it to the end of its turn, and give the
+        answer.
 
         The input is durable before anything is done with it. `ModelError` when the model did not answer: the turn then
         ended as failed, and is in the log. Cancelling it leaves every call answered and the session usable.
@@ -90,7 +91,7 @@ class Agent:
             raise runner.error
         return runner.answer
 
-    def run_sync(self, task: str) -> str:
+    def run_sync(self, task: str | tuple[Part, ...]) -> str:
         """`run` for callers without an event loop. Connections belong to one, so they are closed again."""
 
         async def once() -> str:

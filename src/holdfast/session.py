@@ -269,6 +269,9 @@ class ConversationSession:
         """
         if not self._exists:
             self.persist()
+        if key is None and expect is None:
+            said = _said(message)
+            return self.store.append(self.session_id, said, actor=_ACTORS[said.role], touch=touch)[0].seq
         return self.store.commit(self._append(message, key, expect, touch))[0].seq
 
     async def append_async(
@@ -277,6 +280,9 @@ class ConversationSession:
         """The same without blocking the loop. Cancelling it does not withdraw the message."""
         if not self._exists:
             await self._persist_async()
+        if key is None and expect is None:
+            said = _said(message)
+            return (await self.store.append_async(self.session_id, said, actor=_ACTORS[said.role], touch=touch))[0].seq
         return (await self.store.commit_async(self._append(message, key, expect, touch)))[0].seq
 
     def extend(self, messages: Messages, *, key: str | None = None) -> int:
@@ -470,12 +476,16 @@ _ACTORS = {
 }
 
 
-def _event(message: Message) -> NewEvent:
+def _said(message: Message) -> e.MessageAppended:
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not all checked
         raise InvalidInput(
             f"a session takes Message objects, not {type(message).__name__}: Message(role=..., content=...)"
         )
-    return NewEvent(event=e.MessageAppended(role=message.role, parts=message.parts), actor=_ACTORS[message.role])
+    return e.MessageAppended(role=message.role, parts=message.parts)
+
+
+def _event(message: Message) -> NewEvent:
+    return NewEvent(event=_said(message), actor=_ACTORS[message.role])
 
 
 def _events(messages: Messages) -> tuple[NewEvent, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from holdfast import Agent, AgentConfig, SessionEnded, open_store
 from holdfast.app.settings import load_settings
 from holdfast.core import events as e
 from holdfast.core.errors import ConfigError, ConflictError, HoldfastError, InvalidInput
+from holdfast.core.messages import ImagePart, TextPart
 from holdfast.store.log_store import LogStore
 from holdfast.testing import ScriptedBackend
 from tests.agents import agent_with, call, only
+
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
+"""One red dot."""
 
 
 @pytest.fixture
@@ -126,3 +131,11 @@ def test_the_scripted_model_is_what_was_given(store: LogStore, project: Path) ->
     agent = agent_with(store, project, "x")
     assert isinstance(agent.backend, ScriptedBackend)
     assert repr(agent).startswith("<Agent at session ")
+
+
+async def test_an_image_goes_to_the_model_as_it_was_given(store: LogStore, project: Path) -> None:
+    dot = ImagePart(media_type="image/png", data=PNG)
+    agent = agent_with(store, project, "A dot.")
+    assert await agent.run((TextPart("What is this?"), dot)) == "A dot."
+    assert isinstance(agent.backend, ScriptedBackend)
+    assert agent.backend.requests[0].messages[-1].parts == (TextPart("What is this?"), dot)

@@ -1,4 +1,4 @@
-"""The shelf of a PostgreSQL store: tables in a schema of their own, `holdfast_search`, which may be dropped at any time.
+"""The shelf of a PostgreSQL store: tables in a schema of their own, `holdfast_search`, which may be dropped at will.
 
 Needs no extension: documents are compared with the query as they are. Where `pg_trgm` is installed already, an index of
 it makes longer queries fast; what it leads to is compared all the same.

@@ -364,8 +364,11 @@ class SqliteRows:
         return [Listed(name, at, _listed(header, crc)) for name, at, header, crc in found]  # one is damaged
 
     def marks(self) -> list[Mark]:
-        marks = [Mark(*values[:4], b64decode(values[4]), *values[5:]) for values in self._execute(MARKS) if values[4]]
-        return marks
+        found: list[tuple[Any, ...]] = [values for values in self._execute(MARKS) if values[4]]
+        return [
+            Mark(name, base_id, base_seq, last_seq, b64decode(hashed), updated_at, bool(deleted))
+            for name, base_id, base_seq, last_seq, hashed, updated_at, deleted in found
+        ]
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
         found = self._execute(WITH_PREFIX, (prefix, prefix + "~", owner_id, limit))

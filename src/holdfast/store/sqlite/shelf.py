@@ -2,7 +2,7 @@
 
 Each document is indexed by the pieces of one, two and three characters that occur in its folded text, made here and not
 by a tokenizer: so every script and every query length is found alike. A longer query asks for all of its pieces, and
-what they lead to is compared with the text itself. Nothing here is synced with care: a shelf that is lost is made again.
+what they lead to is compared with the text itself. Nothing here is synced with care: a lost shelf is made again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CREATE TABLE docs (
     turn TEXT, text TEXT NOT NULL
 );
 CREATE UNIQUE INDEX docs_by_session ON docs (sid, seq);
-CREATE VIRTUAL TABLE pieces USING fts5 (pieces, tokenize = 'ascii', detail = none, content = '', columnsize = 0);
+CREATE VIRTUAL TABLE pieces USING fts5 (text, tokenize = 'ascii', detail = none, content = '', columnsize = 0);
 INSERT INTO pieces (pieces, rank) VALUES ('secure-delete', 1);
 """
 FIND = (
@@ -58,10 +58,10 @@ PUT_SESSION = (
     "project_fingerprint = excluded.project_fingerprint, rotated_to = excluded.rotated_to"
 )
 PUT_DOC = "INSERT OR IGNORE INTO docs VALUES (NULL, ?, ?, ?, ?, ?, ?)"
-PUT_PIECES = "INSERT INTO pieces (rowid, pieces) VALUES (?, ?)"
+PUT_PIECES = "INSERT INTO pieces (rowid, text) VALUES (?, ?)"
 DOCS = "SELECT id, text FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
 DROP_DOCS = "DELETE FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
-DROP_PIECES = "INSERT INTO pieces (pieces, rowid, pieces) VALUES ('delete', ?, ?)"
+DROP_PIECES = "INSERT INTO pieces (pieces, rowid, text) VALUES ('delete', ?, ?)"
 
 _LETTERS = {code: 0xF0000 + code for code in range(128) if not chr(code).isalnum()}
 """The tokenizer splits at these; as private characters they are parts of words like any other."""
