@@ -11,16 +11,20 @@ PIP  := $(BIN)/python -m pip --disable-pip-version-check --no-input -q install -
 UV   := 0.13.7
 
 # Anything left in the caller's environment must not decide what is imported or how it runs.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-peers soak lock fmt clean
+.PHONY: help run demo test check bench bench-peers soak lock fmt clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-run: $(VENV)/.ready-run ## append, kill -9, reopen, verify: see that nothing is lost
+run: $(VENV)/.ready-run ## talk to it (the local model, unless you have a key); without a terminal, one answer
+	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/holdfast $(ARGS); \
+	else exec $(BIN)/holdfast -p "$(or $(PROMPT),Say in one sentence what you are.)" $(ARGS) </dev/null; fi
+
+demo: $(VENV)/.ready-run ## a turn with tools, a real kill -9, the resume: see that nothing is lost
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: check ## every check, then every test (but soak)
@@ -95,7 +99,7 @@ COMPILE = .lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --g
 lock: ## pin every dependency again (UPGRADE=1 for newer ones)
 	@test -x .lock-venv/bin/uv || { $(or $(PYTHON),python3) -m venv .lock-venv && .lock-venv/bin/python -m pip -q install uv==$(UV); }
 	@$(COMPILE) pyproject.toml --extra postgres --extra dev -o requirements-dev.lock
-	@$(COMPILE) pyproject.toml --extra postgres -c requirements-dev.lock -o requirements.lock
+	@$(COMPILE) pyproject.toml --extra postgres --extra local -c requirements-dev.lock -o requirements.lock
 	@echo hatchling | $(COMPILE) - -c requirements-dev.lock -o requirements-build.lock
 	@for f in requirements.lock requirements-dev.lock requirements-build.lock; do \
 	  { echo '# Made by `make lock`; do not edit.'; grep -v '^#' $$f; } > $$f.new && mv $$f.new $$f; done

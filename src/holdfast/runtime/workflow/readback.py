@@ -50,11 +50,6 @@ def read_list(cls: type[S], values: object) -> list[S]:
 
 @cache
 def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(cls)
-
-
-@cache
-def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(cls)  # works its annotations out anew at every call
 
 

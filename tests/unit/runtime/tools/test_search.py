@@ -11,6 +11,7 @@ import pytest
 from holdfast.runtime.tools import glob, search
 from holdfast.runtime.tools.ignored import is_ignored, rules
 from holdfast.runtime.tools.wildcard import anywhere, matcher
+from tests.conftest import needs
 from tests.unit.runtime.tools.setting import PATH, Setting
 
 FILES = {
@@ -45,8 +46,8 @@ def tree(setting: Setting) -> Setting:
 
 @pytest.fixture(params=["scan", "ripgrep"])
 def searching(request: pytest.FixtureRequest, tree: Setting, monkeypatch: pytest.MonkeyPatch) -> Setting:
-    if request.param == "ripgrep" and not shutil.which("rg"):
-        pytest.skip("ripgrep is not installed: the scan is what is used then")
+    if request.param == "ripgrep":
+        needs("rg")
     monkeypatch.setattr(search, "ripgrep", lambda _: shutil.which("rg") if request.param == "ripgrep" else None)  # pyright: ignore
     return tree
 
