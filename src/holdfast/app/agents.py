@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from holdfast.app.models import model_for, price_for
+from holdfast.app.models import has_price, model_for, price_for
 from holdfast.app.settings import Settings, whole_environment
 from holdfast.core.errors import ConfigError
 from holdfast.core.state import SessionState
@@ -94,7 +94,7 @@ def kit_for(
         prompting=prompting,
         answerer=answerer,
         heard=heard if config.stream else None,
-        price=price_for(settings),
+        price=price_for(settings) if backend is None or has_price(backend.name) else None,
         depth=depth,
     )
     kit.sub_kit = lambda parent, name: _sub_kit(settings, project, parent, name)

@@ -95,6 +95,11 @@ def remember_model(settings: Settings, model: str) -> Path:
     return path
 
 
+def has_price(model: str) -> bool:
+    """Whether a price may be known: of a provider's models and of the local one, not of a script."""
+    return model == "local" or model.partition(":")[0] in PROVIDERS
+
+
 def price_for(settings: Settings) -> Callable[[str, Usage], int | None]:
     """What a reply costs. At another address than the provider's own, its list prices say nothing."""
 
@@ -102,7 +107,7 @@ def price_for(settings: Settings) -> Callable[[str, Usage], int | None]:
         provider = PROVIDERS.get(model.partition(":")[0])
         if provider is not None and _url(settings, provider) is not None:
             return None
-        if provider is None and model != "local":  # a script, or a caller's own: no table knows it
+        if not has_price(model):
             return None
         return prices.cost_micros(model, usage)
 

@@ -77,7 +77,7 @@ class Kit:
     answerer: Answerer | None = None
     heard: Callable[[ModelEvent], None] | None = None
     progress: Callable[[str, str], None] = lambda call_id, text: None
-    price: Callable[[str, Usage], int | None] = lambda model, usage: None
+    price: Callable[[str, Usage], int | None] | None = None
     ttl_ms: int = LEASE_MS
     depth: int = 0
     sub_kit: Callable[[Kit, str | None], Kit] | None = None

@@ -97,6 +97,7 @@ class Lanes:
         self.driver = driver
         self.kit = kit
         self._route: Route | None = None
+        self._prompt: tuple[int, SystemPrompt] | None = None
 
     # --- what the state says
 
@@ -195,6 +196,13 @@ class Lanes:
     # --- prompts
 
     def prompt(self) -> SystemPrompt:
+        """The system prompt as of now; the same until something is written."""
+        at = self.driver.state.last_seq
+        if self._prompt is None or self._prompt[0] != at:
+            self._prompt = (at, self._prompted())
+        return self._prompt[1]
+
+    def _prompted(self) -> SystemPrompt:
         kit = self.kit
         assert kit.model is not None
         return system_prompt(

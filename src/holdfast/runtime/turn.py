@@ -146,7 +146,7 @@ class Turn:
         assert self.state.attempt is not None
         name = finished.model or self.model.name
         usage = finished.usage
-        if usage.cost_micros is None:
+        if usage.cost_micros is None and self.kit.price is not None:
             # The table of prices takes a second to load, and the lease has to be renewed meanwhile.
             cost = await asyncio.to_thread(self.kit.price, self.model.name, usage)
             usage = msgspec.structs.replace(usage, cost_micros=cost)
