@@ -17,7 +17,9 @@ from holdfast.app.stores import default_store
 from holdfast.core.errors import InvalidInput
 from holdfast.core.events import Delivery, InputWithdrawn
 from holdfast.core.messages import Message, Part, text_of
+from holdfast.core.state import SessionState
 from holdfast.models.port import Model, ModelEvent
+from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.config import AgentConfig
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.kit import Kit
@@ -57,7 +59,7 @@ class Agent:
         self._made: dict[str | None, Model | None] = {}
         self.session = self._new_session()
         self.service = SessionService(self.store)
-        self._running: Runner | None = None
+        self._running = False
         self._driver: Driver | None = None
         self._kit()  # a malformed rule file or an unknown persona is refused here, not in the middle of a turn
 
@@ -77,15 +79,15 @@ class Agent:
 
     async def resume(self) -> str:
         """Go on with whatever waits in the session: an interrupted turn first. The last answer."""
-        if self._running is not None:
+        if self._running:
             raise InvalidInput("this agent is running a turn already; queue_steering_message reaches it")
-        kit = self._kit()
-        runner = self._running = Runner(self.store, self.session.session_id, kit, self._driver)
-        self._driver = None
+        self._running = True
         try:
+            opened = await self._opened()
+            runner = Runner(self.store, self.session.session_id, self._kit(opened.state), opened)
             driver = self._driver = await runner.drain()
         finally:
-            self._running = None
+            self._running = False
         self._follow(driver.session_id)
         if runner.error is not None:
             raise runner.error
@@ -111,7 +113,7 @@ class Agent:
 
     @property
     def is_running(self) -> bool:
-        return self._running is not None
+        return self._running
 
     def interrupt(self) -> None:
         """Ask the running turn to stop; durable, so it reaches a driver in another process too."""
@@ -221,12 +223,20 @@ class Agent:
             assert found is not None
             self.session = found
 
-    def _kit(self) -> Kit:
+    async def _opened(self) -> Driver:
+        """A driver of the session as it is now; what the last one knew is not read again."""
+        last, self._driver = self._driver, None
+        clock = SystemClock()
+        if last is not None and last.session_id == self.session.session_id:
+            return await last.opened_again(clock)
+        return await Driver.open(self.store, self.session.session_id, clock)
+
+    def _kit(self, state: SessionState | None = None) -> Kit:
         kit = kit_for(
             self.settings,
             self.config,
             self.project_root,
-            self.session.state,
+            state if state is not None else self.session.state,
             backend=self.backend,
             answerer=self.answerer,
             heard=self.on_event,

@@ -44,13 +44,13 @@ StopNow = Callable[[Stop], None]
 class Runner:
     """Runs the turns of one session with one kit."""
 
-    def __init__(self, store: Store, session_id: str, kit: Kit, before: Driver | None = None) -> None:
-        """`before` is the driver of an earlier, finished run, if it was at the same session."""
+    def __init__(self, store: Store, session_id: str, kit: Kit, opened: Driver | None = None) -> None:
+        """`opened` is a driver of the session that was opened just now; without it one is opened."""
         self.store = store
         self.session_id = session_id
         self.kit = kit
         self.driver: Driver | None = None
-        self._before = before if before is not None and before.session_id == session_id else None
+        self._opened = opened
         self.error: ModelError | None = None
         self.answer = ""
         kit.drain = kit.drain or drained
@@ -61,10 +61,8 @@ class Runner:
         `SessionBusy` when another process drives it. The error of a turn that failed is in `error`.
         """
         clock, ttl_ms = self.kit.clock, self.kit.ttl_ms
-        if self._before is not None:
-            driver = await self._before.opened_again(clock, ttl_ms)
-        else:
-            driver = await Driver.open(self.store, self.session_id, clock, ttl_ms)
+        driver = self._opened or await Driver.open(self.store, self.session_id, clock, ttl_ms)
+        driver.clock, driver.ttl_ms = clock, ttl_ms
         self.driver = driver
         try:
             await self._drain(driver)
