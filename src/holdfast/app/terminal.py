@@ -1,4 +1,4 @@
-"""What a terminal needs from the layers below it, besides the agent: modes, personas, consents, the size of a window."""
+"""What a terminal needs of the layers below it, besides the agent: modes, personas, consents, the size of a window."""
 
 from __future__ import annotations
 

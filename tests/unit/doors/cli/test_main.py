@@ -1,8 +1,8 @@
 """The command line as a whole: version, help, lazy commands, errors as one line."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -11,6 +11,8 @@ import typer
 from holdfast import __version__
 from holdfast.core.errors import ConfigError, SessionNotFound
 from holdfast.doors import cli
+from holdfast.doors.cli.commands import ABOUT, COMMANDS
+from holdfast.doors.cli.prompt import spelled_out
 
 
 def run(*argv: str) -> int:
@@ -21,7 +23,7 @@ def run(*argv: str) -> int:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A command module called `fall` that raises what its `error` attribute holds."""
     module = ModuleType("tests_fall_command")
     module.app = typer.Typer()  # pyright: ignore[reportAttributeAccessIssue]
@@ -35,10 +37,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(cli, "COMMANDS", {"fall": module.__name__})
-    monkeypatch.setattr(cli, "_registered", set[str]())
-    before = list(cli.app.registered_groups)
-    yield module
-    cli.app.registered_groups[:] = before
+    return module
 
 
 @pytest.mark.parametrize("start", [["-m", "holdfast"], ["-c", "from holdfast.doors.cli import main; main()"]])
@@ -53,14 +52,45 @@ def test_a_command_is_imported_only_when_asked_for(command: ModuleType, monkeypa
     assert run("fall") == 0
 
 
-def test_help_lists_the_commands(command: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command_and_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
-    assert "fall" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert COMMANDS.keys() == ABOUT.keys()
+    for name in COMMANDS:
+        assert f"  {name:<9} {ABOUT[name]}" in told
 
 
-def test_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("no-such-command") == 2
-    assert "no-such-command" in capsys.readouterr().err
+def test_help_imports_neither_a_command_nor_the_agent() -> None:
+    looked = "import sys; from holdfast.doors.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    told = "print(sorted(name for name in sys.modules if name in {'apsw', 'rich', 'prompt_toolkit', 'holdfast.agent'}))"
+    done = subprocess.run([sys.executable, "-c", looked + told], capture_output=True, text=True, timeout=30)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["-r"], ["-r", "?"]),
+        (["-r", "abcdef"], ["-r", "abcdef"]),
+        (["--resume", "-p", "x"], ["--resume", "?", "-p", "x"]),
+        (["-r", "fix the bug"], ["-r", "?", "fix the bug"]),
+        (["--", "-r"], ["--", "-r"]),
+    ],
+)
+def test_resume_may_go_without_an_id(words: list[str], meant: list[str]) -> None:
+    assert spelled_out(words) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [("holdfast co", "config"), ("holdfast sessions exp", "export"), ("holdfast --per", "--persona")],
+)
+def test_a_shell_is_told_how_a_word_can_go_on(typed: str, found: str) -> None:
+    asked = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast"], env={**os.environ, **asked}, capture_output=True, text=True, timeout=30
+    )
+    assert found in done.stdout.split()
 
 
 @pytest.mark.parametrize(("error", "code"), [(ConfigError("a is b"), 1), (SessionNotFound("a is b"), 3)])

@@ -1,0 +1,81 @@
+"""What is named in a message and goes with it: `@file` as text, pictures as pictures."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from holdfast.core.messages import ImagePart, Part, TextPart
+from holdfast.core.pictures import picture_of
+
+LARGEST_TEXT = 256 * 1024
+LARGEST_PICTURE = 5 * 1024 * 1024
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_AT = re.compile(r"(?<!\S)@(\"[^\"]+\"|\S+)")
+
+
+class Attached(msgspec.Struct, frozen=True):
+    """The parts to admit, and what could not be attached, in words."""
+
+    parts: tuple[Part, ...]
+    problems: tuple[str, ...] = ()
+
+
+def attached(text: str, project: Path) -> Attached:
+    """The message with its files. A name that is no file stays a word; one that cannot be read is told."""
+    parts: list[Part] = []
+    files: list[str] = []
+    problems: list[str] = []
+    for word in dict.fromkeys((*_AT.findall(text), *_dropped_pictures(text))):
+        name = _named(word.strip('"'), project)
+        if name is None:
+            continue
+        try:
+            part = _read(project / Path(name).expanduser(), name)
+        except (OSError, ValueError) as error:
+            problems.append(f"{name} is not attached: {error}")
+            continue
+        if isinstance(part, TextPart):
+            files.append(part.text)
+        else:
+            parts.append(part)
+    said = "\n\n".join((text, *files))
+    return Attached((TextPart(said), *parts), tuple(problems))
+
+
+def _dropped_pictures(text: str) -> list[str]:
+    """A terminal pastes a dropped picture as its path, quoted or with backslashes."""
+    if not any(ending in text.lower() for ending in PICTURES):
+        return []
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    return [word for word in words if word.lower().endswith(PICTURES) and not word.startswith("@")]
+
+
+def _named(name: str, project: Path) -> str | None:
+    """The name of a file that is there, without the punctuation behind it; None for any other word."""
+    for candidate in (name, name.rstrip(".,;:!?)")):
+        if candidate and (project / Path(candidate).expanduser()).is_file():
+            return candidate
+    return None
+
+
+def _read(path: Path, name: str) -> Part:
+    with path.open("rb") as file:
+        data = file.read(LARGEST_PICTURE + 1)
+    picture = picture_of(data)
+    if picture is not None:
+        if len(data) > LARGEST_PICTURE:
+            raise ValueError(f"the picture is larger than {LARGEST_PICTURE // 1024 // 1024} MiB")
+        return ImagePart(media_type=picture.media_type, data=data, alt=path.name)
+    if b"\0" in data[:8192]:
+        raise ValueError("it is neither text nor a picture that models read (PNG, JPEG, GIF, WebP)")
+    if len(data) > LARGEST_TEXT:
+        raise ValueError(f"it is larger than {LARGEST_TEXT // 1024} KiB; ask the model to read parts of it")
+    text = data.decode("utf-8", "replace").rstrip("\n")
+    return TextPart(f'<file path="{name}">\n{text}\n</file>')

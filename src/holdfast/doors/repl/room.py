@@ -1,0 +1,257 @@
+"""The room: one session at a time with its screen, its follower and its worker. Commands change it, keys ring in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from holdfast.app.agents import kit_for
+from holdfast.app.feed import Drafted, Happened, feed, rows_of
+from holdfast.app.preview import change_of
+from holdfast.app.terminal import Kit, context_use, is_driven
+from holdfast.core import events as e
+from holdfast.core.errors import HoldfastError
+from holdfast.doors.repl.escaping import readable
+from holdfast.doors.repl.picker import Option, Picker
+from holdfast.doors.repl.question import Asked, Panel
+from holdfast.doors.repl.screen import ESCAPE_SECONDS, Screen
+from holdfast.doors.repl.start import Desk
+from holdfast.doors.repl.status import Status
+from holdfast.doors.repl.view import View
+from holdfast.doors.repl.work import Work
+from holdfast.session import ConversationSession
+
+T = TypeVar("T")
+
+
+class Room:
+    """What the user sees and can do. `screen` is set once it exists."""
+
+    screen: Screen
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.panel = Panel()
+        self.status = Status()
+        self.view = View(self.put)
+        self.work = Work(desk, self.say)
+        self.next_input: str | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._kit: Kit | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # --- telling
+
+    def put(self, renderable: RenderableType) -> None:
+        self.screen.put(renderable)
+
+    def say(self, text: str, style: str = "yellow") -> None:
+        """One sentence from the terminal itself."""
+        self.put(Text(f"· {readable(text)}", style=style))
+
+    def run(self, doing: Coroutine[Any, Any, None]) -> None:
+        """Do this beside everything else; a user's mistake in it is told."""
+        task = asyncio.ensure_future(self._told(doing))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await doing
+        except HoldfastError as error:
+            self.say(str(error), "red")
+        except OSError as error:
+            place = f" ({error.filename})" if error.filename else ""
+            self.say(f"{error.strerror or error}{place}; check that it exists and its permissions", "red")
+
+    # --- asking
+
+    async def pick(self, title: str, options: Sequence[Option[T]], hint: str = "") -> T | None:
+        await self.screen.flush()
+        async with self.screen.apart():
+            # What the screen has half read would take the first Escape of the list for its own.
+            await asyncio.sleep(2 * ESCAPE_SECONDS)
+            try:
+                return await Picker(title, options, hint).choose()
+            except EOFError:  # the terminal is gone, and nothing is chosen
+                return None
+
+    async def confirm(self, question: str, *, yes: str, no: str, first: bool = True) -> bool:
+        """`first` is what Enter alone means; Esc is always no."""
+        options = [Option(True, yes), Option(False, no)]
+        return bool(await self.pick(question, options if first else options[::-1], "Enter chooses · Esc is no"))
+
+    # --- the session
+
+    @property
+    def session(self) -> ConversationSession:
+        return self.desk.agent.session
+
+    def kit(self) -> Kit:
+        """What the next turn would work with; for boundaries, previews and the meter."""
+        agent = self.desk.agent
+        return kit_for(agent.settings, agent.config, agent.project_root, agent.session.state)
+
+    async def boundary(self, what: str, **arguments: Any) -> bool:
+        """Draw a boundary now; False when the driver will do it between two steps."""
+        if not self.session.exists:
+            raise HoldfastError("nothing was said here yet")
+        done = await self.desk.service.boundary(self.session.session_id, what, arguments, self.kit())
+        if done == "requested":
+            self.say(f"{what} will be done between two steps of the running turn", "dim")
+        return done == "done"
+
+    async def take(self, session: ConversationSession | None) -> None:
+        """Go on with that session, or with a new one."""
+        if self.work.is_running:
+            raise HoldfastError("a turn is running here; /stop it first")
+        agent = self.desk.agent
+        await self.leave()
+        if session is None:
+            self.desk.new_session()
+        else:
+            agent.resume_session(session.session_id)
+        self.panel.drop()
+        self.view = View(self.put)
+        self.follow()
+        self.refresh()
+
+    def follow(self) -> None:
+        """Show what happens from now on. A session that is not stored yet is followed from its first event."""
+        if self.session.exists and self._following is None:
+            self._following = asyncio.ensure_future(self._follow(self.session.session_id, self.session.state.last_seq))
+
+    def follow_new(self) -> None:
+        """The session was made this very moment: show it from its beginning."""
+        if self._following is None:
+            self._following = asyncio.ensure_future(self._follow(self.session.session_id, 0))
+
+    async def leave(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+            self._following = None
+
+    async def _follow(self, session_id: str, after: int) -> None:
+        await self._ask_open(session_id)
+        async for item in feed(self.desk.agent.store, session_id, after=after):
+            if isinstance(item, Drafted):
+                self.view.drafted(item)
+            elif isinstance(item, Happened):
+                self.view.happened(item.stored, item.event)
+                await self._noticed(session_id, item.stored.seq, item.event)
+            self.screen.redraw()
+
+    async def _noticed(self, session_id: str, seq: int, event: e.Event | e.Opaque) -> None:
+        match event:
+            case e.ApprovalRequested():
+                await self._ask(session_id, seq, event)
+            case e.ApprovalAnswered(approval_seq=asked_seq, answer=answer):
+                asked = self.panel.take(asked_seq)
+                self.screen.focus_panel(self.panel.asked is not None and self.panel.focused)
+                if asked is not None:
+                    self.say(f"answered: {asked.label(answer) if answer in asked.choices else answer}", "dim")
+            case e.ModelRequested(input_tokens_estimate=estimate) if estimate:
+                self.status.used = estimate
+            case e.AssistantReplied(usage=usage):
+                self.status.used = max(self.status.used, usage.input_tokens + usage.output_tokens)
+                self.status.take(self.session.state)
+            case e.TurnEnded():
+                self.panel.drop()
+                self.screen.focus_panel(False)
+                self.screen.bell()
+                self._measure()
+            case e.SessionRotated(to_session_id=to):
+                self.desk.agent.resume_session(to)
+                self._following = asyncio.ensure_future(self._follow(to, self.session.state.last_seq))
+                self.refresh()
+            case e.ModelChanged() | e.PersonaChanged() | e.HistoryCleared() | e.Rewound() | e.Compacted():
+                self.refresh()
+            case _:
+                pass
+
+    # --- questions
+
+    async def _ask_open(self, session_id: str) -> None:
+        """Questions that were asked before we came and still wait."""
+        for open_one in self.session.state.open_approvals:
+            [(_, event)] = rows_of(self.desk.agent.store, session_id, after=open_one.seq - 1, before=open_one.seq + 1)
+            if isinstance(event, e.ApprovalRequested) and (self.work.is_running or self._driven()):
+                await self._ask(session_id, open_one.seq, event)
+
+    def _driven(self) -> bool:
+        return is_driven(self.desk.agent.store, self.session.session_id) is not None
+
+    async def ask_again(self) -> None:
+        """A turn goes on that somebody had left with a question: ask it here."""
+        if self.session.exists:
+            await self._ask_open(self.session.session_id)
+
+    async def _ask(self, session_id: str, seq: int, event: e.ApprovalRequested) -> None:
+        change = await change_of(self.desk.running.kit or self.kit(), session_id, event.name, event.arguments)
+        asked = Asked(
+            session_id=session_id,
+            seq=seq,
+            name=event.name,
+            arguments=event.arguments,
+            call_digest=event.call_digest,
+            reason=event.reason,
+            change=change,
+        )
+        if self.panel.ask(asked):
+            self.screen.focus_panel(self.panel.focused or not self.screen.input.text)
+            self.screen.bell()
+            self.screen.redraw()
+
+    async def answer(self, text: str) -> None:
+        """The user's answer to the question that is open; the first one stands."""
+        asked = self.panel.asked
+        if asked is not None:
+            self.panel.take(asked.seq)
+            self.screen.focus_panel(self.panel.asked is not None)
+            await self.desk.service.answer(asked.session_id, asked.seq, text, asked.call_digest)
+
+    # --- the status line
+
+    def refresh(self, *, meter: bool = True) -> None:
+        """Look again at what the status line shows."""
+        agent = self.desk.agent
+        state = agent.session.state
+        self.status.session = agent.session.session_id[:8] if agent.session.exists else ""
+        self.status.mode = agent.active_permission_mode
+        self.status.take(state)
+        try:
+            kit = self._kit = self.kit()
+        except HoldfastError as error:
+            self.status.model, self.status.window = str(error), 0
+            return
+        self.status.model = kit.model.name if kit.model is not None else "none"
+        self.status.lane = "plan" if agent.config.workflow_mode == "plan" else ""
+        if meter:
+            self._measure()
+
+    def _measure(self) -> None:
+        """How full the window is, with what is known of the model."""
+        session = self.session
+        self.status.take(session.state)
+        self.status.lane = "plan" if self.desk.agent.config.workflow_mode == "plan" else ""
+        found = context_use(self._kit, session.messages, session.state)
+        self.status.window, self.status.used = found.window, found.used
+
+    def change_running_mode(self, mode: str) -> None:
+        """In the turn that runs, too."""
+        if self.work.is_running:
+            self.desk.running.request(mode)
+
+    def change_config(self, **changes: Any) -> None:
+        agent = self.desk.agent
+        agent.config = msgspec.structs.replace(agent.config, **changes)
+        self.refresh(meter=False)
+
+
+Doing = Callable[[Room, str], Coroutine[Any, Any, None]]

@@ -1,0 +1,185 @@
+"""How a terminal starts: which session, which model, which rights, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from holdfast.agent import Agent
+from holdfast.app.agents import AgentConfig, ReasoningConfig
+from holdfast.app.sessions import listed
+from holdfast.app.settings import Settings, load_settings
+from holdfast.app.stores import LogStore, store_at
+from holdfast.app.terminal import RunningKit
+from holdfast.core.errors import ConfigError, HoldfastError, SessionEnded, SessionNotFound
+from holdfast.core.header import Header
+from holdfast.runtime.service import SessionService
+from holdfast.session import ConversationSession
+
+PICK = "?"
+NO_MODEL = "none"
+REPL, CLI = "repl", "cli"
+EFFORTS = ("low", "medium", "high")
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks for. `resume` is an id, its beginning, or `?` for a choice."""
+
+    prompt: str | None = None
+    continue_newest: bool = False
+    resume: str | None = None
+    fork: bool = False
+    model: str | None = None
+    base_url: str | None = None
+    permission_mode: str | None = None
+    allow: tuple[str, ...] = ()
+    add_dirs: tuple[str, ...] = ()
+    max_steps: int | None = None
+    plan: bool = False
+    persona: str | None = None
+    effort: str | None = None
+    store: str | None = None
+
+    @property
+    def resumes(self) -> bool:
+        return self.continue_newest or self.resume is not None
+
+    def settings(self, project: Path | None = None) -> Settings:
+        return load_settings(
+            store=self.store,
+            model=self.model,
+            base_url=self.base_url,
+            permission_mode=self.permission_mode,
+            project_root=project,
+        )
+
+    def config(self) -> AgentConfig:
+        """How the agent works. `ConfigError` for an effort that no model knows."""
+        if self.effort is not None and self.effort not in EFFORTS:
+            raise ConfigError(f"'{self.effort}' is no effort; use one of {', '.join(EFFORTS)}")
+        given = AgentConfig(
+            reasoning=ReasoningConfig(effort=self.effort),
+            workflow_mode="plan" if self.plan else None,
+            persona=self.persona,
+            add_dirs=self.add_dirs,
+            allow=self.allow,
+        )
+        return given if self.max_steps is None else msgspec.structs.replace(given, max_steps=self.max_steps)
+
+
+class Desk(msgspec.Struct):
+    """An agent at a session, and the door through which its user speaks."""
+
+    agent: Agent
+    service: SessionService
+    start: Start
+    running: RunningKit
+    came_from: str | None = None
+    """Why this session: a sentence for the user, when it is not a new one."""
+    recorded: bool = False
+    """Whether the session knows which model was named for it."""
+
+    @property
+    def session_id(self) -> str:
+        return self.agent.session.session_id
+
+    @property
+    def model(self) -> str | None:
+        """The model that the command line names for this process's sessions."""
+        return None if self.start.model == NO_MODEL else self.start.model
+
+    async def record_model(self) -> None:
+        """Remember, once, in a session that is gone on with, that another model was named for it."""
+        model, session = self.model, self.agent.session
+        if self.recorded or model is None or not session.exists:
+            return
+        self.recorded = True
+        if session.state.model != model:
+            await self.service.choose_model(session.session_id, model)
+
+    def new_session(self) -> None:
+        """Begin another session; the last one stays as it is."""
+        agent = self.agent
+        agent.clear_history()
+        if self.model is not None:
+            agent.session = ConversationSession(
+                project_root=agent.project_root, store=agent.store, model=self.model, persona=self.start.persona
+            )
+        self.recorded = True
+
+
+def desk_for(start: Start, door: str) -> Desk:
+    """Open the store, find or make the session, and set the agent at it. Every user's mistake is raised here."""
+    settings = start.settings()
+    config = msgspec.structs.replace(start.config(), prompting=door == REPL)
+    running = RunningKit()
+    store = store_at(start.store)
+    try:
+        found = _found(start, settings, store)
+        project = _project_of(found, settings)
+        agent = Agent(None, config, project, store=store, settings=start.settings(project), kit=running)
+        desk = Desk(agent, SessionService(store, door), start, running)
+        if found is not None:
+            desk.came_from = _taken_up(agent, found, start)
+        else:
+            desk.new_session()
+    except BaseException:
+        store.close()
+        raise
+    return desk
+
+
+def _found(start: Start, settings: Settings, store: LogStore) -> Header | None:
+    if start.resume is not None:
+        return ConversationSession.resume(start.resume, store=store).header
+    if not start.continue_newest:
+        return None
+    newest = newest_here(settings.project_root, store)
+    if newest is None:
+        raise SessionNotFound(
+            f"there is no session of {settings.project_root} to continue; start one with `holdfast`, "
+            "or choose one of another project with `holdfast --resume`"
+        )
+    return newest
+
+
+def newest_here(project: Path, store: LogStore) -> Header | None:
+    """The newest session of a project that can be gone on with; sub-agents' are their parents' business."""
+    rows = ConversationSession.list(project_root=project, store=store, limit=50, state="active")
+    return next((row for row in rows if row.depth == 0), None)
+
+
+def _project_of(found: Header | None, settings: Settings) -> Path:
+    """A session is gone on with in its own folder; where that is gone, in this one."""
+    if found is None or found.project_root is None or not Path(found.project_root).is_dir():
+        return settings.project_root
+    return Path(found.project_root)
+
+
+def _taken_up(agent: Agent, found: Header, start: Start) -> str:
+    name = found.session_id
+    title = f' "{found.title}"' if found.title else ""
+    if start.fork:
+        source = ConversationSession.load(session_id=name, store=agent.store)
+        if source is None:
+            raise SessionNotFound(f"no session {name}")
+        forked = source.fork()
+        agent.resume_session(forked.session_id)
+        return f"Forked from {name[:8]}{title}, which stays as it is."
+    if found.has_ended:
+        raise SessionEnded(
+            f"session {name} has ended; `holdfast sessions reopen {name[:8]}` opens it again, "
+            f"`holdfast --resume {name[:8]} --fork` goes on in a fork"
+        )
+    agent.resume_session(name)
+    return f"Session {name[:8]}{title}."
+
+
+def session_ids(incomplete: str) -> list[str]:
+    """For a shell that completes words: the newest sessions whose id begins so."""
+    try:
+        rows = listed(None, limit=200).sessions
+    except HoldfastError:
+        return []
+    return [row.id for row in rows if row.id.startswith(incomplete)][:20]

@@ -1,0 +1,47 @@
+"""What was said before, when somebody comes back to a session: the last messages, as they looked."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from holdfast.core.messages import Message, Role
+from holdfast.doors.repl.call_line import told_call
+from holdfast.doors.repl.escaping import readable
+from holdfast.doors.repl.picture import markdown
+from holdfast.doors.repl.room import Room
+from holdfast.doors.repl.style import HERE
+
+MESSAGES = 12
+LONGEST = 4000
+
+
+def show_transcript(room: Room, most: int = MESSAGES) -> None:
+    """Print the last messages of the room's session."""
+    session = room.session
+    if not session.exists:
+        return
+    messages = session.history(most)
+    if session.header.message_count > len(messages):
+        room.put(
+            Text(f"· {session.header.message_count - len(messages)} earlier messages: holdfast sessions show", "dim")
+        )
+    for message in messages:
+        _show(room, message)
+
+
+def _show(room: Room, message: Message) -> None:
+    if message.role is Role.USER:
+        room.put(Text())
+        room.put(Text(f"{HERE} {_cut(message.content)}", style="bold"))
+    elif message.role is Role.ASSISTANT:
+        if message.content.strip():
+            room.put(markdown(_cut(message.content)))
+        for call in message.tool_calls:
+            room.put(Text(f"● {told_call(call.name, call.arguments)}", style="dim"))
+        if message.interrupted:
+            room.put(Text("· this reply broke off", style="yellow"))
+
+
+def _cut(text: str) -> str:
+    text = readable(text).rstrip()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

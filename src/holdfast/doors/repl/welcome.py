@@ -1,0 +1,82 @@
+"""The first screen: what this is, who answers, where sessions are. And what has to be settled before one can begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from holdfast._version import __version__
+from holdfast.app.models import choice_for, remember_model
+from holdfast.app.settings import Settings
+from holdfast.app.terminal import Pending, consent, pending_consents
+from holdfast.core.errors import HoldfastError
+from holdfast.doors.repl.escaping import exact, readable
+from holdfast.doors.repl.picker import Option, Picker
+from holdfast.doors.repl.start import Start
+from holdfast.doors.repl.status import short_model
+
+LOCAL = "a demo model, only for talk; set ANTHROPIC_API_KEY (or OPENAI_API_KEY, GOOGLE_API_KEY) for a real one"
+
+
+def first_screen(settings: Settings, model: str, store: str) -> list[RenderableType]:
+    """Three lines; what does not fit into one is cut at its end."""
+    what = Text(f"Holdfast {__version__}", style="bold cyan", no_wrap=True, overflow="ellipsis")
+    what.append("  a coding agent whose sessions cannot be lost", style="default not bold")
+    what.append(f" · {readable(short_path(str(settings.project_root)))}", style="dim not bold")
+    answers = Text("Model ", style="dim", no_wrap=True, overflow="ellipsis")
+    answers.append(readable(short_model(model)), style="bold not dim")
+    answers.append(f"  {LOCAL}" if model == "local" else "  /model switches")
+    where = Text("Resume with holdfast -c or holdfast --resume · /help", style="dim", no_wrap=True, overflow="ellipsis")
+    where.append(f" · sessions in {readable(short_path(_without_password(store)))}")
+    return [what, answers, where]
+
+
+def short_path(path: str) -> str:
+    """With `~` for the user's own folder."""
+    own = str(Path.home())
+    return path.replace(own, "~", 1) if own != "/" and own in path else path
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme == "postgresql":
+        return f"{scheme}://{rest.rpartition('@')[2]}"
+    return rest.removeprefix("/")
+
+
+async def settle_model(start: Start, settings: Settings) -> Settings:
+    """With several keys the user says once which model answers; the choice is remembered in the home."""
+    if settings.model is not None or start.resumes:
+        return settings
+    choice = choice_for(settings)
+    if len(choice.options) < 2:
+        return settings
+    picked = await Picker("Several keys are set. Which model", [Option(one, one) for one in choice.options]).choose()
+    if picked is None:
+        return settings
+    try:
+        remember_model(settings, picked)
+    except (HoldfastError, OSError) as error:
+        print(f"holdfast: the choice is not remembered: {readable(str(error))}")
+    return start.settings()
+
+
+async def settle_consents(settings: Settings) -> list[str]:
+    """Ask about what the project brings along; what was decided, in words."""
+    return [await _asked(settings, pending) for pending in pending_consents(settings)]
+
+
+async def _asked(settings: Settings, pending: Pending) -> str:
+    name = pending.path.name
+    print(f"\nThis project brings along {exact(str(pending.path))}, which is not in force:\n")
+    for line in exact(pending.content.decode("utf-8", "replace")).split("\n"):
+        print(f"    {line}")
+    what = "It may run programs of its own." if "hooks" in name else "It allows things without asking you."
+    print(f"\n{what} It stays out of force unless you say so, and is asked about again when it changes.")
+    options = [Option(False, "No, leave it out"), Option(True, "Yes, I have read it and want it to count")]
+    if await Picker("Use it", options, "Enter chooses · Esc is no").choose():
+        consent(settings, pending)
+        return f"{name} of this project is in force."
+    return f"{name} of this project is left out."

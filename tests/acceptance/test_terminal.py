@@ -1,0 +1,264 @@
+"""The REPL in a real terminal: what a person types, sees and interrupts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import ConversationSession, Message, Role
+from tests.acceptance.terminal import Place, Terminal, call, reply
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def opened(place: Place, *words: str) -> Terminal:
+    terminal = Terminal(place, "--model", place.model, *words)
+    terminal.sees("Resume with", *(() if "-c" in words else ("ctx",)))  # a resume may begin with a question
+    return terminal
+
+
+def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
+    (place.project / "a.txt").write_text("old\n")
+    edit = call("edit", file_path="a.txt", old_string="old", new_string="new\u202e")
+    shell = call("bash", command="touch made\u200b.txt")
+    place.says(reply("# First\n\nI *look* at it.", **edit), shell, shell, reply("It is **done**."))
+    with opened(place, "--permission-mode", "prompt") as terminal:
+        first = terminal.screen().splitlines()
+        assert "a coding agent whose sessions cannot be lost" in first[0]
+        assert "scripted:script.json" in first[1]
+        assert "holdfast -c" in first[2]
+        terminal.types("change it")
+        asked = terminal.sees("Allow edit?", "-old", "+new<U+202E>", "Yes, once")
+        assert "First" in asked
+        assert (place.project / "a.txt").read_text() == "old\n"
+        terminal.keys("1")
+        terminal.sees("edit a.txt  +1 -1", "Allow bash?", "touch made<U+200B>.txt")
+        assert (place.project / "a.txt").read_text() == "new\u202e\n"
+        terminal.keys("Right", "Right", "Right", "Enter")
+        terminal.sees("the user declined this call", "Allow bash?")
+        terminal.keys("o")
+        terminal.sees("It is done.")
+        terminal.sees("Allow bash?", "test -f")
+        terminal.keys("y")
+        ended = terminal.sees("done in", "prompt · scripted")
+        assert "$?" in ended
+        assert "ctx 1%" in ended
+        terminal.keys("C-o")
+        terminal.sees('"command"')
+        terminal.keys("C-d")
+        terminal.sees("holdfast -c goes on with it", "left with 0")
+
+
+def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: Place) -> None:
+    slow = reply("one two three four five six seven eight", delay_ms=60_000)
+    tool = call("bash", command="touch started; sleep 60")
+    place.says(slow, tool, call("bash", command="curl http://localhost:1"), reply("still here"))
+    with opened(place, "--allow", "bash(touch started)", "--allow", "bash(sleep *)") as terminal:
+        terminal.keys("C-c")
+        terminal.sees("Ctrl-C again, or Ctrl-D, leaves")
+
+        terminal.types("speak")
+        terminal.sees("waiting for the model")
+        pressed = time.monotonic()
+        terminal.keys("C-c")
+        terminal.sees("stopped: the user interrupted it")
+        assert time.monotonic() - pressed < 5  # a second on an idle machine; this one may be a busy one
+    place.says(tool, call("bash", command="curl http://localhost:1"), reply("still here"))
+    with opened(place, "-c", "--allow", "bash(touch started)", "--allow", "bash(sleep *)") as terminal:
+        terminal.sees("was interrupted", "Go on with it?")
+        terminal.keys("Escape")
+        terminal.sees("left as it is")
+        terminal.types("run")
+        terminal.until((place.project / "started").exists)
+        terminal.keys("C-c")
+        terminal.sees("interrupted, outcome unknown", "stopped: the user interrupted it")
+
+        terminal.types("ask")
+        terminal.sees("Allow bash?")
+        terminal.keys("C-c")
+        terminal.sees("stopped: the user interrupted it", times=2)
+        assert "Allow bash?" not in terminal.screen()
+
+        terminal.types("go on")
+        terminal.sees("still here")
+        terminal.keys("C-c")
+        terminal.keys("C-c")
+        terminal.sees("left with 0")
+
+
+def test_a_closed_terminal_loses_nothing_and_the_resume_says_what_happened(place: Place) -> None:
+    place.says(call("bash", command="touch started; sleep 60"), reply("I looked again, and all is well."))
+    with opened(place, "--allow", "bash") as terminal:
+        terminal.types("run the job")
+        terminal.until((place.project / "started").exists)
+        terminal.sees("running `touch started; sleep 60`")
+    with opened(place, "-c") as terminal:
+        told = terminal.sees(
+            "was interrupted while running `touch started; sleep 60`; outcome unknown", "Go on with it?"
+        )
+        assert "run the job" in told
+        terminal.keys("Enter")
+        terminal.sees("I looked again, and all is well.")
+
+
+def test_typing_while_a_turn_runs_steers_or_queues_and_says_which(place: Place) -> None:
+    wait = "while [ ! -f go ]; do sleep 0.05; done"
+    place.says(call("bash", command=wait), reply("First answer."), reply("Second answer."))
+    with opened(place, "--allow", "bash") as terminal:
+        terminal.types("wait for it")
+        terminal.sees("running `while")
+        terminal.types("be brief")
+        terminal.sees("be brief  (steers the turn)")
+        terminal.types("/queue then this")
+        terminal.sees("then this  (queued)")
+        (place.project / "go").touch()
+        terminal.sees("First answer.", "Second answer.")
+
+
+def test_the_picker_finds_a_session_by_what_is_typed(place: Place) -> None:
+    place.says(reply("Yes."))
+    with place.store() as store:
+        for said in ("about apples", "about pears", "about plums"):
+            session = ConversationSession(project_root=place.project, store=store)
+            session.extend([Message(role=Role.USER, content=said), Message(role=Role.ASSISTANT, content="Fine.")])
+    with Terminal(place, "--resume", "--model", place.model) as terminal:
+        seen = terminal.sees("Resume:", "about apples", "about pears", "about plums", "3 of 3", "it: Fine.")
+        assert "project" in seen
+        terminal.keys("-l", "pear")
+        terminal.sees("1 of 3")
+        terminal.keys("Enter")
+        terminal.sees('"about pears"', "ctx")
+
+
+def test_slash_commands_do_what_they_say(place: Place) -> None:
+    (place.project / ".holdfast" / "commands").mkdir(parents=True)
+    (place.project / ".holdfast" / "commands" / "greet.md").write_text("Say hello to $ARGUMENTS.")
+    place.says(*(reply(f"Answer {n}.") for n in range(1, 6)))
+    with opened(place) as terminal:
+        terminal.types("/greet the world")
+        terminal.sees("Say hello to the world.", "Answer 1.", "done in")
+        terminal.types("/rename A good name")
+        terminal.sees("renamed to A good name")
+        terminal.types("/fork")
+        terminal.sees("this is a fork")
+        terminal.types("/tree")
+        terminal.sees("at event")
+        terminal.types("/clear")
+        terminal.sees("cleared: the messages are archived")
+        terminal.types("/context")
+        assert "user" not in terminal.sees("in the window").rpartition("in the window")[2]
+        terminal.types("/new")
+        terminal.sees("a new session; the last one is kept", "new session")
+        terminal.types("/sessions")
+        terminal.sees("A good name")
+        for line, answer in {
+            "/modle x": "did you mean /model",
+            "/model no-such": "unknown model",
+            "/agent nobody": "there is no persona 'nobody'",
+            "/permissions allow": "cannot be chosen here",
+            "/permissions": "at most workspace-write",
+            "/usage": "0 turns",
+            "/timeline": "nothing was decided",
+            "/ledger": "the ledger is empty",
+            "/prompts": "no prompt was sent yet",
+            "/resume zzzzzz": "no session begins with zzzzzz",
+            "/stop": "no turn is running",
+        }.items():
+            terminal.types(line)
+            terminal.sees(answer)
+        terminal.types("/quit")
+        terminal.sees("left with 0")
+
+
+def test_rewinding_with_escape_escape_brings_the_message_and_the_files_back(place: Place) -> None:
+    place.says(call("write", file_path="a.txt", content="new\n"), reply("Written."))
+    (place.project / "a.txt").write_text("old\n")
+    with opened(place) as terminal:
+        terminal.types("write it")
+        terminal.sees("done in")
+        terminal.keys("Escape", "Escape")
+        terminal.sees("Rewind to before")
+        terminal.keys("Enter")
+        terminal.sees("Put the files back too?")
+        terminal.keys("Down", "Enter")
+        terminal.sees("rewound; /undo rewind takes it back")
+        assert (place.project / "a.txt").read_text() == "old\n"
+        terminal.sees("write it", times=2)  # in the input line again
+        terminal.keys("C-c")
+        terminal.types("/undo rewind")
+        terminal.sees("the rewind is undone")
+        assert (place.project / "a.txt").read_text() == "new\n"
+
+
+def test_own_commands_files_and_modes(place: Place) -> None:
+    (place.project / "notes.txt").write_text("remember the milk\n")
+    place.says(reply("I saw both."))
+    with opened(place) as terminal:
+        terminal.types("!echo by my own hand")
+        terminal.sees("  by my own hand")
+        terminal.types("look at @notes.txt")
+        terminal.sees("remember the milk", "I saw both.")
+        terminal.keys("BTab")
+        terminal.sees("permission mode: read-only")
+        terminal.keys("BTab")
+        terminal.sees("permission mode: prompt")
+        terminal.keys("BTab")
+        terminal.sees("permission mode: workspace-write")
+        terminal.keys("BTab")
+        terminal.sees("permission mode: read-only", times=2)  # never above what it was started with
+    with place.store() as store:
+        [row] = ConversationSession.list(store=store)
+        session = ConversationSession.resume(row.session_id, store=store)
+        assert "I ran this command myself:\n$ echo by my own hand" in session.messages[0].content
+
+
+def test_what_a_project_brings_along_is_shown_and_asked_about(place: Place) -> None:
+    folder = place.project / ".holdfast"
+    folder.mkdir()
+    (folder / "permission-rules.json").write_text('{"allow": [{"tool": "bash"}]}')
+    place.says(reply("Hello."))
+    with Terminal(place, "--model", place.model) as terminal:
+        terminal.sees('{"allow": [{"tool": "bash"}]}', "No, leave it out")
+        terminal.keys("Down", "Enter")
+        terminal.sees("permission-rules.json of this project is in force", "ctx")
+    assert "permission-rules.json" in (place.home / "consents.json").read_text()
+
+
+def test_a_question_survives_a_killed_process_and_is_asked_again(place: Place) -> None:
+    place.says(call("bash", command="install /dev/null made.txt"), *[reply("Made.")] * 8)
+    with opened(place) as terminal:
+        terminal.types("make it")
+        terminal.sees("Allow bash?", "install /dev/null made.txt")
+        terminal.kill()
+        terminal.sees("left with 137")
+    with opened(place, "-c") as terminal:
+        terminal.sees("while it waited for your approval of bash", "Go on with it?")
+        terminal.keys("Enter")
+        terminal.sees("Allow bash?", "install /dev/null made.txt")
+        terminal.keys("1")
+        terminal.sees("Made.")
+        assert (place.project / "made.txt").exists()
+
+
+def test_a_session_that_another_process_drives_can_be_watched_and_steered(place: Place) -> None:
+    wait = "touch started; while [ ! -f go ]; do sleep 0.05; done"
+    place.says(call("bash", command=wait), reply("Both of you were heard."), reply("Both of you were heard."))
+    other = place.start("-p", "wait", "--model", place.model, "--allow", "bash")
+    try:
+        with Terminal(place, "-c", "--model", place.model) as terminal:
+            terminal.until((place.project / "started").exists)
+            terminal.sees("Resume with", "ctx", "wait")
+            terminal.types("hello from here")
+            terminal.sees("another process drives this session", "hello from here")
+            (place.project / "go").touch()
+            terminal.sees("Both of you were heard.")
+        answer, told = other.communicate(timeout=20)
+        assert "Both of you were heard." in answer, told
+    finally:
+        other.kill()
+        other.communicate()

@@ -1,0 +1,136 @@
+"""What a terminal asks of the layers below: the feed, previews of changes, modes, interruptions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import open_store
+from holdfast.app import PermissionMode
+from holdfast.app.agents import kit_for
+from holdfast.app.feed import Drafted, Happened, feed
+from holdfast.app.preview import change_of
+from holdfast.app.terminal import consent, context_use, modes_under, pending_consents
+from holdfast.core import events as e
+from holdfast.doors.repl.interruption import interruption
+from holdfast.models.scripted import Line
+from holdfast.store.log_store import LogStore
+from tests.agents import agent_with, call
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LogStore]:
+    with open_store(f"sqlite:///{tmp_path / 'x.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def test_no_mode_above_the_ceiling_can_be_chosen() -> None:
+    assert modes_under(PermissionMode.READ_ONLY) == [PermissionMode.READ_ONLY]
+    assert modes_under(PermissionMode.WORKSPACE_WRITE) == ["read-only", "prompt", "workspace-write"]
+    assert set(modes_under(PermissionMode.ALLOW)) == set(PermissionMode)
+
+
+async def test_the_feed_tells_every_event_once_and_drafts_before_their_reply(store: LogStore, project: Path) -> None:
+    agent = agent_with(store, project, Line(reply="A text that comes slowly.", delay=0.1))
+    agent.session.persist()
+    told: list[Happened | Drafted] = []
+
+    async def listen() -> None:
+        async for item in feed(store, agent.session.session_id):
+            if isinstance(item, Happened | Drafted):
+                told.append(item)
+            if isinstance(item, Happened) and isinstance(item.event, e.TurnEnded):
+                return
+
+    listening = asyncio.ensure_future(listen())
+    await agent.run("go")
+    await asyncio.wait_for(listening, 10)
+    seqs = [item.stored.seq for item in told if isinstance(item, Happened)]
+    assert seqs == list(range(1, len(seqs) + 1))
+    drafts = [n for n, item in enumerate(told) if isinstance(item, Drafted)]
+    replied = [
+        n for n, item in enumerate(told) if isinstance(item, Happened) and item.stored.kind == "AssistantReplied"
+    ]
+    assert drafts
+    assert max(drafts) < replied[0]
+
+
+async def test_a_change_is_seen_before_it_is_made(store: LogStore, project: Path) -> None:
+    (project / "a.txt").write_text("old\n")
+    agent = agent_with(store, project)
+    kit = kit_for(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
+    edit = {"file_path": "a.txt", "old_string": "old", "new_string": "new"}
+    change = await change_of(kit, "s", "edit", edit)
+    assert change is not None
+    assert "-old\n+new" in change
+    written = await change_of(kit, "s", "write", {"file_path": "b.txt", "content": "x\n"})
+    assert written is not None
+    assert "+x" in written
+    impossible = await change_of(kit, "s", "edit", {**edit, "old_string": "missing"})
+    assert impossible is not None
+    assert impossible.startswith("It will fail as things are now: old_string is not in a.txt")
+    assert await change_of(kit, "s", "bash", {"command": "ls"}) is None
+    assert (project / "a.txt").read_text() == "old\n"
+
+
+async def test_how_full_the_window_is(store: LogStore, project: Path) -> None:
+    agent = agent_with(store, project, "An answer.")
+    await agent.run("a question")
+    kit = kit_for(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
+    found = context_use(kit, agent.messages, agent.session.state)
+    assert found.window == 200_000
+    assert found.by_role["user"][0] == found.by_role["assistant"][0] == 1
+    assert found.used > found.system + found.tools
+
+
+def test_what_a_project_brings_counts_after_consent_to_that_content(tmp_path: Path, project: Path) -> None:
+    from holdfast.app.settings import load_settings
+
+    (project / ".holdfast").mkdir()
+    rules = project / ".holdfast" / "permission-rules.json"
+    rules.write_text('{"allow": [{"tool": "bash"}]}')
+    settings = load_settings(home=tmp_path / "home", project_root=project)
+    [pending] = pending_consents(settings)
+    assert pending.content == rules.read_bytes()
+    consent(settings, pending)
+    assert pending_consents(settings) == []
+    rules.write_text('{"allow": [{"tool": "web_fetch"}]}')
+    assert len(pending_consents(settings)) == 1
+
+
+async def test_an_interrupted_turn_says_what_it_was_doing(store: LogStore, project: Path) -> None:
+    agent = agent_with(store, project, call("bash", command="touch started; sleep 60"), allow=("bash",))
+    running = asyncio.ensure_future(agent.run("go"))
+    while not (project / "started").exists():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    found = interruption(agent)
+    assert found is not None
+    assert not found.is_open
+    assert found.text == ("The last turn was interrupted while running `touch started; sleep 60`; outcome unknown.")
+
+
+async def test_a_finished_session_and_a_new_one_have_nothing_to_tell(store: LogStore, project: Path) -> None:
+    agent = agent_with(store, project, "Done.")
+    assert interruption(agent) is None
+    await agent.run("go")
+    assert interruption(agent) is None
+
+
+async def test_a_stored_message_that_nobody_answered_is_told(store: LogStore, project: Path) -> None:
+    agent = agent_with(store, project)
+    agent.queue_steering_message("do it")
+    found = interruption(agent)
+    assert found is not None
+    assert (found.is_open, found.text) == (True, "A message was stored here and not answered yet.")

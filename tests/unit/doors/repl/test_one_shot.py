@@ -1,0 +1,164 @@
+"""One-shot answers and the mistakes one can make, in this process: no terminal, a scripted model, a home of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from holdfast import ConversationSession, open_store
+from holdfast.doors import cli
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "arguments": arguments}]}
+
+
+def reply(text: str, **more: Any) -> dict[str, Any]:
+    return {"content": text, **more}
+
+
+class Place:
+    """A project and a home, and `holdfast` run in them."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+    ) -> None:
+        self.project, self.home, self.script = folder / "project", folder / "home", folder / "script.json"
+        self.project.mkdir()
+        self._patch, self._captured = monkeypatch, capfdbinary
+        monkeypatch.setenv("HOLDFAST_HOME", str(self.home))
+        monkeypatch.chdir(self.project)
+
+    @property
+    def model(self) -> str:
+        return f"scripted:{self.script}"
+
+    def says(self, *lines: dict[str, Any]) -> None:
+        self.script.write_text(json.dumps(lines))
+
+    def run(self, *words: str, stdin: str = "") -> Done:
+        given = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+        self._patch.setattr(sys, "stdin", given)
+        try:
+            code = cli.main(words)
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        out, err = self._captured.readouterr()
+        return Done(code, out.decode(), err.decode())
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Place:
+    return Place(tmp_path, monkeypatch, capfdbinary)
+
+
+def test_without_a_terminal_a_prompt_needs_no_flag(place: Place) -> None:
+    place.says(reply("Forty-two."))
+    assert place.run("What is it?", "--model", place.model).stdout == "Forty-two.\n"
+
+
+def test_a_failed_turn_is_one_sentence_and_exit_code_1(place: Place) -> None:
+    place.says({"error": "no such key", "status": 401})
+    done = place.run("-p", "go", "--model", place.model, "--output-format", "json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["outcome"] == "failed"
+    assert done.stderr == "holdfast: no such key\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["-p", "x", "-r", "zzzzzz"], 3, "no session begins with zzzzzz"),
+        (["-p", "x", "--session", "!"], 3, "is not a session id"),
+        (["-p", "x", "-c"], 3, "there is no session of"),
+        (["-p", "x", "--model", "nonsense"], 1, "unknown model 'nonsense'"),
+        (["-p", "x", "--model", "scripted:nowhere.json"], 1, "the script cannot be read"),
+        (["-p", "x", "--permission-mode", "all"], 1, "permission_mode 'all' is unknown"),
+        (["-p", "x", "--persona", "nobody"], 1, "there is no persona 'nobody'"),
+        (["-p", "x", "--effort", "much"], 1, "'much' is no effort"),
+        (["-p", "x", "--add-dir", "nowhere"], 1, "is not a folder"),
+        (["-p"], 2, "there is nothing to do"),
+        (["-p", "-r"], 2, "there is no terminal to choose a session in"),
+        (["sesions", "list"], 2, "did you mean the command 'sessions'?"),
+        (["--no-such-option"], 2, "--no-such-option"),
+    ],
+)
+def test_a_mistake_is_one_clear_sentence_with_its_exit_code(
+    place: Place, words: list[str], code: int, told: str
+) -> None:
+    place.says(reply("x"))
+    done = place.run(*words, *([] if "--model" in words else ["--model", place.model] if code != 2 else []))
+    assert done.returncode == code, done.stderr
+    assert told in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_broken_config_and_an_unusable_home_are_told(place: Place) -> None:
+    place.says(reply("x"))
+    place.home.mkdir()
+    (place.home / "config.toml").write_text("model = \n")
+    broken = place.run("-p", "x")
+    assert (broken.returncode, "is not valid TOML" in broken.stderr) == (1, True)
+    (place.home / "config.toml").unlink()
+    place.home.rmdir()
+    place.home.write_text("a file")
+    unusable = place.run("-p", "x", "--model", place.model)
+    assert unusable.returncode == 1
+    assert len(unusable.stderr.splitlines()) == 1
+    assert "Traceback" not in unusable.stderr
+
+
+def test_model_none_only_admits_and_a_fork_leaves_its_source_alone(place: Place) -> None:
+    admitted = json.loads(place.run("-p", "later", "--model", "none", "--output-format", "json").stdout)
+    assert admitted["outcome"] == "admitted"
+    place.says(reply("Now."), reply("In the fork."))
+    assert place.run("-p", "-c", "--model", place.model).stdout == "Now.\n"
+    source = admitted["session_id"]
+    words = ["-p", "again", "-r", source[:8], "--fork", "--model", place.model, "--output-format", "json"]
+    forked = json.loads(place.run(*words).stdout)
+    assert forked["session_id"] != source
+    assert forked["answer"] == "Now."  # a fork has had no replies of its own
+
+
+def test_config_is_written_read_and_checked(place: Place) -> None:
+    assert place.run("config", "set", "model", "local").returncode == 0
+    assert place.run("config", "get", "model").stdout == "local\n"
+    assert json.loads(place.run("config", "get", "--json").stdout)["model"] == "local"
+    refused = place.run("config", "set", "permission_mode", "everything")
+    assert (refused.returncode, "is unknown" in refused.stderr) == (1, True)
+    assert (place.home / "config.toml").read_text() == 'model = "local"\n'
+    assert place.run("config", "path").stdout.strip() == str(place.home / "config.toml")
+
+
+def test_what_nobody_can_be_asked_about_is_denied_and_named_with_its_flag(place: Place) -> None:
+    place.says(call("bash", command="install /dev/null made.txt"), *[reply("It was denied.")] * 8)
+    done = place.run("-p", "make it", "--model", place.model)
+    assert done.returncode == 0
+    assert "--allow 'bash(install" in done.stderr
+    assert not (place.project / "made.txt").exists()
+    allowed = place.run("-p", "make it", "--model", place.model, "--allow", "bash(install *)")
+    assert allowed.returncode == 0
+    assert (place.project / "made.txt").exists()
+
+
+def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Place) -> None:
+    place.says(reply("First."))
+    name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
+    with open_store(f"sqlite:///{place.home}/holdfast.db") as store:
+        ConversationSession.resume(name, store=store).end()
+    refused = place.run("-p", "y", "-r", name[:8], "--model", place.model)
+    assert refused.returncode == 4
+    assert f"holdfast sessions reopen {name[:8]}" in refused.stderr
+    assert place.run("-p", "y", "-r", name[:8], "--fork", "--model", place.model).returncode == 0

@@ -1,0 +1,194 @@
+"""The small parts of the terminal: lines of calls, attachments, commands of one's own, completion, the meter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from holdfast.core import events as e
+from holdfast.core.messages import ImagePart, TextPart, Usage
+from holdfast.core.state import SessionState
+from holdfast.doors.repl.attachment import attached
+from holdfast.doors.repl.call_line import told_call, told_result
+from holdfast.doors.repl.commands.custom import custom_commands, message_of
+from holdfast.doors.repl.picker import Option, Picker
+from holdfast.doors.repl.question import Asked, Panel
+from holdfast.doors.repl.status import Status, cost, elapsed, short_model, tokens
+from holdfast.doors.repl.words import Words, files_like
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
+
+
+# --- calls
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "line"),
+    [
+        ("bash", {"command": "npm  test\n"}, "`npm test`"),
+        ("edit", {"file_path": "src/a.py", "old_string": "x"}, "edit src/a.py"),
+        ("todo", {"items": []}, "todo"),
+        ("bash", {"command": "a\x1b[2J"}, "`a<U+001B>[2J`"),
+        ("other", {"n": 1, "what": "thing"}, "other thing"),
+    ],
+)
+def test_a_call_is_told_as_a_person_would(name: str, arguments: dict[str, object], line: str) -> None:
+    assert told_call(name, arguments) == line
+
+
+def test_a_result_is_told_in_a_few_words() -> None:
+    done = e.ToolCallFinished(call_id="c", name="edit", facts={"added": 2, "removed": 1})
+    assert told_result(done) == "+2 -1"
+    failed = e.ToolCallFinished(call_id="c", name="bash", is_error=True, facts={"exit_code": 3})
+    assert told_result(failed) == "exit code 3"
+    text = (TextPart("Interrupted, outcome unknown."),)
+    cut_off = e.ToolCallFinished(call_id="c", name="bash", parts=text, status="cancelled", is_error=True)
+    assert told_result(cut_off) == "interrupted, outcome unknown"
+
+
+# --- attachments
+
+
+def test_a_named_file_goes_along_as_text_and_a_picture_as_a_picture(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("content\n")
+    (tmp_path / "b.png").write_bytes(PNG)
+    found = attached("look at @a.txt, and at @b.png", tmp_path)
+    assert isinstance(found.parts[0], TextPart)
+    assert found.parts[0].text == 'look at @a.txt, and at @b.png\n\n<file path="a.txt">\ncontent\n</file>'
+    assert isinstance(found.parts[1], ImagePart)
+    assert (found.parts[1].media_type, found.parts[1].data) == ("image/png", PNG)
+
+
+def test_a_pasted_path_of_a_picture_attaches_it(tmp_path: Path) -> None:
+    (tmp_path / "my shot.png").write_bytes(PNG)
+    found = attached(f"what is this? '{tmp_path}/my shot.png'", tmp_path)
+    assert [type(part) for part in found.parts] == [TextPart, ImagePart]
+
+
+def test_what_is_no_file_stays_a_word_and_what_cannot_be_attached_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"\0\1\2")
+    found = attached("mail me@example.com @nobody @x.bin", tmp_path)
+    assert found.parts == (TextPart("mail me@example.com @nobody @x.bin"),)
+    assert found.problems == (
+        "x.bin is not attached: it is neither text nor a picture that models read (PNG, JPEG, GIF, WebP)",
+    )
+
+
+# --- commands of one's own
+
+
+def test_arguments_replace_their_place_or_follow_the_text() -> None:
+    assert message_of("---\ndescription: x\n---\nFix $ARGUMENTS now.", "issue 4") == "Fix issue 4 now."
+    assert message_of("Review this.", "the last commit") == "Review this.\n\nthe last commit"
+    assert message_of("Review this.", "") == "Review this."
+
+
+def test_ones_own_command_wins_over_a_projects_and_a_link_out_is_not_read(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".holdfast" / "commands").mkdir(parents=True)
+    (home / "commands").mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (project / ".holdfast" / "commands" / "leak.md").symlink_to(tmp_path / "secret")
+    (project / ".holdfast" / "commands" / "fix.md").write_text("theirs")
+    (home / "commands" / "fix.md").write_text("---\ndescription: mine\n---\nx")
+    found = custom_commands(project, home)
+    assert list(found) == ["fix"]
+    assert found["fix"].about == "mine (yours)"
+
+
+# --- completion
+
+
+def test_slash_commands_files_and_sessions_are_completed(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.py").touch()
+    (tmp_path / ".git").mkdir()
+    words = Words(tmp_path, lambda: {"model": "m", "new": "n"}, lambda: [("abcdef", "title")], lambda _: ["--fresh"])
+
+    def completed(text: str) -> list[str]:
+        return [one.text for one in words.get_completions(Document(text), CompleteEvent())]
+
+    assert completed("/m") == ["/model"]
+    assert completed("/model --f") == ["--fresh"]
+    assert completed("/resume abc") == ["abcdef"]
+    assert completed("look at @s") == ["src/"]
+    assert completed("look at @src/m") == ["src/main.py"]
+    assert completed("nothing here") == []
+    assert files_like(tmp_path, "no/such/folder") == []
+
+
+# --- choosing and asking
+
+
+def test_a_picker_finds_by_every_word_that_is_typed() -> None:
+    picker = Picker("Resume", [Option(1, "Fix the login", "shop"), Option(2, "Fix the tests", "api")])
+    picker.buffer.text = "fix api"
+    assert [option.value for option in picker.fitting] == [2]
+
+
+def asked(**more: object) -> Asked:
+    given: dict[str, object] = {
+        "session_id": "s",
+        "seq": 1,
+        "name": "bash",
+        "arguments": {},
+        "call_digest": "d",
+        **more,
+    }
+    return Asked(**given)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_long_question_is_paged_through_and_never_cut() -> None:
+    panel = Panel()
+    panel.ask(asked(arguments={"command": "\n".join(f"line {n}" for n in range(100))}))
+    seen = ""
+    for _ in range(12):
+        seen += "".join(str(piece[1]) for piece in panel.drawn(10, 80))
+        panel.page(10, 10)
+    assert all(f"  line {n}\n" in seen for n in range(100))
+    assert "lines 91 to 100 of 100" in seen
+
+
+def test_a_question_is_asked_once_and_the_next_one_waits() -> None:
+    panel = Panel()
+    assert panel.ask(asked(seq=1))
+    assert not panel.ask(asked(seq=1))
+    assert panel.ask(asked(seq=2))
+    assert panel.asked is not None
+    assert panel.asked.seq == 1
+    panel.take(1)
+    assert panel.asked.seq == 2
+
+
+def test_the_models_own_question_offers_its_choices() -> None:
+    question = asked(name="ask_user", arguments={"question": "Which?", "choices": ["red", "blue"]})
+    assert question.choices == ("red", "blue")
+    assert not question.is_approval
+
+
+# --- the status line
+
+
+def test_a_cost_that_is_not_known_has_a_question_mark() -> None:
+    state = SessionState()
+    assert cost(state) == "$0"
+    state.usage.add(Usage(input_tokens=5, cost_micros=12_000), "a")
+    assert cost(state) == "$0.0120"
+    state.usage.add(Usage(input_tokens=5), "b")
+    assert cost(state) == "$0.0120?"
+
+
+def test_the_status_line_says_who_where_and_how_full() -> None:
+    status = Status()
+    status.session, status.mode, status.model, status.window, status.used = "abcdefgh", "prompt", "x:y", 1000, 800
+    line = "".join(str(piece[1]) for piece in status.line())
+    assert line == " abcdefgh · prompt · x:y · ctx 80% of 1.0k · 0 tok · $0"
+
+
+def test_numbers_are_short() -> None:
+    assert [tokens(n) for n in (999, 1500, 200_000, 2_000_000)] == ["999", "1.5k", "200k", "2.0M"]
+    assert [elapsed(n) for n in (3.7, 61)] == ["3 s", "1 min 01 s"]
+    assert short_model("scripted:/a/b/c.json") == "scripted:c.json"
