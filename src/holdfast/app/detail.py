@@ -13,6 +13,9 @@ from holdfast.core.transcript import transcript
 from holdfast.store.log_store import LogStore
 from holdfast.store.reading import decoded, folded_state
 
+TELLING = ("file_path", "path", "pattern", "url", "question", "prompt")
+"""Of a call's arguments, those that tell most."""
+
 
 class Detail(msgspec.Struct, kw_only=True):
     """A session with its messages, newest last. `interrupted` tells in words what a turn that never ended was doing."""
@@ -68,7 +71,8 @@ def told_call(name: str, arguments: dict[str, Any] | None) -> str:
     given = arguments or {}
     if isinstance(given.get("command"), str):
         return f"`{_short(given['command'])}`"
-    about = next((value for value in given.values() if isinstance(value, str)), "")
+    telling = [given[key] for key in TELLING if isinstance(given.get(key), str)]
+    about = next((value for value in [*telling, *given.values()] if isinstance(value, str)), "")
     return f"{name} {_short(about)}".strip()
 
 

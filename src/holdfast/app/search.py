@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.core.errors import InvalidInput
+from holdfast.core.errors import InvalidInput, StoreUnavailable
 from holdfast.runtime.project import project_fingerprint, project_key
 from holdfast.store import place_of
 from holdfast.store.log_store import LogStore
-from holdfast.store.search.catching_up import Found
+from holdfast.store.search.catching_up import Found, Shelf
 from holdfast.store.search.documents import Snippet, folded, snippet_of
 from holdfast.store.search.keeping import Keeper
 from holdfast.store.search.scanning import scan
@@ -48,6 +48,72 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     damaged: list[str] = []
 
 
+class Searcher:
+    """Searches one store; keeps its index open until it is closed. For one thread."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._keeper = _keeper(store)
+        self._shelf: Shelf | None = None
+
+    def search(
+        self,
+        query: str,
+        *,
+        owner_id: str = "local",
+        limit: int = 20,
+        project: Path | None = None,
+        progress: Progress | None = None,
+    ) -> Results:
+        """The newest matches of a text, in any script, case aside. `InvalidInput` when it is empty."""
+        wanted = folded(query)
+        if not wanted:
+            raise InvalidInput("say what to search for: a word, or a part of one")
+        damaged: list[str] = []
+        hits: dict[str, Hit] = {}
+        more = False
+        with closing(self._found(wanted, owner_id, damaged, progress)) as found:
+            for one in _of_project(found, project):
+                if one.root_id in hits:
+                    continue
+                if len(hits) == limit:
+                    more = True
+                    break
+                hits[one.root_id] = _hit(self._store, one, wanted)
+        return Results(query=query, hits=list(hits.values()), more=more, damaged=sorted(set(damaged)))
+
+    def matches(self, query: str, *, owner_id: str = "local") -> Iterator[tuple[str, int]]:
+        """Every match as (session, seq), in no order."""
+        with closing(self._found(folded(query), owner_id, [], None)) as found:
+            for one in found:
+                yield one.document.session_id, one.document.seq
+
+    def close(self) -> None:
+        shelf, self._shelf = self._shelf, None
+        if shelf is not None:
+            shelf.close()
+
+    def _found(self, query: str, owner_id: str, damaged: list[str], progress: Progress | None) -> Generator[Found]:
+        """From the index, made anew once if it is damaged; from the sessions themselves where there can be none."""
+        keeper = self._keeper
+        told: set[tuple[str, int]] = set()
+        for again in (False, True):
+            if keeper is None:
+                break
+            try:
+                if again:
+                    self.close()
+                    keeper.remove()
+                self._shelf = shelf = self._shelf or keeper.open()
+                damaged += keeper.catch_up(self._store, shelf, progress)
+                yield from _not_told(shelf.found(query, owner_id), told)
+                return
+            except keeper.trouble as error:
+                if not keeper.is_broken(error):
+                    break
+        yield from _not_told(scan(self._store, query, owner_id, damaged, progress), told)
+
+
 def search(
     store: LogStore,
     query: str,
@@ -57,41 +123,24 @@ def search(
     project: Path | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """The newest matches of a text, in any script, case aside. `InvalidInput` when it is empty."""
-    wanted = folded(query)
-    if not wanted:
-        raise InvalidInput("say what to search for: a word, or a part of one")
-    damaged: list[str] = []
-    hits: list[Hit] = []
-    more = False
-    with closing(_matches(store, wanted, owner_id, damaged, progress)) as found:
-        seen: set[str] = set()
-        for one in _of_project(found, project):
-            if one.root_id in seen:
-                continue
-            if len(hits) == limit:
-                more = True
-                break
-            seen.add(one.root_id)
-            hit = _hit(store, one, wanted)
-            hits += [hit] if hit is not None else []
-    return Results(query=query, hits=hits, more=more, damaged=sorted(set(damaged)))
-
-
-def matches(store: LogStore, query: str, *, owner_id: str = "local") -> Iterator[tuple[str, int]]:
-    """Every match as (session, seq), in no order."""
-    with closing(_matches(store, folded(query), owner_id, [], None)) as found:
-        for one in found:
-            yield one.document.session_id, one.document.seq
+    """One search, with an index that is opened for it; see `Searcher.search`."""
+    with closing(Searcher(store)) as searcher:
+        return searcher.search(query, owner_id=owner_id, limit=limit, project=project, progress=progress)
 
 
 def rebuild(store: LogStore, progress: Progress | None = None) -> None:
     """Throw the index away and make it again; a store that has none needs none."""
     keeper = _keeper(store)
-    if keeper is not None:
+    if keeper is None:
+        return
+    try:
         keeper.remove()
         with closing(keeper.open()) as shelf:
             keeper.catch_up(store, shelf, progress)
+    except keeper.trouble as error:
+        raise StoreUnavailable(
+            f"the search index cannot be made ({error}); search reads every session instead"
+        ) from error
 
 
 def forget(store: LogStore) -> None:
@@ -103,8 +152,12 @@ def forget(store: LogStore) -> None:
         if keeper.exists():
             with closing(keeper.open()) as shelf:
                 keeper.catch_up(store, shelf)
-    except keeper.trouble:
-        keeper.remove()
+    except keeper.trouble as error:
+        told = f"the session is deleted, but the search index could not be cleaned ({error})"
+        try:
+            keeper.remove()
+        except keeper.trouble:
+            raise StoreUnavailable(f"{told}; run `holdfast sessions search --rebuild`") from error
 
 
 # --- with a shelf or without -----------------------------------------------------------------------------------------
@@ -125,28 +178,12 @@ def _keeper(store: LogStore) -> Keeper | None:
     return None
 
 
-def _matches(
-    store: LogStore, query: str, owner_id: str, damaged: list[str], progress: Progress | None
-) -> Generator[Found]:
-    """From the index, made anew once if it is damaged; from the sessions themselves where there can be none."""
-    keeper = _keeper(store)
-    told: set[tuple[str, int]] = set()
-    for again in (False, True) if keeper is not None else ():
-        try:
-            if again:
-                keeper.remove()
-            with closing(keeper.open()) as shelf:
-                damaged += keeper.catch_up(store, shelf, progress)
-                for one in shelf.found(query, owner_id):
-                    place = (one.document.session_id, one.document.seq)
-                    if place not in told:
-                        told.add(place)
-                        yield one
-            return
-        except keeper.trouble:
-            continue
-    for one in scan(store, query, owner_id, damaged, progress):
-        if (one.document.session_id, one.document.seq) not in told:
+def _not_told(found: Iterable[Found], told: set[tuple[str, int]]) -> Iterator[Found]:
+    """An index may break in the middle of an answer: what was given out before is not given out again."""
+    for one in found:
+        place = (one.document.session_id, one.document.seq)
+        if place not in told:
+            told.add(place)
             yield one
 
 
@@ -160,11 +197,8 @@ def _of_project(found: Iterable[Found], project: Path | None) -> Iterator[Found]
             yield one
 
 
-def _hit(store: LogStore, one: Found, query: str) -> Hit | None:
+def _hit(store: LogStore, one: Found, query: str) -> Hit:
     document = one.document
-    snippet = snippet_of(document.text, query)
-    if snippet is None:
-        return None
     return Hit(
         session_id=document.session_id,
         resume_id=store.tip(document.session_id) if one.rotated_to else document.session_id,
@@ -176,5 +210,5 @@ def _hit(store: LogStore, one: Found, query: str) -> Hit | None:
         turn=document.turn,
         at=document.at,
         role=document.role,
-        snippet=snippet,
+        snippet=snippet_of(document.text, query) or Snippet("", "", ""),
     )

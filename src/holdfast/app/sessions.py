@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from holdfast.app.settings import Settings, load_settings
-from holdfast.core.errors import SessionEnded, SessionNotFound
+from holdfast.core.errors import SessionDeleted, SessionEnded, SessionNotFound
 from holdfast.core.header import ACTIVE, ARCHIVED, Header
 from holdfast.core.ids import ID_LENGTH, is_id
 from holdfast.runtime.project import project_fingerprint, project_key
@@ -58,7 +59,18 @@ def named(store: LogStore, session: str) -> str:
         if len(session) >= ID_LENGTH:
             raise SessionNotFound(f"no session '{session}'; `holdfast sessions list` shows those there are")
         return store.resolve(session)
-    store.head(session)
+    try:
+        store.head(session)
+    except SessionDeleted as error:
+        with store.inspect() as view:
+            row = view.header(session)
+        if row is None or row.deleted_at is None:
+            raise
+        when = datetime.fromtimestamp(row.deleted_at / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        raise SessionDeleted(
+            f"session {session} was deleted on {when} by {row.deleted_by}; "
+            f"{row.last_seq} events, head {row.head_hash.hex()[:16]}"
+        ) from error
     return session
 
 

@@ -6,9 +6,12 @@ changes of other processes are found by `changed`, asked every few milliseconds 
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 POLL_SECONDS = 0.01
 
@@ -50,6 +53,8 @@ class Bell:
                 self._listeners -= 1
 
     async def wait_async(self, since: int, timeout: float | None) -> bool:
+        import asyncio  # here and not above: commands that run no loop want to start quickly
+
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._condition:
             self._listen()

@@ -7,15 +7,18 @@ Async callers queue in the same line; a worker thread leads when no calling thre
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from holdfast.core.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.port import Receipt
 from holdfast.store.sealing import Commit
+
+if TYPE_CHECKING:
+    import asyncio
 
 MAX_COMMITS = 256
 LEAST_HALF = 24
@@ -90,6 +93,8 @@ class GroupCommit:
 
         A caller that is cancelled cancels the future, which is only its wish to know.
         """
+        import asyncio  # here and not above: commands that run no loop want to start quickly
+
         future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
         with self._mutex:
             if self._closed:

@@ -6,7 +6,6 @@ notices other processes' commits (`_changed`). Sealing, group commit, checked re
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 import time
@@ -285,6 +284,8 @@ class LogStore(ABC):
     async def follow_async(
         self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
     ) -> AsyncIterator[Batch]:
+        import asyncio  # here and not above: commands that run no loop want to start quickly
+
         cursor = _Cursor(session_id, after, chunk)
         while True:
             heard = self._bell.now()
@@ -345,6 +346,8 @@ class LogStore(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        import asyncio
+
         await asyncio.to_thread(self.close)
 
     def _reading(self) -> AbstractContextManager[View]:

@@ -9,7 +9,7 @@ from holdfast.core.errors import ConfigError
 
 POSTGRES = [name for name in NAMES if "postgres" in name]
 HERE = [name for name in NAMES if name not in POSTGRES]
-ELSEWHERE = ("processes", "resume-session")
+ELSEWHERE = ("processes", "resume-session", "commands")
 """Workloads that start processes: each has one test of its own below, since two rounds of them take long."""
 
 
@@ -34,6 +34,14 @@ def test_resuming_gives_a_figure_and_leaves_nothing_behind(tmp_path: Path) -> No
     with Lab(once) as lab:
         found = list(measure(lab))
     assert [figure.value > 0 for figure in found if isinstance(figure, Figure)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_give_figures_and_leave_nothing_behind(tmp_path: Path) -> None:
+    once = Options(only=("commands",), stores=("sqlite",), folder=tmp_path, rounds=1, scale=0.002)
+    with Lab(once) as lab:
+        found = list(measure(lab))
+    assert [figure.value > 0 for figure in found if isinstance(figure, Figure)] == [True] * 3
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,6 +8,7 @@ from holdfast.bench.figure import Figure, Skipped
 from holdfast.bench.lab import Lab
 from holdfast.bench.server import Unavailable
 from holdfast.bench.workloads.append import append_async, append_sync
+from holdfast.bench.workloads.commands import starting
 from holdfast.bench.workloads.crowd import crowd
 from holdfast.bench.workloads.following import follow
 from holdfast.bench.workloads.importing import importing
@@ -15,6 +16,7 @@ from holdfast.bench.workloads.length import append_late, fork_late, open_late
 from holdfast.bench.workloads.lists import list_newest, resume_prefix
 from holdfast.bench.workloads.processes import processes
 from holdfast.bench.workloads.resuming import resume_worked
+from holdfast.bench.workloads.searching import search
 from holdfast.bench.workloads.turn import whole_turn
 from holdfast.bench.workloads.wal import wal_bytes
 from holdfast.core.errors import ConfigError
@@ -40,6 +42,8 @@ _ALL: Mapping[str, tuple[str, Run]] = {
     "turn": ("sqlite", whole_turn),
     "resume-session": ("sqlite", resume_worked),
     "import": ("", importing),
+    "search": ("sqlite", search),
+    "commands": ("sqlite", starting),
 }
 NAMES = tuple(_ALL)
 

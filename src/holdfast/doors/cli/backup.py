@@ -9,7 +9,7 @@ import typer
 from holdfast.app.integrity import back_up
 from holdfast.doors.cli.options import Json, Store
 from holdfast.doors.cli.printing import counted, plain, print_json
-from holdfast.doors.cli.progress import bar
+from holdfast.doors.cli.progress import bars
 from holdfast.doors.cli.verify import as_json
 
 app = typer.Typer()
@@ -22,8 +22,8 @@ def backup(
     json: Json = False,
 ) -> None:
     """Copy the store while others go on writing, then verify the copy."""
-    with bar("copying", wanted=not json) as copying:
-        copy, report = back_up(store, path, copying=copying)
+    with bars("copying", "verifying", wanted=not json) as (copying, verifying):
+        copy, report = back_up(store, path, copying=copying, verifying=verifying)
     if json:
         print_json({"copy": copy, **as_json(report)})
     elif report.ok:

@@ -1,23 +1,59 @@
-"""A progress bar, where there is a terminal to draw it on; nowhere else is anything written."""
+"""Progress bars, where there is a terminal to draw them on; nowhere else is anything written."""
 
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
+
+Told = Callable[[int, int], None]
 
 
 @contextmanager
-def bar(what: str, *, wanted: bool = True) -> Generator[Callable[[int, int], None] | None]:
+def bar(what: str, *, wanted: bool = True) -> Generator[Told | None]:
     """Something to tell how much is done and of how much; None when nobody watches."""
-    if not wanted or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+    with bars(what, wanted=wanted) as (told,):
+        yield told
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
+
+@contextmanager
+def bars(*names: str, wanted: bool = True) -> Generator[tuple[Told | None, ...]]:
+    """The same for work in several steps. A bar appears when its step first tells something: what is done at once draws
+    none, and does not wait for what would draw it."""
+    if not wanted or not sys.stderr.isatty():
+        yield (None,) * len(names)
+        return
+    drawing = _Drawing()
+    try:
+        yield tuple(drawing.step(name) for name in names)
+    finally:
+        drawing.end()
+
+
+class _Drawing:
+    def __init__(self) -> None:
+        self._progress: Any = None
+
+    def step(self, name: str) -> Told:
+        task: Any = None
 
         def told(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+            nonlocal task
+            if self._progress is None:
+                self._progress = self._begun()
+            if task is None:
+                task = self._progress.add_task(name, total=total)
+            self._progress.update(task, completed=done, total=total)
 
-        yield told
+        return told
+
+    def _begun(self) -> Any:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        progress = Progress(console=Console(stderr=True), transient=True)
+        progress.start()
+        return progress
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()

@@ -16,6 +16,7 @@ from psycopg import sql
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.header import Header
 from holdfast.store.log_store import LogStore
+from holdfast.store.postgres import faults
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.link import LONG_SECONDS, Link
 from holdfast.store.search.catching_up import Found, Place, Progress, Shelf, catch_up
@@ -23,6 +24,7 @@ from holdfast.store.search.documents import Document, folded
 
 LOCK = 0x486F6C65  # one at a time
 PAGE = 500
+OTHERS = ("42P01", "42703", "42804")  # no such table or column, or of another type: another version made it
 FIRST = 2**63 - 1
 
 TABLES = """
@@ -42,9 +44,7 @@ THERE = "SELECT to_regclass('holdfast_search.docs') IS NOT NULL AND to_regclass(
 TRIGRAMS = (
     "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_trgm'"
 )
-INDEX = sql.SQL(
-    "CREATE INDEX IF NOT EXISTS docs_trigrams ON holdfast_search.docs USING gin (folded {schema}.gin_trgm_ops)"
-)
+INDEX = sql.SQL("CREATE INDEX IF NOT EXISTS docs_trigrams ON holdfast_search.docs USING gin (folded ")
 PUT_SESSION = (
     "INSERT INTO holdfast_search.sessions VALUES (%s, %s, %s, %b, %s, %s, %s, %s, %s, %s, %s, %s, %s) "
     "ON CONFLICT (session_id) DO UPDATE SET start = excluded.start, upto = excluded.upto, hash = excluded.hash, "
@@ -87,7 +87,8 @@ class PostgresShelf:
         self._link.execute(TABLES)
         extension = self._link.execute(TRIGRAMS).fetchone()
         if extension is not None:
-            self._link.execute(INDEX.format(schema=sql.Identifier(extension[0])))
+            operators = sql.Identifier(extension[0], "gin_trgm_ops")
+            self._link.execute(sql.Composed([INDEX, operators, sql.SQL(")")]))
 
     def known(self) -> Mapping[str, Place]:
         rows = self._link.execute("SELECT session_id, start, upto, hash FROM holdfast_search.sessions").fetchall()
@@ -139,6 +140,9 @@ class PostgresKeeper:
         with closing(Link.to(self._address)) as link:
             found = link.execute(THERE).fetchone()
         return found is not None and bool(found[0])
+
+    def is_broken(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.Error) and (faults.is_damage(error) or error.sqlstate in OTHERS)
 
     def open(self) -> PostgresShelf:
         link = Link.to(self._address, LONG_SECONDS)

@@ -200,6 +200,16 @@ class SqliteKeeper:
     """The shelf of the store at this path."""
 
     trouble = (apsw.Error, OSError, UnicodeDecodeError)
+    _passing = (
+        apsw.BusyError,
+        apsw.LockedError,
+        apsw.FullError,
+        apsw.ReadOnlyError,
+        apsw.CantOpenError,
+        apsw.PermissionsError,
+        apsw.InterruptError,
+        OSError,
+    )
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -207,6 +217,9 @@ class SqliteKeeper:
 
     def exists(self) -> bool:
         return self.path.exists()
+
+    def is_broken(self, error: Exception) -> bool:
+        return not isinstance(error, self._passing)
 
     def open(self) -> SqliteShelf:
         return SqliteShelf(self.path)

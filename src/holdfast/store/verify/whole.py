@@ -38,6 +38,7 @@ class Known(NamedTuple):
     updated_at: int
     epoch: int
     digest: bytes
+    imported: bool
 
 
 def _known(row: Header) -> Known:
@@ -45,7 +46,17 @@ def _known(row: Header) -> Known:
     digest = hashlib.sha256(msgspec.json.encode(fields)).digest()[:12]
     deleted = row.deleted_at is not None
     ends = (row.last_seq, row.updated_at, row.epoch)
-    return Known(row.owner_id, deleted, row.root_id, row.rotated_to, row.base_id, row.base_seq, *ends, digest)
+    return Known(
+        row.owner_id,
+        deleted,
+        row.root_id,
+        row.rotated_to,
+        row.base_id,
+        row.base_seq,
+        *ends,
+        digest,
+        row.imported_seq > 0,
+    )
 
 
 class Sessions:
@@ -127,11 +138,12 @@ class Sessions:
             if known is None or known.rotated_to is None:
                 continue
             if not self._is_there(known.rotated_to):
+                # A session may be imported without the one that it goes on as.
                 text = f"it goes on as {known.rotated_to}, which is not there"
-                yield Finding(what=What.LINEAGE, session_id=name, text=text)
+                yield Finding(what=What.LINEAGE, session_id=name, text=text, damage=not known.imported)
             elif known.root_id not in tips:
                 text = "it was rotated, but its lineage has no newest session"
-                yield Finding(what=What.LINEAGE, session_id=name, text=text)
+                yield Finding(what=What.LINEAGE, session_id=name, text=text, damage=not known.imported)
 
 
 def _listed(view: View, owner: str) -> Iterator[tuple[str, Header | None]]:

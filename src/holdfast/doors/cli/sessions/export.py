@@ -1,7 +1,10 @@
-"""`holdfast sessions export ID`: a session as JSON lines, lossless; of a damaged one, everything that is whole."""
+"""`holdfast sessions export ID`: JSON lines, lossless; Markdown or HTML for people, secrets redacted.
+
+Of a damaged session the JSON lines hold everything that is whole.
+"""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import chain
@@ -10,37 +13,78 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from holdfast.app.integrity import Finding, exported
 from holdfast.core.errors import HoldfastError
 from holdfast.doors.cli.options import Store
 from holdfast.doors.cli.printing import plain
+from holdfast.doors.cli.progress import bar
+from holdfast.doors.cli.sessions.arguments import Session, verb
 
-app = typer.Typer()
+app = verb()
+Progress = Callable[[int, int], None] | None
 
 
 class Format(StrEnum):
     JSONL = "jsonl"
+    MARKDOWN = "md"
+    HTML = "html"
 
 
 @app.command("export")
 def export(
-    session: Annotated[str, typer.Argument(metavar="ID", help="The session, or its first 6 or more characters.")],
-    format: Annotated[Format, typer.Option("--format", help="One JSON line an event.")] = Format.JSONL,
+    session: Session,
+    format: Annotated[Format, typer.Option("--format", help="One JSON line an event; or a document.")] = Format.JSONL,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else stdout.")] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Take known secrets out of Markdown and HTML.")
+    ] = True,
     store: Store = None,
 ) -> None:
-    """Write a session out. Damaged events are left out and named on stderr; then the exit code is 1."""
+    """Write a session out, archived messages included. `sessions import` takes the JSON lines back, hash for hash."""
+    with bar("exporting", wanted=output is not None) as progress:
+        if format is not Format.JSONL:
+            _write(output, _document(session, format, redact, store, progress))
+            return
+        damaged = _lines(session, output, store)
+    raise typer.Exit(1 if damaged else 0)
+
+
+def _lines(session: str, output: Path | None, store: str | None) -> bool:
+    """Write the lines; whether something is damaged, which is named and left out."""
+    from holdfast.app.integrity import Finding, exported
+
     damaged = False
-    lines = exported(store, session)
-    first = next(lines, None)  # a session that is not there must not leave an empty file
-    with _opened(output) as file:
-        for found in chain(() if first is None else (first,), lines):
+
+    def whole() -> Iterator[bytes]:
+        nonlocal damaged
+        for found in exported(store, session):
             if isinstance(found, Finding):
                 damaged = True
                 print(f"holdfast: {plain(found.line())}", file=sys.stderr)
             else:
-                file.write(found + b"\n")
-    raise typer.Exit(1 if damaged else 0)
+                yield found + b"\n"
+
+    _write(output, whole())
+    return damaged
+
+
+def _document(session: str, format: Format, redact: bool, store: str | None, progress: Progress) -> Iterator[bytes]:
+    from holdfast.app.detail import detail
+    from holdfast.app.exporters.html import html
+    from holdfast.app.exporters.markdown import markdown
+    from holdfast.app.sessions import named, to_read
+
+    with to_read(store) as opened:
+        found = detail(opened, named(opened, session), include_archived=True)
+    make = markdown if format is Format.MARKDOWN else html
+    for piece in make(found, redact=redact, progress=progress):
+        yield piece.encode("utf-8")
+
+
+def _write(output: Path | None, pieces: Iterator[bytes]) -> None:
+    first = next(pieces, None)  # a session that is not there must not leave an empty file
+    with _opened(output) as file:
+        for piece in chain(() if first is None else (first,), pieces):
+            file.write(piece)
 
 
 @contextmanager

@@ -1,0 +1,35 @@
+"""`holdfast sessions end ID`: a running turn is stopped first."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from holdfast.app.sessions import named, refuse_ended, to_change
+from holdfast.doors.cli.options import Json, Store
+from holdfast.doors.cli.printing import print_json
+from holdfast.doors.cli.sessions.arguments import Session, verb
+
+app = verb()
+
+
+@app.command("end")
+def end(
+    session: Session,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, for the log.")] = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Stop a session; it takes no more input until it is reopened."""
+    from holdfast.app.driving import kit_without_model
+    from holdfast.runtime.service import SessionService
+
+    with to_change(store) as opened:
+        name = named(opened, session)
+        header = opened.head(name)
+        refuse_ended(header)
+        asyncio.run(SessionService(opened, "cli").end(name, kit_without_model(store, opened, header), reason))
+    if json:
+        print_json({"session_id": name, "state": "ended"})
+    else:
+        print(f"{name[:8]} has ended; `holdfast sessions reopen {name[:8]}` takes it up again")

@@ -1,0 +1,65 @@
+"""`holdfast sessions list`: this project's sessions, wherever its folder was then; newest activity first."""
+
+import shutil
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.app.sessions import Listing, Summary, listed
+from holdfast.doors.cli.options import Json, Store
+from holdfast.doors.cli.printing import counted, plain, print_json
+from holdfast.doors.cli.quick import Quick
+from holdfast.doors.cli.sessions.age import age
+from holdfast.doors.cli.sessions.arguments import verb
+
+app = verb()
+
+
+class State(StrEnum):
+    ACTIVE = "active"
+    ENDED = "ended"
+    ARCHIVED = "archived"
+
+
+@app.command("list", cls=Quick)
+def list_sessions(
+    all_projects: Annotated[bool, typer.Option("--all-projects", "-a", help="Not only this folder's.")] = False,
+    state: Annotated[State | None, typer.Option("--state", help="Only these.")] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Part of the title.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last page ended.")] = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """List the sessions of this project: of this folder, or of the same repository wherever it was."""
+    project = None if all_projects else Path.cwd()
+    found = listed(store, project=project, state=state, title=title, limit=limit, cursor=cursor)
+    if json:
+        print_json({"sessions": found.sessions, "damaged": found.damaged, "cursor": found.cursor})
+        return
+    _show(found, all_projects)
+
+
+def _show(found: Listing, all_projects: bool) -> None:
+    now, width = time.time_ns() // 1000, shutil.get_terminal_size((100, 24)).columns
+    for row in found.sessions:
+        print(_line(row, now, all_projects)[: max(40, width)])
+    for session_id in found.damaged:
+        print(f"{session_id[:8]}  DAMAGED; `holdfast verify {session_id[:8]}` tells what")
+    if not found.sessions and not found.damaged:
+        where = "" if all_projects else " of this project; --all-projects shows those of others"
+        print(f"no sessions{where}")
+    if found.cursor is not None:
+        print(f"... more: --cursor {found.cursor}")
+
+
+def _line(row: Summary, now: int, all_projects: bool) -> str:
+    marks = [mark for mark in (row.state if row.state != "active" else None, row.activity) if mark]
+    said = f"  [{', '.join(marks)}]" if marks else ""
+    project = f"  ({plain(Path(row.project_root).name)})" if all_projects and row.project_root else ""
+    messages = counted(row.message_count, "message")
+    what = f"{plain(row.title or '(no title)')}{said}{project}"
+    return f"{row.id[:8]}  {age(row.updated_at, now):>11}  {messages:>14}  {what}"
