@@ -116,10 +116,7 @@ class Terminal:
 
     def until(self, true: Callable[[], bool]) -> None:
         """Wait until something outside the screen is so."""
-        until = time.monotonic() + PATIENCE
-        while not true():
-            assert time.monotonic() < until, self.screen()
-            time.sleep(0.02)
+        until(true, self.screen)
 
     def keys(self, *names: str) -> None:
         self._do("send-keys", *names)
@@ -144,3 +141,11 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def until(true: Callable[[], bool], told: Callable[[], str] = str) -> None:
+    """Wait until this is so; `told` says what there is to see when it never is."""
+    latest = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < latest, told()
+        time.sleep(0.02)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import ConversationSession, Message, Role
-from tests.acceptance.terminal import Place, Terminal, call, reply
+from tests.acceptance.terminal import Place, Terminal, call, reply, until
 
 
 @pytest.fixture
@@ -250,8 +250,8 @@ def test_a_session_that_another_process_drives_can_be_watched_and_steered(place:
     place.says(call("bash", command=wait), reply("Both of you were heard."), reply("Both of you were heard."))
     other = place.start("-p", "wait", "--model", place.model, "--allow", "bash")
     try:
+        until((place.project / "started").exists)
         with Terminal(place, "-c", "--model", place.model) as terminal:
-            terminal.until((place.project / "started").exists)
             terminal.sees("Resume with", "ctx", "wait")
             terminal.types("hello from here")
             terminal.sees("another process drives this session", "hello from here")

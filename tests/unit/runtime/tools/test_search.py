@@ -175,8 +175,9 @@ async def test_pathological_expression_does_not_hang(tree: Setting, monkeypatch:
 async def test_cancelled_search_leaves_no_process(tree: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "ripgrep", lambda _: None)  # pyright: ignore
     (tree.project / "zz.txt").write_text("a" * 60 + "b\n")
+    before = _children()
     running = asyncio.create_task(tree.run("search", pattern="^(a+)+$"))
-    while not (children := _children()):
+    while not (children := _children() - before):
         await asyncio.sleep(0.01)
     began = time.monotonic()
     running.cancel()
@@ -186,9 +187,9 @@ async def test_cancelled_search_leaves_no_process(tree: Setting, monkeypatch: py
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
 
 
-def _children() -> list[str]:
+def _children() -> set[str]:
     tasks = Path("/proc/self/task")
-    return [pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+    return {pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
 
 
 def test_ripgrep_of_the_project_itself_is_not_used(setting: Setting) -> None:
