@@ -2,7 +2,7 @@
 # Another interpreter: make PYTHON=/path/to/python3.12 test
 
 PYTHON  ?=
-WORKERS ?= 3
+WORKERS ?= 2
 ARGS    ?=
 
 VENV := .venv

@@ -19,7 +19,7 @@ KINDS = ("unit", "contract", "integration", "acceptance", "golden", "architectur
 
 _patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("dev", _patient, derandomize=True, database=None, max_examples=50)
-settings.register_profile("ci", _patient, derandomize=True, database=None, max_examples=200)
+settings.register_profile("ci", _patient, derandomize=True, database=None, max_examples=60)
 settings.register_profile("soak", _patient, max_examples=5000)
 
 

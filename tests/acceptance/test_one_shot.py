@@ -84,7 +84,8 @@ def test_a_signal_closes_the_turn_durably_and_continue_goes_on(place: Place, num
 def test_a_killed_turn_goes_on_by_itself_with_continue(place: Place) -> None:
     place.says(call("bash", command="echo ran >> witness; sleep 60"), *[reply("Went on.")] * 8)
     running = place.start("-p", "run", "--model", place.model, "--allow", "bash")
-    _until((place.project / "witness").exists, running)
+    witness = place.project / "witness"
+    _until(lambda: witness.exists() and witness.read_text() != "", running)  # made by the shell, then written
     os.kill(running.pid, signal.SIGKILL)
     running.communicate(timeout=20)
     went_on = place.run("-p", "-c", "--model", place.model)

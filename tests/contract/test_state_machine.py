@@ -27,7 +27,7 @@ from holdfast.store.port import Append, Create, Lease, NewEvent, Query, Receipt,
 from holdfast.store.sealing import event_of
 from tests.contract.model import Fact, Model, Session
 
-EXAMPLES = {"sqlite": (60, 30), "files": (40, 25), "postgres": (20, 25)}
+EXAMPLES = {"sqlite": (60, 30), "files": (40, 25), "postgres": (12, 25)}
 SOAK = {"sqlite": (1_000, 60), "files": (1_000, 60), "postgres": (400, 60)}
 MONTH = 31 * 24 * 3_600_000_000
 NAMES = st.sampled_from(["a", "b", "c"])

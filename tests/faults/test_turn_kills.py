@@ -40,7 +40,7 @@ def test_a_turn_killed_at_every_step_comes_to_its_end(kind: str, place: str) -> 
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", ["files", "postgres"])
+@pytest.mark.parametrize("kind", ["files", pytest.param("postgres", marks=pytest.mark.soak)])
 def test_a_turn_killed_once_at_each_kind_of_step_comes_to_its_end(kind: str, place: str) -> None:
     assert len(killed(kind, place, "first")) >= 15
 

@@ -9,15 +9,15 @@ from holdfast.core.errors import ConfigError
 
 POSTGRES = [name for name in NAMES if "postgres" in name]
 HERE = [name for name in NAMES if name not in POSTGRES]
-ELSEWHERE = ("processes", "resume-session", "commands")
-"""Workloads that start processes: each has one test of its own below, since two rounds of them take long."""
+OFTEN = ("append-sqlite", "append-files", "list", "fork", "turn")
+"""Run with every change; the others, which fill stores or start processes, with `make soak`."""
 
 
 def tiny(folder: Path, *only: str, stores: tuple[str, ...] = ("sqlite", "files")) -> Options:
     return Options(only=only, stores=stores, folder=folder, rounds=2, scale=0.002)
 
 
-@pytest.mark.parametrize("name", [name for name in HERE if name not in ELSEWHERE])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.soak) for name in HERE])
 def test_workload_gives_positive_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     with Lab(tiny(tmp_path, name)) as lab:
         found = list(measure(lab))
@@ -29,6 +29,7 @@ def test_workload_gives_positive_figures_and_leaves_nothing_behind(name: str, tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_resuming_gives_a_figure_and_leaves_nothing_behind(tmp_path: Path) -> None:
     once = Options(only=("resume-session",), stores=("sqlite",), folder=tmp_path, rounds=1, scale=0.002)
     with Lab(once) as lab:

@@ -66,7 +66,7 @@ def check_event(event: e.Event) -> None:
     assert codec.blobs_named(written.body) == set(written.blobs)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=600)
 @given(any_text())
 def test_any_text_comes_back_equal(text: str) -> None:
     check_text(text)
