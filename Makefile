@@ -27,8 +27,14 @@ run: $(VENV)/.ready-run ## talk to it (the local model, unless you have a key); 
 demo: $(VENV)/.ready-run ## a turn with tools, a real kill -9, the resume: see that nothing is lost
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: check ## every check, then every test (but soak)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+# The types are checked beside the tests, which leave a core idle half of the time.
+test: $(VENV)/.ready-dev ## every check and every test (but soak)
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/python -m pyright > $(VENV)/types.log 2>&1 & types=$$!; status=0; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
+	wait $$types || status=1; tail -n 20 $(VENV)/types.log; exit $$status
 
 check: $(VENV)/.ready-dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check -q .

@@ -359,7 +359,7 @@ def test_a_newer_schema_is_refused_in_one_line(holdfast: Run, there: Populated) 
 # --- demo
 
 
-@pytest.mark.parametrize("kind", ["temporary", "sqlite", "files"])
+@pytest.mark.parametrize("kind", ["temporary", "files"])
 def test_demo_kills_reopens_and_loses_nothing(tmp_path: Path, kind: str) -> None:
     url = {"sqlite": f"sqlite:///{tmp_path / 'd.db'}", "files": f"files:///{tmp_path / 'd'}"}.get(kind)
     done = process("demo", *(["--store", url] if url else []))

@@ -30,7 +30,8 @@ def refused(log: Log, provider: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", range(SHARES))
+# Every other share with each change, all four with `make soak`.
+@pytest.mark.parametrize("share", [pytest.param(n, marks=pytest.mark.soak) if n % 2 else n for n in range(SHARES)])
 def test_twenty_thousand_histories_make_no_window_that_a_provider_refuses(share: int) -> None:
     spoken = 0
     for seed in range(share, HISTORIES, SHARES):

@@ -13,6 +13,7 @@ from tests.conftest import ROOT
 from tests.faults.stores import ALL
 from tests.faults.turn_factory import Report
 
+OTHERS = ("files", "postgres")
 PARTS = 2
 
 
@@ -31,7 +32,8 @@ def killed(kind: str, place: str, how: str) -> Counter[str]:
     return found
 
 
-@pytest.mark.timeout(400)  # half a minute, but on a machine that does nothing else
+@pytest.mark.soak  # more than half a minute, and only on a machine that does nothing else
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_turn_killed_at_every_step_comes_to_its_end(kind: str, place: str) -> None:
     found = killed(kind, place, "every")
@@ -40,7 +42,7 @@ def test_a_turn_killed_at_every_step_comes_to_its_end(kind: str, place: str) -> 
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", ["files", pytest.param("postgres", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", ["sqlite", *(pytest.param(kind, marks=pytest.mark.soak) for kind in OTHERS)])
 def test_a_turn_killed_once_at_each_kind_of_step_comes_to_its_end(kind: str, place: str) -> None:
     assert len(killed(kind, place, "first")) >= 15
 

@@ -23,6 +23,7 @@ from tests.integration.files.builders import append, begin, said, texts
 from tests.integration.files.steps import COMMITS, OPERATIONS, A, Report, prepare
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_commit_killed_at_any_operation_is_whole_or_absent_and_can_be_repeated(memory: Path) -> None:
     done = subprocess.run(

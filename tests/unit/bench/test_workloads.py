@@ -46,6 +46,7 @@ def test_commands_give_figures_and_leave_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_four_processes_lose_nothing(tmp_path: Path) -> None:
     once = Options(only=("processes",), stores=("sqlite",), folder=tmp_path, rounds=1, scale=0.002)
     with Lab(once) as lab:
