@@ -11,7 +11,7 @@ PIP  := $(BIN)/python -m pip --disable-pip-version-check --no-input -q install -
 UV   := 0.13.7
 
 # Anything left in the caller's environment must not decide what is imported or how it runs.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
@@ -58,7 +58,7 @@ fmt: $(VENV)/.ready-dev ## format and fix what can be fixed
 	$(BIN)/ruff format -q .
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .venv-peers .lock-venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peers .venv-synapse .lock-venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- environment ----------------------------------------------------------------------------------------------------
@@ -105,8 +105,9 @@ COMPILE = .lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --g
 lock: ## pin every dependency again (UPGRADE=1 for newer ones)
 	@test -x .lock-venv/bin/uv || { $(or $(PYTHON),python3) -m venv .lock-venv && .lock-venv/bin/python -m pip -q install uv==$(UV); }
 	@$(COMPILE) pyproject.toml --extra postgres --extra dev -o requirements-dev.lock
-	@$(COMPILE) pyproject.toml --extra postgres --extra local -c requirements-dev.lock -o requirements.lock
+	@$(COMPILE) pyproject.toml --extra postgres --extra local --extra http --extra gateway -c requirements-dev.lock -o requirements.lock
 	@echo hatchling | $(COMPILE) - -c requirements-dev.lock -o requirements-build.lock
-	@for f in requirements.lock requirements-dev.lock requirements-build.lock; do \
+	@echo matrix-synapse | $(COMPILE) - -o requirements-synapse.lock
+	@for f in requirements.lock requirements-dev.lock requirements-build.lock requirements-synapse.lock; do \
 	  { echo '# Made by `make lock`; do not edit.'; grep -v '^#' $$f; } > $$f.new && mv $$f.new $$f; done
 	@echo "requirements.lock, requirements-dev.lock and requirements-build.lock are up to date."

@@ -51,6 +51,7 @@ def _missing(reason: str) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     soak = os.environ.get("HOLDFAST_SOAK") == "1"
     settings.load_profile("soak" if soak else "ci" if everything_is_required() else "dev")
+    config.addinivalue_line("markers", "xdist_group(name): one worker for all of these; soak runs without xdist")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

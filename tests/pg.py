@@ -29,14 +29,15 @@ _WATCH = 'read -r _; "$0" stop -s -m immediate -D "$1"; rm -rf "$2"'
 
 
 class PgServer:
-    """One cluster with its own directory and socket. Use `shared_server` unless the test restarts it."""
+    """One cluster with its own directory and socket. Use `shared_server` unless the test restarts it, or needs the
+    `programs` of another PostgreSQL."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, programs: Path | None = None, **settings: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-"))
         self.data = self.folder / "data"
         self._settings = settings
         self._user = "nobody" if os.geteuid() == 0 else None
-        self._programs = self._reachable(_programs())
+        self._programs = self._reachable(programs or _programs())
         if self._user is not None:
             os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
         self._watch: subprocess.Popen[bytes] | None = subprocess.Popen(

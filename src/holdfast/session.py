@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.app.places import bound_to, place_for
 from holdfast.app.stores import default_store
 from holdfast.core import events as e
 from holdfast.core.errors import ConflictError, InvalidInput, SessionNotFound
@@ -91,6 +92,7 @@ class ConversationSession:
             persona=persona,
             project_root=str(self.project_root),
             project_key=project_key(self.project_root),
+            settings=bound_to(place_for(self.store)),
         )
         self.auto_compaction_input_tokens_threshold = auto_compaction_input_tokens_threshold
         self.compaction_keep_last_messages = compaction_keep_last_messages
@@ -369,6 +371,7 @@ class ConversationSession:
                 at=at,
                 messages=state.message_count,
                 boundary_seq=drawn,
+                plan_mode=state.plan_mode,
                 actor=LIBRARY,
                 events=(NewEvent(event=e.InputPromoted(inputs=waiting), actor=LIBRARY),) if waiting else (),
             )
@@ -456,6 +459,7 @@ class ConversationSession:
             project_root=self._created.project_root,
             project_key=self._created.project_key,
             project_fingerprint=project_fingerprint(self.project_root),
+            place=self._created.settings.get("place"),
         )
         first: list[e.Event] = [msgspec.structs.replace(self._created, project_fingerprint=header.project_fingerprint)]
         if self._recorded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -19,6 +20,8 @@ from holdfast.store.log_store import LogStore
 from tests.conftest import needs
 
 PATIENCE = 20.0
+RUN = re.compile(r"pytest-\d+")
+"""The folder of one run of the tests, whoever of its workers asks."""
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -48,10 +51,11 @@ class Place:
 
     def environment(self) -> dict[str, str]:
         """Compiled modules are kept for the other tests: a hundred starts would compile them a hundred times."""
-        left_out = {"PYTHONDONTWRITEBYTECODE"}
+        left_out = {"PYTHONDONTWRITEBYTECODE", "XTERM_VERSION", "STY", "NO_COLOR"}
         kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
         own = {"HOLDFAST_HOME": str(self.home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        compiled = {"PYTHONPYCACHEPREFIX": str(self.project.parent.parent / "compiled")}
+        run = next((one for one in self.project.parents if RUN.fullmatch(one.name)), self.project.parent.parent)
+        compiled = {"PYTHONPYCACHEPREFIX": str(run / "compiled")}
         return {name: value for name, value in (kept | own | compiled).items() if name not in left_out}
 
     def store(self) -> LogStore:
@@ -104,9 +108,16 @@ class Terminal:
         """Everything that is or was on the screen."""
         return self._do("capture-pane", "-p", "-J", "-S", "-500")
 
-    def sees(self, *texts: str, times: int = 1) -> str:
+    def visible(self) -> list[str]:
+        """What can be seen without scrolling back, without the empty lines at its end."""
+        return self._do("capture-pane", "-p").rstrip("\n").split("\n")
+
+    def resize(self, columns: int) -> None:
+        self._do("resize-window", "-x", str(columns), "-y", "45")
+
+    def sees(self, *texts: str, times: int = 1, patience: float = PATIENCE) -> str:
         """Wait until all of these are on the screen; the screen."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while True:
             found = self.screen()
             if all(found.count(text) >= times for text in texts):

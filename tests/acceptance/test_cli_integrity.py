@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import pty
+import shutil
 import stat
 import subprocess
 import sys
@@ -19,8 +22,13 @@ import pytest
 from holdfast.core.log import StoredEvent, check_chain
 from holdfast.doors.cli import main
 from holdfast.store import open_store
+from holdfast.store.migrations import newest
 from holdfast.store.port import Append
+from holdfast.store.schema import schema_of
+from tests.integration.test_migration_four import older_sqlite
 from tests.unit.store.populated import Populated, said
+
+NEWEST = newest("sqlite")
 
 
 class Done(NamedTuple):
@@ -347,12 +355,74 @@ def test_db_version_tells_what_is_applied_and_what_is_not(holdfast: Run, there: 
     assert "nothing to do" in holdfast("db", "upgrade", "--store", there.url).out
 
 
+@pytest.fixture
+def older(there: Populated, tmp_path: Path) -> str:
+    """A store as the Holdfast before migration 4 left it."""
+    older_sqlite(there.path, tmp_path / "s" / "old.db")
+    (tmp_path / "s" / "old.db").chmod(0o600)
+    return f"sqlite:///{tmp_path}/s/old.db"
+
+
+def test_db_upgrade_names_the_copy_that_leads_back(holdfast: Run, older: str) -> None:
+    todo = ", ".join(schema_of(older).outstanding)
+    assert f"outstanding: {todo}\n" in holdfast("db", "version", "--store", older).out
+    done = holdfast("db", "upgrade", "--store", older)
+    assert (done.code, done.err) == (0, "")
+    told, copy = done.out.splitlines()
+    assert told == f"schema 3 -> {NEWEST}: applied {todo}"
+    assert copy.startswith(f"as it was before: {older.removeprefix('sqlite:///')}.before-0004.")
+    assert schema_of(f"sqlite:///{copy.removeprefix('as it was before: ')}").version == 3
+    assert holdfast("db", "upgrade", "--store", older).out == f"schema {NEWEST}: nothing to do\n"
+    assert holdfast("verify", "--store", older).code == 0
+
+
+def test_db_upgrade_tells_programs_what_it_did(holdfast: Run, older: str) -> None:
+    done = holdfast("db", "upgrade", "--json", "--store", older)
+    assert (done.code, done.err) == (0, "")
+    assert (done.json["before"]["version"], done.json["after"]["version"]) == (3, NEWEST)
+    assert Path(done.json["copy"]).exists()
+    again = holdfast("db", "upgrade", "--json", "--store", older)
+    assert (again.json["after"], again.json["copy"]) == (done.json["after"], None)
+
+
+def test_db_upgrade_draws_its_progress_on_a_terminal_only(older: str) -> None:
+    screen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "holdfast", "db", "upgrade", "--store", older]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, timeout=60, check=False)
+    os.close(terminal)
+    drawn = b""
+    with contextlib.suppress(OSError):  # how a terminal without a program ends
+        while piece := os.read(screen, 65536):
+            drawn += piece
+    os.close(screen)
+    assert done.returncode == 0
+    assert b"copying" in drawn
+    assert b"upgrading" in drawn
+    assert b"100%" in drawn
+    assert done.stdout.startswith(b"schema 3 -> ")
+
+
+def test_an_upgrade_that_lacks_room_changes_nothing(holdfast: Run, older: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=1024)
+
+    def full(path: object) -> object:
+        return usage
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", full)
+        done = holdfast("db", "upgrade", "--store", older)
+    assert done.code == 1
+    assert "MiB of free disk" in done.err
+    assert done.err.count("\n") == 1
+    assert schema_of(older).version == 3
+
+
 def test_a_newer_schema_is_refused_in_one_line(holdfast: Run, there: Populated) -> None:
     there.sql("INSERT INTO migrations VALUES (99, 'future', 'x', 99, 0)")
     for command in (["verify"], ["db", "version"], ["db", "upgrade"]):
         done = holdfast(*command, "--store", there.url)
         assert done.code == 1
-        assert "upgrade Holdfast" in done.err
+        assert f"a.db has schema 99, this Holdfast knows {NEWEST}: upgrade Holdfast" in done.err
         assert done.err.count("\n") == 1
 
 

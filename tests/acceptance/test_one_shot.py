@@ -94,13 +94,6 @@ def test_a_killed_turn_goes_on_by_itself_with_continue(place: Place) -> None:
     assert (place.project / "witness").read_text() == "ran\n"
 
 
-@pytest.mark.slow
-def test_the_local_model_answers_for_real(place: Place) -> None:
-    done = place.run("-p", "Say hello in one short sentence.", "--model", "local", timeout=110)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-
-
 def _until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     until = time.monotonic() + 20
     while not true():

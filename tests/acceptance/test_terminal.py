@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import ConversationSession, Message, Role
+from holdfast.doors.repl.style import HERE
+from holdfast.models import local
+from holdfast.runtime.service import SessionService
 from tests.acceptance.terminal import Place, Terminal, call, reply, until
+from tests.conftest import everything_is_required
 
 
 @pytest.fixture
@@ -35,6 +39,7 @@ def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
         terminal.types("change it")
         asked = terminal.sees("Allow edit?", "-old", "+new<U+202E>", "Yes, once")
         assert "First" in asked
+        assert sum(line.startswith("─") for line in terminal.visible()) == 1  # nothing of what was drawn before is left
         assert (place.project / "a.txt").read_text() == "old\n"
         terminal.keys("1")
         terminal.sees("edit a.txt  +1 -1", "Allow bash?", "touch made<U+200B>.txt")
@@ -55,7 +60,7 @@ def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
 
 
 def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: Place) -> None:
-    slow = reply("one two three four five six seven eight", delay_ms=60_000)
+    slow = reply("Once upon a time. " + "And then, and then, and then. " * 40, delay_ms=30_000)
     tool = call("bash", command="touch started; sleep 60")
     place.says(slow, tool, call("bash", command="curl http://localhost:1"), reply("still here"))
     with opened(place, "--allow", "bash(touch started)", "--allow", "bash(sleep *)") as terminal:
@@ -63,11 +68,16 @@ def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: P
         terminal.sees("Ctrl-C again, or Ctrl-D, leaves")
 
         terminal.types("speak")
-        terminal.sees("waiting for the model")
+        terminal.sees("Once upon a time.", "writing")
         pressed = time.monotonic()
         terminal.keys("C-c")
         terminal.sees("stopped: the user interrupted it")
         assert time.monotonic() - pressed < 5  # a second on an idle machine; this one may be a busy one
+        terminal.sees("Once upon a time.")  # what was written stays
+        terminal.types("!sleep 60")
+        terminal.sees("your command runs")
+        terminal.keys("C-c")
+        terminal.sees("· stopped\n")
     place.says(tool, call("bash", command="curl http://localhost:1"), reply("still here"))
     with opened(place, "-c", "--allow", "bash(touch started)", "--allow", "bash(sleep *)") as terminal:
         terminal.sees("was interrupted", "Go on with it?")
@@ -118,6 +128,71 @@ def test_typing_while_a_turn_runs_steers_or_queues_and_says_which(place: Place) 
         terminal.sees("then this  (queued)")
         (place.project / "go").touch()
         terminal.sees("First answer.", "Second answer.")
+
+
+def test_a_running_command_is_seen_and_the_screen_survives_other_widths(place: Place) -> None:
+    wait = "for n in 1 2 3 4 5 6 7; do echo step $n 東京; done; while [ ! -f go ]; do sleep 0.05; done"
+    place.says(call("bash", command=wait), reply("It took a while."))
+    with opened(place, "--allow", "bash") as terminal:
+        terminal.types("wait for it")
+        for columns in (110, 60, 200, 70):
+            terminal.resize(columns)
+            terminal.until(lambda columns=columns: _is_one_frame(terminal, columns))
+        (place.project / "go").touch()
+        terminal.sees("It took a while.", "done in")
+        assert "  step 7 東京" not in "\n".join(terminal.visible())
+        terminal.keys("C-o")
+        terminal.sees("  step 1 東京", "  step 7 東京")
+
+
+def _is_one_frame(terminal: Terminal, columns: int) -> bool:
+    """Whether the screen shows the running command once, its last lines under it, and one rule as wide as it is."""
+    seen = terminal.visible()
+    [*doing] = [n for n, line in enumerate(seen) if "running `for n in" in line]
+    return (
+        len(doing) == 1
+        and seen[doing[0] + 1 : doing[0] + 6] == [f"  step {n} 東京" for n in range(3, 8)]
+        and seen[doing[0] + 6 :][:1] == ["─" * columns]
+        and sum(line.startswith("─") for line in seen) == 1
+    )
+
+
+def test_a_session_of_another_project_goes_on_in_its_own_folder_and_brings_its_questions(place: Place) -> None:
+    other = place.project.parent / "other"
+    (other / ".holdfast").mkdir(parents=True)
+    (other / ".holdfast" / "permission-rules.json").write_text('{"allow": [{"tool": "bash"}]}')
+    place.says(call("write", file_path="made.txt", content="x\n"), *[reply("Made.")] * 8)
+    with place.store() as store:
+        session = ConversationSession(project_root=other, store=store, model=place.model)
+        session.commit(SessionService(store).admission(session.session_id, "make it"))
+        name = session.session_id
+    with opened(place) as terminal:
+        terminal.types(f"/resume {name[:8]}")
+        terminal.sees(f"this session works in {other}", '{"allow": [{"tool": "bash"}]}', "Use it?")
+        terminal.keys("Enter")
+        terminal.sees("is left out", "A message was stored here and not answered yet", "Go on with it?")
+        terminal.keys("Enter")
+        terminal.sees("Made.", "done in")
+        assert (other / "made.txt").exists()
+        terminal.types("!pwd")
+        terminal.sees(f"  {other}")
+        assert not (place.home / "consents.json").exists()
+
+
+def test_what_could_not_be_stored_stands_in_the_input_line_again(place: Place) -> None:
+    place.says(reply("Hello."), reply("Still there."))
+    with opened(place) as terminal:
+        terminal.types("hello")
+        terminal.sees("done in")
+        with place.store() as store:
+            [row] = ConversationSession.list(store=store)
+            ConversationSession.resume(row.session_id, store=store).end()
+        terminal.types("and more")
+        terminal.sees("has ended", f"{HERE} and more")
+        with place.store() as store:
+            ConversationSession.resume(row.session_id, store=store).reopen()
+        terminal.keys("Enter")
+        terminal.sees("Still there.")
 
 
 def test_the_picker_finds_a_session_by_what_is_typed(place: Place) -> None:
@@ -245,9 +320,10 @@ def test_a_question_survives_a_killed_process_and_is_asked_again(place: Place) -
         assert (place.project / "made.txt").exists()
 
 
-def test_a_session_that_another_process_drives_can_be_watched_and_steered(place: Place) -> None:
+def test_a_session_that_another_process_drives_can_be_watched_steered_and_stopped(place: Place) -> None:
     wait = "touch started; while [ ! -f go ]; do sleep 0.05; done"
-    place.says(call("bash", command=wait), reply("Both of you were heard."), reply("Both of you were heard."))
+    heard = reply("Both of you were heard.")
+    place.says(call("bash", command=wait), heard, heard, call("bash", command="touch begun; sleep 60"), heard)
     other = place.start("-p", "wait", "--model", place.model, "--allow", "bash")
     try:
         until((place.project / "started").exists)
@@ -257,8 +333,33 @@ def test_a_session_that_another_process_drives_can_be_watched_and_steered(place:
             terminal.sees("another process drives this session", "hello from here")
             (place.project / "go").touch()
             terminal.sees("Both of you were heard.")
-        answer, told = other.communicate(timeout=20)
-        assert "Both of you were heard." in answer, told
+            answer, told = other.communicate(timeout=20)
+            assert "Both of you were heard." in answer, told
+            other = place.start("-p", "again", "-c", "--model", place.model, "--allow", "bash")
+            until((place.project / "begun").exists)
+            terminal.sees("running `touch begun; sleep 60`")
+            terminal.types("/stop")
+            terminal.sees("asked whoever drives this session", "stopped: the user interrupted it")
+            other.communicate(timeout=20)
     finally:
         other.kill()
         other.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.xdist_group("local-model")
+@pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs holdfast[local]")
+def test_without_a_key_the_local_model_answers_and_the_first_three_lines_say_so(place: Place) -> None:
+    with Terminal(place) as terminal:
+        terminal.sees("Resume with", "ctx")
+        what, who, where = terminal.screen().splitlines()[:3]
+        assert what.startswith("Holdfast")
+        assert "local  a demo model, only for talk; set ANTHROPIC_API_KEY" in who
+        assert "holdfast -c" in where
+        terminal.types("Say hello in one short sentence.")
+        terminal.sees("done in", patience=150)
+    with place.store() as store:
+        [row] = ConversationSession.list(store=store)
+        [_, answer] = ConversationSession.resume(row.session_id, store=store).history()
+        assert answer.content.strip()

@@ -4,7 +4,7 @@ import ast
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from tests.conftest import ROOT, needs
@@ -16,7 +16,11 @@ PACKAGE = ROOT / "src" / "holdfast"
 class Module:
     path: Path
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed when it is first looked at: some tests look at a few modules only."""
+        return ast.parse(self.text, str(self.path))
 
     @property
     def where(self) -> str:
@@ -41,8 +45,7 @@ class Module:
 
 def _parse(folder: Path) -> tuple[Module, ...]:
     paths = sorted(folder.rglob("*.py")) if folder.is_dir() else []
-    texts = [(path, path.read_text(encoding="utf-8")) for path in paths]
-    return tuple(Module(path, text, ast.parse(text, str(path))) for path, text in texts)
+    return tuple(Module(path, path.read_text(encoding="utf-8")) for path in paths)
 
 
 @cache

@@ -92,7 +92,7 @@ BANS: dict[str, tuple[Finder, tuple[str, ...], str]] = {
 
 
 def parsed(text: str) -> Module:
-    return Module(Path("sample.py"), text, ast.parse(text))
+    return Module(Path("sample.py"), text)
 
 
 @pytest.mark.parametrize("ban", sorted(BANS))

@@ -283,6 +283,10 @@ def _release(world: World, write: port.Release) -> Receipt:
 
 
 def _put_route(world: World, write: port.PutRoute) -> Receipt:
+    if write.session_id is not None:
+        world.live(write.session_id)
+    if write.expect is not msgspec.UNSET and world.routes.get(write.route) != write.expect:
+        raise errors.ConflictError
     if write.session_id is None:
         world.routes.pop(write.route, None)
     else:

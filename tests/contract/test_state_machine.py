@@ -278,6 +278,12 @@ class Histories(RuleBasedStateMachine):
     def route(self, number: int, name: str, nowhere: bool) -> None:
         self.both(port.PutRoute(route=self.scoped(name), session_id=None if nowhere else self.pick(number).session_id))
 
+    @rule(number=PICK, name=NAMES, expected=PICK, surely=st.booleans())
+    def route_if(self, number: int, name: str, expected: int, surely: bool) -> None:
+        route = self.scoped(name)
+        leads = self.model.world.routes.get(route) if surely else self.pick(expected).session_id
+        self.both(port.PutRoute(route=route, session_id=self.pick(number).session_id, expect=leads))
+
     @rule(number=PICK, to=PICK)
     def move_routes(self, number: int, to: int) -> None:
         one, two = self.pick(number).session_id, self.pick(to).session_id

@@ -1,6 +1,7 @@
 """Process trees that do not want to die: `python hostile.py KIND READY MARK`. All have MARK on their command line.
 
 A tree creates the file READY when it stands. Forks, sessions and signals are used as daemons and malware use them.
+Two minutes later it ends by itself: the test that was to kill it may have been killed.
 """
 
 import contextlib
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+END = time.monotonic() + 120
+
 
 def deaf() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGUSR1):
@@ -19,8 +22,8 @@ def deaf() -> None:
 
 
 def linger() -> None:
-    while True:
-        time.sleep(60)
+    while time.monotonic() < END:
+        time.sleep(5)
 
 
 def child(does: Callable[[], None]) -> int:
@@ -92,7 +95,7 @@ def comet(own_session: bool) -> None:
 
     def fly() -> None:
         deaf()
-        while True:
+        while time.monotonic() < END:
             if own_session:
                 with contextlib.suppress(OSError):
                     os.setsid()

@@ -90,14 +90,14 @@ class Past:
             e.ToolCallStarted(call_id=call.id, name=call.name, arguments=call.arguments, effect=effect, **more)
         )
 
-    def writing(self, call: ToolCall, before: str, after: str) -> int:
+    def writing(self, call: ToolCall, before: str, after: str, **facts: Any) -> int:
         """A verifiable write that was started."""
         return self.started(
             call,
             e.EffectClass.VERIFIABLE,
             target_digest_before=before,
             target_digest_after=after,
-            facts={"path": call.arguments["file_path"], "before": None},
+            facts={"path": call.arguments["file_path"], "before": None, **facts},
         )
 
     def finished(self, call: ToolCall, text: str = "done") -> int:

@@ -14,6 +14,7 @@ from holdfast.core import events as e
 from holdfast.core.messages import TextPart, text_of
 from holdfast.core.repair import OUTCOME_UNKNOWN
 from holdfast.runtime.questions import Question
+from holdfast.runtime.whereabouts import whereabouts
 from holdfast.store.log_store import LogStore
 from tests.agents import only
 from tests.faults.past import ABSENT, Past, digest_of
@@ -205,6 +206,21 @@ async def test_a_write_whose_target_is_anything_else_is_unknown_and_left_alone(
     assert recovered.result(EDIT).status == "unknown"
     assert text_of(recovered.result(EDIT).parts) == OUTCOME_UNKNOWN
     assert (project / "b.txt").exists() == (there is not None)
+
+
+@pytest.mark.parametrize(("there", "status", "left"), [(False, "executed", True), (True, "unknown", False)])
+async def test_a_write_that_was_started_at_another_place_is_unknown_and_not_carried_out_here(
+    past: Past, project: Path, there: bool, status: str, left: bool
+) -> None:
+    """The target is as before, here: that says nothing about the disk of the machine that had begun."""
+    past.calls(WRITE, BASH)
+    past.writing(WRITE, ABSENT, digest_of("new\n"), place=f"elsewhere:{project}" if there else whereabouts(project))
+    past.started(BASH)
+    recovered = Recovered(past, project, "Let me look.")
+    await recovered.end()
+    assert recovered.result(WRITE).status == status
+    assert (project / "b.txt").exists() == left
+    assert recovered.result(BASH).status == "unknown"
 
 
 async def test_a_write_whose_target_became_a_pipe_is_unknown_and_hangs_nobody(past: Past, project: Path) -> None:

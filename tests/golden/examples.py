@@ -105,6 +105,13 @@ FULL: tuple[e.Event, ...] = (
     e.HistoryCleared(),
     e.Rewound(to_seq=4, files={"a.txt": "5" * 64}),
     e.RewindUndone(rewound_seq=23),
+    e.RouteOpened(route="telegram:home:1001::", from_session_id="d" * 26),
+    e.NoticePosted(route="telegram:home:1001::", text="A new session \ud800.", reply_to="77", facts={"command": "new"}),
+    e.DeliveryBegun(route="telegram:home:1001::", of_seq=12, part=2, attempt=3, by="host boot 4242 81726354 ab"),
+    e.DeliveryMade(route="telegram:home:1001::", of_seq=12, part=2, attempt=3, message_id="78"),
+    e.DeliveryClosed(
+        route="telegram:home:1001::", of_seq=12, outcome="failed", reason="the bot was blocked", settled_seq=19
+    ),
     e.RuntimeStateChanged(changes={"workflow_mode": "plan", "phase": None}),
     e.TimelineRecorded(entry={"kind": "route", "score": 0.35}),
     e.TraceRecorded(entry={"code": "verification_passed"}),

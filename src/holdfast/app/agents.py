@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from holdfast.app.models import NONE as NO_MODEL
 from holdfast.app.models import has_price, model_for, price_for
 from holdfast.app.settings import Settings, whole_environment
 from holdfast.core.errors import ConfigError
@@ -102,6 +103,8 @@ def kit_for(
 
 
 def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:
+    if settings.model == NO_MODEL:
+        return None  # whatever the session names: this process only admits
     if made is None:
         return model_for(settings, name)
     if name not in made:
@@ -119,6 +122,19 @@ def permitted_mode(
         raise ConfigError(f"'{asked}' is no permission mode; use one of {', '.join(PermissionMode)}")
     mode = effective_mode(PermissionMode(asked), ceiling)
     return persona.mode_under(mode) if persona is not None else mode
+
+
+def keep_mode(settings: Settings, config: AgentConfig, kit: Kit, state: SessionState) -> None:
+    """Somebody may have changed the mode of the session while its turn runs: what is permitted now is in force now."""
+    if isinstance(kit.gate, PermissionGate):
+        kit.gate.request(permitted_mode(settings, config, state, kit.persona))
+
+
+def permission_mode_of(settings: Settings, state: SessionState) -> str:
+    """The mode that a turn of this session would work in here, for showing it; an unknown one counts as the ceiling."""
+    asked = state.runtime.get("permission_mode")
+    known = asked if asked in set(PermissionMode) else settings.permission_mode
+    return str(effective_mode(PermissionMode(known), settings.permission_mode))
 
 
 def persona_for(settings: Settings, config: AgentConfig, project: Path, state: SessionState) -> Persona:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.app import search, stats
+from holdfast.app.settings import Settings
 from holdfast.core.header import Header
 from holdfast.core.log import Actor
 from holdfast.store.log_store import LogStore
@@ -33,16 +34,26 @@ def forks_of(store: LogStore, session_id: str) -> list[Header]:
     return store.find(Query(owner_id=owner, base_id=session_id, limit=1000)).headers
 
 
-def delete(url: str | None, store: LogStore, session_id: str, *, door: str, with_forks: bool = False) -> list[Receipt]:
-    """Erase a session, with `with_forks` also those that stand on it; one receipt each."""
+def delete(
+    url: str | None,
+    store: LogStore,
+    session_id: str,
+    *,
+    door: str,
+    with_forks: bool = False,
+    settings: Settings | None = None,
+) -> list[Receipt]:
+    """Erase a session, with `with_forks` also those that stand on it; one receipt each. `settings` are those of whoever
+    keeps statistics of the store, this process's own if not given."""
     names = [session_id]
     for name in names if with_forks else ():
         names += [header.session_id for header in forks_of(store, name)]
     left = 0 if with_forks else len(forks_of(store, session_id))
     store.commit(Delete(session_id=session_id, actor=Actor("user", door).text(), with_forks=with_forks))
     search.forget(store)
+    cache = stats.cache_of(settings) if settings is not None else stats.cache_file(url)
     for name in names:
-        stats.forget(url, name)
+        stats.forget_at(cache, name)
     return [_receipt(store, name, left) for name in names]
 
 

@@ -56,6 +56,8 @@ def messages_of(store: LogStore, session_id: str, state: SessionState | None = N
 def open_work(state: SessionState) -> str:
     """What was under way when nobody wrote any more."""
     for call in state.open_calls:
+        if call.started_seq and call.name == "ask_user":
+            return "interrupted while it waited for your answer to its question"
         if call.started_seq:
             known = "it only reads" if call.effect == "R" else "outcome unknown"
             return f"interrupted while running {told_call(call.name, call.arguments)}, {known}"

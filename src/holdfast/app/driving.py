@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from holdfast.app.agents import AgentConfig, kit_for
 from holdfast.app.sessions import settings_for
+from holdfast.app.settings import Settings, in_project
 from holdfast.core import events as e
 from holdfast.core.errors import InvalidInput
 from holdfast.core.header import Header
@@ -44,13 +47,23 @@ def _kit(url: str | None, store: LogStore, header: Header, model: str | None) ->
     return kit_for(settings, AgentConfig(auto_context=False), settings.project_root, state)
 
 
-def forked(store: LogStore, session_id: str, *, at: int | None = None, title: str | None = None) -> str:
+def bare_kit(settings: Settings, store: LogStore, header: Header) -> Kit:
+    """For a door with settings of its own that asks no model: none is looked for, and none need be configured."""
+    root = Path(header.project_root) if header.project_root else settings.project_root
+    there = in_project(settings, root if root.is_dir() else settings.project_root)
+    state = folded_state(store, header.session_id)
+    return kit_for(replace(there, model="none"), AgentConfig(auto_context=False), there.project_root, state)
+
+
+def forked(
+    store: LogStore, session_id: str, *, at: int | None = None, title: str | None = None, door: str = "cli"
+) -> str:
     """A new session that goes on from event `at` (the newest by default); its id. The old one is not touched."""
     header = store.head(session_id)
     at = header.last_seq if at is None else at
     if not 1 <= at <= header.last_seq:
         raise InvalidInput(f"there is no event {at} to fork at; the session has events 1 to {header.last_seq}")
-    actor = Actor("user", "cli").text()
+    actor = Actor("user", door).text()
     made = id_from(secrets.token_bytes(16))
     state = folded_state(store, session_id, upto=at)
     waiting = unread(state)  # nobody will answer them in the fork, but they were said
@@ -62,6 +75,7 @@ def forked(store: LogStore, session_id: str, *, at: int | None = None, title: st
         at=at,
         messages=state.message_count,
         boundary_seq=state.journal[-1].seq if state.journal else 0,
+        plan_mode=state.plan_mode,
         actor=actor,
         events=tuple(NewEvent(event=event, actor=actor) for event in more),
     )

@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from holdfast.core import codec
 from holdfast.core import events as e
 from holdfast.core.fold import Row
 from holdfast.core.log import StoredEvent
 from holdfast.store.port import Store
 from holdfast.store.reading import decoded
+from holdfast.store.sealing import PLAIN, event_of, plain_body
 
 
 class Happened(msgspec.Struct, frozen=True):
@@ -60,3 +62,23 @@ async def feed(store: Store, session_id: str, *, after: int = 0) -> AsyncIterato
 def rows_of(store: Store, session_id: str, *, after: int = 0, before: int | None = None) -> list[Row]:
     """Events that are there, decoded."""
     return decoded(store, store.read(session_id, after=after, before=before))
+
+
+def body_json(store: Store, stored: StoredEvent) -> msgspec.Raw:
+    """The body of an event as JSON for clients, brought forward to today's version and with every text in it: what is
+    no valid Unicode is `{"$b64": ...}`, bytes are `{"$bytes": ...}`. A redacted body, and one that cannot be read, is
+    null; one of a kind that this version does not know is given as it was written."""
+    if stored.redacted:
+        return msgspec.Raw(b"null")
+    current = codec.VERSIONS.get(stored.kind) == stored.v
+    if current and stored.enc == PLAIN and b'"$' not in stored.body:
+        return msgspec.Raw(stored.body)
+    event = event_of(stored, lambda name: store.blob(stored.session_id, name))
+    if isinstance(event, e.Event):
+        return msgspec.Raw(codec.to_json(event))
+    try:
+        body = plain_body(stored)
+        msgspec.json.decode(body)
+    except (ValueError, msgspec.DecodeError):
+        return msgspec.Raw(b"null")
+    return msgspec.Raw(body)

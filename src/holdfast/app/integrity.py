@@ -18,6 +18,7 @@ from holdfast.store import open_existing, open_to_read
 from holdfast.store.backup import verified_backup
 from holdfast.store.doctor import Check, Status, examine
 from holdfast.store.log_store import LogStore
+from holdfast.store.migrations import Watch
 from holdfast.store.removal import mentioned
 from holdfast.store.schema import Schema, schema_of
 from holdfast.store.sealing import plain_body
@@ -30,9 +31,11 @@ __all__ = [
     "Report",
     "Schema",
     "Status",
+    "Upgraded",
     "back_up",
     "examine_store",
     "exported",
+    "exported_from",
     "schema",
     "upgrade",
     "verify_store",
@@ -70,12 +73,21 @@ def schema(url: str | None) -> Schema:
     return schema_of(_url(url))
 
 
-def upgrade(url: str | None) -> tuple[Schema, Schema]:
-    """The schema before and after applying what was outstanding; opening a store applies it."""
+class Upgraded(msgspec.Struct, frozen=True, kw_only=True):
+    """`copy` is the store as it was before, where one was made: the way back."""
+
+    before: Schema
+    after: Schema
+    copy: Path | None = None
+
+
+def upgrade(url: str | None, *, copying: Progress | None = None, filling: Progress | None = None) -> Upgraded:
+    """Apply what is outstanding, as opening a store does. `SchemaTooNew` when there is nothing that could be done."""
     place = _url(url)
     before = schema_of(place)
-    open_existing(place).close()
-    return before, schema_of(place)
+    watch = Watch(copying, filling)
+    open_existing(place, watch=watch).close()
+    return Upgraded(before=before, after=schema_of(place), copy=watch.copy)
 
 
 def exported(url: str | None, session: str) -> Iterator[bytes | Finding]:
@@ -85,13 +97,18 @@ def exported(url: str | None, session: str) -> Iterator[bytes | Finding]:
     comes before the first event that names that blob.
     """
     with closing(open_to_read(_url(url))) as store:
-        written: set[tuple[str, str]] = set()
-        for found in salvage(store, _named(store, session)):
-            if isinstance(found, Finding):
-                yield found
-                continue
-            yield from _blobs(store, found, written)
-            yield _line(found)
+        yield from exported_from(store, _named(store, session))
+
+
+def exported_from(store: LogStore, session_id: str) -> Iterator[bytes | Finding]:
+    """The same from a store that is open."""
+    written: set[tuple[str, str]] = set()
+    for found in salvage(store, session_id):
+        if isinstance(found, Finding):
+            yield found
+            continue
+        yield from _blobs(store, found, written)
+        yield _line(found)
 
 
 def _url(given: str | None) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -84,7 +85,8 @@ def remember_model(settings: Settings, model: str) -> Path:
     """Write the user's choice into `config.toml` of the Holdfast home, so that it is asked for once only."""
     path = settings.home / "config.toml"
     before = path.read_text("utf-8") if path.exists() else ""
-    if any(line.split("=")[0].strip() == "model" for line in before.splitlines()):
+    top = takewhile(lambda line: not line.lstrip().startswith("["), before.splitlines())
+    if any(line.split("=")[0].strip() == "model" for line in top):
         raise InvalidInput(f"{path} already names a model; change it there or give --model")
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=settings.home, encoding="utf-8", delete=False) as new:

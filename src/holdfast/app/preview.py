@@ -1,4 +1,5 @@
-"""What a call is about to do, before it is approved: the change that a write or an edit would make, as a diff."""
+"""What a call is about to do, before it is approved: the change that a write or an edit would make, as a diff; and how
+far an approval would reach."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.messages import ToolCall
 from holdfast.runtime.kit import Kit
 from holdfast.runtime.tool_context import tool_context
 from holdfast.runtime.tools.difference import difference
@@ -40,3 +42,14 @@ def _after(name: str, arguments: dict[str, Any], target: Target) -> bytes | None
     wanted = msgspec.convert(arguments, EditArguments)
     text, _ = edited(before, wanted, wanted.file_path)
     return text.encode("utf-8", "surrogateescape")
+
+
+def scope_of(kit: Kit, name: str, arguments: dict[str, Any]) -> str:
+    """What an approval for the session, or for always, would cover, in words."""
+    found: list[list[str]] = (
+        kit.gate.grant(ToolCall(id="preview", name=name, arguments=arguments)).get("commands") or []
+    )
+    if not found:
+        return "this very call and no other"
+    beginnings = [f"`{' '.join(words)}`" for words in found]
+    return f"every command that begins with {' or '.join(beginnings)}"

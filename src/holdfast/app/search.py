@@ -80,7 +80,8 @@ class Searcher:
                     more = True
                     break
                 hits[one.root_id] = _hit(self._store, one, wanted)
-        return Results(query=query, hits=list(hits.values()), more=more, damaged=sorted(set(damaged)))
+        newest_first = sorted(hits.values(), key=lambda hit: -hit.at)
+        return Results(query=query, hits=newest_first, more=more, damaged=sorted(set(damaged)))
 
     def matches(self, query: str, *, owner_id: str = "local") -> Iterator[tuple[str, int]]:
         """Every match as (session, seq), in no order."""

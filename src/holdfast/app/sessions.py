@@ -6,6 +6,7 @@ it returns (`holdfast.runtime.service`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,13 +15,14 @@ from pathlib import Path
 import msgspec
 
 from holdfast.app.settings import Settings, load_settings
-from holdfast.core.errors import SessionDeleted, SessionEnded, SessionNotFound
+from holdfast.core.errors import HoldfastError, SessionDeleted, SessionEnded, SessionNotFound
 from holdfast.core.header import ACTIVE, ARCHIVED, Header
 from holdfast.core.ids import ID_LENGTH, is_id
 from holdfast.runtime.project import project_fingerprint, project_key
 from holdfast.store import open_existing, open_store, open_to_read, place_of
 from holdfast.store.log_store import LogStore
 from holdfast.store.port import Query
+from holdfast.store.reading import folded_state
 
 # --- opening ---------------------------------------------------------------------------------------------------------
 
@@ -28,6 +30,7 @@ from holdfast.store.port import Query
 @contextmanager
 def to_read(url: str | None) -> Generator[LogStore]:
     """The store for those who only look."""
+    refuse_no_store(url)
     store = open_to_read(load_settings(store=url).store)
     try:
         yield store
@@ -38,6 +41,7 @@ def to_read(url: str | None) -> Generator[LogStore]:
 @contextmanager
 def to_change(url: str | None) -> Generator[LogStore]:
     """The store for those who write to sessions that are there."""
+    refuse_no_store(url)
     store = open_existing(load_settings(store=url).store)
     try:
         yield store
@@ -51,6 +55,12 @@ def is_there(url: str | None) -> bool:
         return True
     _, path = place_of(load_settings().store)
     return path is None or path.exists()
+
+
+def refuse_no_store(url: str | None) -> None:
+    """For those who look for a session: where no store was made yet, none can be found."""
+    if not is_there(url):
+        raise SessionNotFound("there are no sessions here yet; `holdfast` begins one")
 
 
 def named(store: LogStore, session: str) -> str:
@@ -90,13 +100,17 @@ def refuse_ended(header: Header) -> None:
 
 
 class Summary(msgspec.Struct, kw_only=True):
-    """A row of a list. Times are microseconds since 1970, UTC; `active_stream_id` names the turn that is open."""
+    """A row of a list. Times are microseconds since 1970, UTC; `active_stream_id` names the turn that is open.
+
+    `total_input_tokens` holds an estimate of what was admitted since a provider last counted.
+    """
 
     id: str
     title: str | None
     state: str
     model: str | None
     persona: str | None
+    plan_mode: bool
     project_key: str | None
     project_root: str | None
     parent_session_id: str | None
@@ -125,11 +139,12 @@ def summary_of(header: Header, store: LogStore | None = None) -> Summary:
         state=header.state,
         model=header.model,
         persona=header.persona,
+        plan_mode=header.plan_mode,
         project_key=header.project_key,
         project_root=header.project_root,
         parent_session_id=header.parent_session_id,
         depth=header.depth,
-        total_input_tokens=header.input_tokens,
+        total_input_tokens=header.input_tokens + header.estimated_tokens,
         total_output_tokens=header.output_tokens,
         message_count=header.message_count,
         last_seq=header.last_seq,
@@ -143,6 +158,11 @@ def summary_of(header: Header, store: LogStore | None = None) -> Summary:
         imported=header.imported_seq > 0,
         activity=_activity(header, store),
     )
+
+
+def damaged_summary(session_id: str) -> Summary:
+    """The row of a session whose header cannot be read."""
+    return msgspec.structs.replace(summary_of(Header(session_id=session_id)), state="damaged")
 
 
 def _activity(header: Header, store: LogStore | None) -> str | None:
@@ -180,6 +200,49 @@ def listed(
         page = store.find(query)
         rows = [summary_of(row, store) for row in page.headers]
     return Listing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
+
+
+def listed_in(
+    store: LogStore,
+    *,
+    project: str | None = None,
+    state: str | None = None,
+    title: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    owner_id: str = "local",
+) -> Listing:
+    """The same from a store that is open; `project` is a project_key, or the path of a folder."""
+    query = Query(owner_id=owner_id, state=state, title=title, limit=limit, cursor=cursor)
+    if project is not None and _PROJECT_KEY.fullmatch(project):
+        query = msgspec.structs.replace(query, project_key=project)
+    elif project is not None:
+        root = folder_named(project)
+        query = msgspec.structs.replace(
+            query, project_key=project_key(root), project_fingerprint=project_fingerprint(root)
+        )
+    page = store.find(query)
+    rows = [_asking(store, summary_of(row, store)) for row in page.headers]
+    return Listing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
+
+
+def _asking(store: LogStore, row: Summary) -> Summary:
+    """A turn that waits for the user's word is told apart from one that works; only its log knows."""
+    if row.active_stream_id is None:
+        return row
+    try:
+        asks = bool(folded_state(store, row.id).open_approvals)
+    except HoldfastError:  # deleted or damaged meanwhile: whoever opens it is told
+        return row
+    return msgspec.structs.replace(row, activity="approval") if asks else row
+
+
+_PROJECT_KEY = re.compile(r"[0-9a-f]{16}")
+
+
+def folder_named(text: str) -> Path:
+    """The folder that somebody names from elsewhere: as it is spelled, relative to nothing of ours."""
+    return Path("/", text.replace("\0", "\ufffd"))
 
 
 # --- what the verbs need ---------------------------------------------------------------------------------------------

@@ -14,10 +14,11 @@ import os
 import pwd
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+from holdfast.app.gateway_settings import GatewaySettings, gateway_tables
 from holdfast.core.errors import ConfigError
 from holdfast.runtime.permissions.mode import PermissionMode
 
@@ -37,6 +38,10 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     context_window: int | None = None
     """Tokens that the model takes, where nobody knows or the user knows better."""
+    resume_on_start: bool = True
+    """Whether a server goes on with interrupted turns by itself; else somebody has to say `continue`."""
+    gateway: tuple[GatewaySettings, ...] = ()
+    """The chats of this home."""
 
 
 def load_settings(
@@ -49,6 +54,7 @@ def load_settings(
     project_root: str | os.PathLike[str] | None = None,
     permission_mode: str | None = None,
     allowed_hosts: Sequence[str] | None = None,
+    resume_on_start: bool | None = None,
 ) -> Settings:
     """The settings of this process. Every argument is a flag and beats every other source."""
     home_dir = _home(home)
@@ -62,6 +68,7 @@ def load_settings(
             "token": token,
             "permission_mode": permission_mode,
             "allowed_hosts": allowed_hosts,
+            "resume_on_start": resume_on_start,
         },
     )
     environment = _environment()
@@ -84,7 +91,24 @@ _VARIABLES = {
     "base_url": "HOLDFAST_BASE_URL",
     "token": "HOLDFAST_TOKEN",
     "context_window": "HOLDFAST_CONTEXT_WINDOW",
+    "resume_on_start": "HOLDFAST_RESUME_ON_START",
 }
+
+
+def in_project(settings: Settings, root: Path) -> Settings:
+    """The same settings for the sessions of another folder, whose project file may lower the permission mode, and may
+    name a model or a persona where none was chosen."""
+    if root == settings.project_root:
+        return settings
+    found = _project(root, settings.home, {"permission_mode": settings.permission_mode}, {})
+    model, persona = settings.model or found.get("model"), settings.persona or found.get("persona")
+    mode = found.get("permission_mode", settings.permission_mode)
+    return replace(settings, project_root=root, model=model, persona=persona, permission_mode=mode)
+
+
+def own_home() -> Path:
+    """Where this user's Holdfast is at home, whatever the settings there say."""
+    return _home(None)
 
 
 def whole_environment() -> dict[str, str]:
@@ -172,6 +196,8 @@ def _unknown(path: Path, key: str, known: frozenset[str]) -> str:
 def _text(where: str, key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{where}: {key} must be text that is not empty; correct or remove it")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigError(f"{where}: {key} is not UTF-8 text; write it in characters that are")
     return value
 
 
@@ -210,6 +236,14 @@ def _tokens(where: str, key: str, value: object) -> int:
     return number
 
 
+def _yes_or_no(where: str, key: str, value: object) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    found = known.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise ConfigError(f"{where}: {key} must be true or false; correct or remove it")
+    return found
+
+
 _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "store": _text,
     "model": _text,
@@ -219,6 +253,8 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "permission_mode": _permission_mode,
     "allowed_hosts": _hosts,
     "context_window": _tokens,
+    "resume_on_start": _yes_or_no,
+    "gateway": gateway_tables,
 }
 _HOME_KEYS = frozenset(_CHECKS)
 _PROJECT_KEYS = frozenset({"model", "persona", "permission_mode"})

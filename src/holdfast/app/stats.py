@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.app.sessions import is_there, to_read
-from holdfast.app.settings import load_settings
+from holdfast.app.settings import Settings, load_settings
 from holdfast.core import events as e
 from holdfast.core.errors import DamagedSession, SessionNotFound
 from holdfast.core.header import Header
@@ -35,7 +35,7 @@ COUNTED = frozenset({"AssistantReplied", "ReplyInterrupted", "UsageRecorded", "C
 UNKNOWN = "unknown"
 
 
-class Sum(Spent, kw_only=True):
+class Sum(Spent, kw_only=True, omit_defaults=False):
     """Tokens and cost of some replies, and in how many turns and sessions."""
 
     turns: int = 0
@@ -73,26 +73,37 @@ class Stats(msgspec.Struct, kw_only=True):
 def stats(
     url: str | None, *, project: Path | None = None, owner_id: str = "local", progress: Progress | None = None
 ) -> Stats:
-    found = Stats(total=Sum(), messages=0, models={}, projects={}, days={})
     if not is_there(url):
-        return found
-    place = cache_file(url)
+        return Stats(total=Sum(), messages=0, models={}, projects={}, days={})
+    with to_read(url) as store:
+        return stats_of(store, cache_file(url), project=project, owner_id=owner_id, progress=progress)
+
+
+def stats_of(
+    store: LogStore,
+    place: Path,
+    *,
+    project: Path | None = None,
+    owner_id: str = "local",
+    progress: Progress | None = None,
+) -> Stats:
+    """The same from a store that is open, with the cache at `place`."""
+    found = Stats(total=Sum(), messages=0, models={}, projects={}, days={})
     cache = _read(place)
     kept: dict[str, Tally] = {}
-    with to_read(url) as store:
-        headers = _headers(store, owner_id, project)
-        for done, header in enumerate(headers):
-            if progress is not None:
-                progress(done, len(headers))
-            try:
-                tally = _tally(store, header, cache.get(header.session_id))
-            except SessionNotFound:
-                continue
-            except DamagedSession:
-                found.damaged.append(header.session_id)
-                continue
-            kept[header.session_id] = tally
-            _add(found, header, tally)
+    headers = _headers(store, owner_id, project)
+    for done, header in enumerate(headers):
+        if progress is not None:
+            progress(done, len(headers))
+        try:
+            tally = _tally(store, header, cache.get(header.session_id))
+        except SessionNotFound:
+            continue
+        except DamagedSession:
+            found.damaged.append(header.session_id)
+            continue
+        kept[header.session_id] = tally
+        _add(found, header, tally)
     if kept != cache:
         _write(place, kept if project is None else cache | kept)
     found.days = dict(sorted(found.days.items()))
@@ -191,13 +202,19 @@ class _Cache(msgspec.Struct):
 
 
 def cache_file(url: str | None) -> Path:
-    settings = load_settings(store=url)
+    return cache_of(load_settings(store=url))
+
+
+def cache_of(settings: Settings) -> Path:
     return settings.home / "cache" / f"stats-{hashlib.sha256(settings.store.encode()).hexdigest()[:16]}"
 
 
 def forget(url: str | None, session_id: str) -> None:
     """Erase what is remembered of a session."""
-    place = cache_file(url)
+    forget_at(cache_file(url), session_id)
+
+
+def forget_at(place: Path, session_id: str) -> None:
     cache = _read(place)
     if cache.pop(session_id, None) is not None:
         _write(place, cache)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from urllib.parse import urlsplit
 
-from holdfast.app.settings import load_settings
+from holdfast.app.settings import Settings, load_settings
 from holdfast.store import open_store
 from holdfast.store.log_store import LogStore
+
+__all__ = ["LogStore", "default_store", "shown_url", "store_at", "store_of"]
 
 _open: dict[tuple[int, str], LogStore] = {}
 _mutex = threading.Lock()
@@ -28,6 +31,17 @@ def default_store() -> LogStore:
 def store_at(url: str | None) -> LogStore:
     """The store at a URL, or that of this process's settings. Whoever asked closes it."""
     return open_store(load_settings(store=url).store)
+
+
+def store_of(settings: Settings) -> LogStore:
+    """The store of these settings, made if it is not there yet. Whoever asked closes it."""
+    return open_store(settings.store)
+
+
+def shown_url(url: str) -> str:
+    """A store's URL without its password."""
+    parts = urlsplit(url)
+    return url.replace(f":{parts.password}@", ":***@") if parts.password else url
 
 
 def _after_fork_in_child() -> None:

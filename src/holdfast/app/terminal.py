@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,8 +10,9 @@ import msgspec
 from holdfast.app.settings import Settings, whole_environment
 from holdfast.core.messages import Message, Role
 from holdfast.core.state import SessionState
+from holdfast.core.tokens import text_tokens
 from holdfast.runtime.boundary import settings_of, window_of
-from holdfast.runtime.compaction import limits, message_tokens, request_tokens, text_tokens
+from holdfast.runtime.compaction import limits, message_tokens, request_tokens
 from holdfast.runtime.hooks import load_hooks
 from holdfast.runtime.invisible import shown
 from holdfast.runtime.kit import Kit
@@ -29,15 +31,16 @@ __all__ = [
     "Kit",
     "Pending",
     "RunningKit",
+    "breaks_lines_anew",
     "consent",
     "context_use",
-    "editor_words",
     "is_driven",
     "modes_under",
     "pending_consents",
     "personas_here",
     "project_key",
     "shown",
+    "wants_colours",
 ]
 
 
@@ -56,13 +59,16 @@ _ORDER = (
 
 
 class RunningKit:
-    """Remembers what the running turn works with, so that its mode can be changed while it runs."""
+    """Remembers what the running turn works with, so that its mode can be changed while it runs. `progress` is told
+    what a running call puts out: the call's id, and the next piece."""
 
     def __init__(self) -> None:
         self.kit: Kit | None = None
+        self.progress: Callable[[str, str], None] = lambda call_id, text: None
 
     def __call__(self, kit: Kit) -> Kit:
         self.kit = kit
+        kit.progress = lambda call_id, text: self.progress(call_id, text)
         return kit
 
     def request(self, mode: str) -> None:
@@ -97,10 +103,15 @@ def consent(settings: Settings, pending: Pending) -> None:
     Consents(settings.home).give(pending.path, pending.digest)
 
 
-def editor_words() -> str | None:
-    """The user's editor."""
+def breaks_lines_anew() -> bool:
+    """Whether this terminal breaks long lines into several when it gets narrower. Nearly all do; these only cut."""
     found = whole_environment()
-    return found.get("VISUAL") or found.get("EDITOR") or None
+    return found.get("TERM") != "linux" and "XTERM_VERSION" not in found and "STY" not in found
+
+
+def wants_colours() -> bool:
+    """Not where `NO_COLOR` is set to anything: https://no-color.org."""
+    return not whole_environment().get("NO_COLOR")
 
 
 class ContextUse(msgspec.Struct, frozen=True, kw_only=True):

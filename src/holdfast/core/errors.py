@@ -94,6 +94,8 @@ class OutcomeUnknown(HoldfastError):
             f"{told}; repeat the same write with key=error.key: it is stored once, and you get its receipt"
         )
         self.key = key
+        self.told = told
+        """Without the remedy, for doors that have one of their own."""
 
 
 class ModelError(HoldfastError):

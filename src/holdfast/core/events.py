@@ -274,6 +274,57 @@ class RewindUndone(Event, frozen=True, kw_only=True):
     rewound_seq: int
 
 
+# --- chats -------------------------------------------------------------------------------------------------------
+
+
+class RouteOpened(Event, frozen=True, kw_only=True):
+    """From here on a chat's route leads to this session; `from_session_id` is where it led before."""
+
+    route: str
+    from_session_id: str | None = None
+
+
+class NoticePosted(Event, frozen=True, kw_only=True):
+    """The gateway tells a chat something: the answer to a command, a refusal. No message of the session."""
+
+    route: str
+    text: str
+    reply_to: str | None = None
+    facts: dict[str, Any] = {}
+
+
+class DeliveryBegun(Event, frozen=True, kw_only=True):
+    """A gateway (`by`) is about to send part `part` of what began with event `of_seq` to a chat. From the second
+    attempt on, the one before it may have arrived."""
+
+    route: str
+    of_seq: int
+    part: int = 1
+    attempt: int = 1
+    by: str
+
+
+class DeliveryMade(Event, frozen=True, kw_only=True):
+    """The platform took it, as its message `message_id`, which may still be edited."""
+
+    route: str
+    of_seq: int
+    part: int = 1
+    attempt: int = 1
+    message_id: str
+
+
+class DeliveryClosed(Event, frozen=True, kw_only=True):
+    """What began with event `of_seq` stands in the chat, or (`failed`, with the reason) never will. Of what the chat
+    was owed up to event `settled_seq`, nothing is left."""
+
+    route: str
+    of_seq: int
+    outcome: str = "delivered"
+    reason: str | None = None
+    settled_seq: int = 0
+
+
 # --- what the agent knows about its work ---------------------------------------------------------------------------
 
 

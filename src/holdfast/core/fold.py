@@ -31,6 +31,8 @@ TIMELINE, TRACE, PROMPTS = 24, 8, 16
 UNKNOWN, REQUESTS, LIVE = 16, 8, 256
 ARGUMENTS_LIMIT = 16 * 1024
 CONTINUE = "continue"
+HANDED_OVER = "handed_over"
+"""What a driver notes that leaves its turn to the next one on purpose."""
 
 Row = tuple[StoredEvent, e.Event | e.Opaque]
 MESSAGE_KINDS = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
@@ -381,6 +383,8 @@ def _runtime_changed(state: SessionState, stored: StoredEvent, event: e.RuntimeS
     refused = event.changes.get("boundary_refused")
     if isinstance(refused, dict):  # a request that could not be carried out is over, too
         _carried_out(state, str(cast("dict[str, Any]", refused).get("what")))
+    if HANDED_OVER in event.changes and state.turn is not None:
+        state.turn.epoch = None  # nobody died: whoever comes next has not recovered it
     state.runtime_at = {**state.runtime_at, **dict.fromkeys(event.changes, stored.seq)}
 
 
@@ -444,6 +448,11 @@ HANDLERS: dict[type[e.Event], Handler] = {
     e.HistoryCleared: _cleared,
     e.Rewound: _rewound,
     e.RewindUndone: _rewind_undone,
+    e.RouteOpened: _nothing,
+    e.NoticePosted: _nothing,
+    e.DeliveryBegun: _nothing,
+    e.DeliveryMade: _nothing,
+    e.DeliveryClosed: _nothing,
     e.RuntimeStateChanged: _runtime_changed,
     e.TimelineRecorded: _timeline,
     e.TraceRecorded: _trace,

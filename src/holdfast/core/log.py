@@ -9,6 +9,7 @@ is no proof against someone who may rewrite the whole store.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from struct import Struct as Packer
 from struct import error as PackError
 from typing import NamedTuple
@@ -67,10 +68,16 @@ def hashed_fields(
     session_id: str, kind: str, v: int, at: int, actor: str, turn: str | None, key: str | None, enc: str
 ) -> bytes:
     """The length-prefixed fields of a row, less what only the commit knows. Lengths in characters, `-` for none."""
-    texts = f"{len(session_id)}:{session_id}{len(kind)}:{kind}{len(actor)}:{actor}{len(enc)}:{enc}"
+    texts = _texts(session_id, kind, actor, enc)
     turns = "-" if turn is None else f"{len(turn)}:{turn}"
     keys = "-" if key is None else f"{len(key)}:{key}"
     return f"{texts}{turns}{keys}{v};{at};".encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=256)
+def _texts(session_id: str, kind: str, actor: str, enc: str) -> str:
+    """What is the same in most rows of a log."""
+    return f"{len(session_id)}:{session_id}{len(kind)}:{kind}{len(actor)}:{actor}{len(enc)}:{enc}"
 
 
 def chain(previous: bytes, seq: int, epoch: int | None, fields: bytes, digest: bytes) -> bytes:
@@ -80,11 +87,9 @@ def chain(previous: bytes, seq: int, epoch: int | None, fields: bytes, digest: b
 
 def hash_of(previous: bytes, event: StoredEvent) -> bytes:
     """The hash this row must have after a row with hash `previous`."""
-    fields = hashed_fields(
-        event.session_id, event.kind, event.v, event.at, event.actor, event.turn, event.key, event.enc
-    )
-    digest = event.body if event.redacted else body_digest(event.body)
-    return chain(previous, event.seq, event.epoch, fields, digest)
+    session_id, seq, kind, v, at, actor, turn, key, epoch, enc, body, _, redacted = event
+    fields = hashed_fields(session_id, kind, v, at, actor, turn, key, enc)
+    return chain(previous, seq, epoch, fields, body if redacted else hashlib.sha256(body).digest())
 
 
 def verifies(previous: bytes, event: StoredEvent) -> bool:

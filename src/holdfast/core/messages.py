@@ -109,6 +109,11 @@ class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if type(self.role) is not Role:
             put(self, "role", Role(self.role))
         parts = self.parts
+        if len(parts) == 1 and type(parts[0]) is TextPart and type(parts) is tuple:  # as most are that are read back
+            put(self, "content", parts[0].text)
+            put(self, "tool_calls", [])
+            put(self, "tool_results", [])
+            return
         if not parts:
             text: tuple[Part, ...] = (TextPart(self.content),) if self.content else ()
             if not isinstance(self.content, str):  # pyright: ignore[reportUnnecessaryIsInstance]

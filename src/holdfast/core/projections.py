@@ -1,6 +1,6 @@
 """What a log comes to besides its messages: usage.
 
-Transcript and window have modules of their own; `holdfast.store.verify.header` recounts headers.
+Transcript and window have modules of their own; `holdfast.store.recount` recounts headers.
 """
 
 from __future__ import annotations

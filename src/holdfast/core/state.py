@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.core.boundaries import Boundary, View
 from holdfast.core.events import EffectClass
-from holdfast.core.header import ACTIVE
+from holdfast.core.header import ACTIVE, PLAN
 from holdfast.core.inbox import Inbox
 from holdfast.core.usage import UsageTotals
 
@@ -153,6 +153,13 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
     def drivable(self) -> bool:
         """False once an event was met that this version does not understand: such a session may only be read."""
         return self.unknown_count == 0
+
+    @property
+    def plan_mode(self) -> bool:
+        """Whether it is to look and plan only, as its header says too."""
+        if "workflow_mode" in self.runtime:
+            return self.runtime["workflow_mode"] == PLAN
+        return self.settings.get("plan_mode") is True
 
     @property
     def unanswered(self) -> list[int]:

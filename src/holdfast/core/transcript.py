@@ -27,14 +27,16 @@ def transcript(
     The rows may be a page of the log; pages that end between turns show exactly what the whole would.
     """
     rows = list(rows)
-    promoted, retried = _promotions(rows, state), _retried(rows, state)
+    view = state.view
+    whole = not (view.cleared_at or view.hidden)  # then nothing is out of sight, and nobody need look where it was read
+    promoted, retried = {} if whole else _promotions(rows, state), _retried(rows, state)
     messages: list[Message] = []
     for stored, event in rows:
         message = message_of(stored, event)
         if message is None or (message.is_summary and not summaries):
             continue
         places = promoted.get(stored.seq) or (stored.seq,)
-        archived = all(state.view.archives(seq) for seq in places) or stored.seq in retried
+        archived = stored.seq in retried or not (whole or any(not view.archives(seq) for seq in places))
         if include_archived or not archived:
             messages.append(msgspec.structs.replace(message, archived=archived) if archived else message)
     return messages
@@ -95,17 +97,16 @@ def _retried(rows: list[Row], state: SessionState) -> set[int]:
     retried: set[int] = set()
     broken: list[int] = []
     for stored, event in rows:
-        match event:
-            case e.ReplyInterrupted():
-                broken.append(stored.seq)
-            case e.ModelRequested() | e.AssistantReplied():
-                retried.update(broken)
-                broken = []
-            case e.TurnEnded():
-                retried.update(broken[:-1])
-                broken = []
-            case _:
-                pass
+        if isinstance(event, e.ReplyInterrupted):
+            broken.append(stored.seq)
+        elif not broken:
+            continue
+        elif isinstance(event, e.ModelRequested | e.AssistantReplied):
+            retried.update(broken)
+            broken = []
+        elif isinstance(event, e.TurnEnded):
+            retried.update(broken[:-1])
+            broken = []
     if state.turn is not None:  # it will be asked again
         retried.update(seq for seq in broken if seq > state.turn.seq)
     return retried

@@ -29,19 +29,22 @@ from holdfast.models.port import (
 
 DELTAS = 4
 """A text comes in about this many pieces."""
+PIECE_MS = 40
+"""A reply of a file that takes its time comes in pieces of about this length, as a model's tokens do."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One reply of a script, with how it comes.
 
-    `delay` seconds pass before each piece. After `breaks_after` characters the stream breaks off: with `error`, or
-    without a word when there is none.
+    Each text comes in about `pieces`, and `delay` seconds pass before each. After `breaks_after` characters the stream
+    breaks off: with `error`, or without a word when there is none.
     """
 
     reply: CompletionResponse | Finished | str = ""
     delay: float = 0.0
     breaks_after: int | None = None
     error: BaseException | None = None
+    pieces: int = DELTAS
 
 
 Item = Line | CompletionResponse | Finished | str | BaseException
@@ -110,7 +113,7 @@ def _finished(reply: CompletionResponse | Finished | str, name: str) -> Finished
 async def _spoken(line: Line, name: str, streams: bool) -> AsyncIterator[ModelEvent]:
     finished = _finished(line.reply, name)
     left = line.breaks_after
-    for event in _deltas(finished.parts) if streams else ():
+    for event in _deltas(finished.parts, line.pieces) if streams else ():
         if left is not None and left < len(event.text):
             if left:
                 yield msgspec.structs.replace(event, text=event.text[:left])
@@ -127,25 +130,25 @@ async def _spoken(line: Line, name: str, streams: bool) -> AsyncIterator[ModelEv
         raise line.error
 
 
-def _deltas(parts: Sequence[Part]) -> Iterator[TextDelta | ReasoningDelta | CallDelta]:
+def _deltas(parts: Sequence[Part], count: int = DELTAS) -> Iterator[TextDelta | ReasoningDelta | CallDelta]:
     calls = 0
     for part in parts:
         match part:
             case TextPart(text=text):
-                yield from map(TextDelta, _pieces(text))
+                yield from map(TextDelta, _pieces(text, count))
             case ReasoningPart(text=text):
-                yield from map(ReasoningDelta, _pieces(text))
+                yield from map(ReasoningDelta, _pieces(text, count))
             case ToolCall(name=name, arguments=arguments, raw=raw):
                 text = raw if raw is not None else msgspec.json.encode(arguments).decode()
-                for piece in _pieces(text):
+                for piece in _pieces(text, count):
                     yield CallDelta(calls, name, piece)
                 calls += 1
             case _:
                 pass
 
 
-def _pieces(text: str) -> list[str]:
-    size = max(1, -(-len(text) // DELTAS))
+def _pieces(text: str, count: int) -> list[str]:
+    size = max(1, -(-len(text) // count))
     return [text[n : n + size] for n in range(0, len(text), size)]
 
 
@@ -229,8 +232,9 @@ def _paced(line: FileLine, position: int) -> Line:
         for n, call in enumerate(line.tool_calls)
     ]
     reply = CompletionResponse(content=line.content, tool_calls=calls, usage=usage_of(line.usage))
-    pieces = sum(1 for _ in _deltas(reply.finished().parts))
-    return Line(reply=reply, delay=line.delay_ms / 1000 / max(1, pieces))
+    pieces = max(DELTAS, int(line.delay_ms / PIECE_MS))
+    delays = sum(1 for _ in _deltas(reply.finished().parts, pieces))
+    return Line(reply=reply, delay=line.delay_ms / 1000 / max(1, delays), pieces=pieces)
 
 
 def _read(path: Path) -> list[FileLine]:

@@ -7,17 +7,21 @@ somebody else drew in between makes it void.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from holdfast.core.errors import ConflictError, InvalidInput
 from holdfast.core.events import AssistantReplied, CompactionUndone, HistoryCleared, RuntimeStateChanged
 from holdfast.core.fold import Row
+from holdfast.core.header import ENDED
 from holdfast.core.ids import id_from
 from holdfast.core.state import BoundaryRequest
 from holdfast.models.port import Model, ModelRequest, ToolSpec
 from holdfast.runtime import compaction
 from holdfast.runtime.compaction import CompactionSettings, Plan
+from holdfast.runtime.current import current
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.failpoints import reach
 from holdfast.runtime.kit import Kit
@@ -27,6 +31,8 @@ from holdfast.runtime.summariser import summary_of
 from holdfast.store.host import holder
 from holdfast.store.lineage import rotate
 from holdfast.store.port import NewEvent
+
+RACES = 20
 
 
 async def carry_out_requests(driver: Driver, kit: Kit) -> bool:
@@ -181,9 +187,31 @@ async def rotated(driver: Driver, kit: Kit, system: str, tools: tuple[ToolSpec, 
         return False
     summary = await summary_of(plan, summariser(kit), session_id=driver.session_id)
     reach("compaction.summarised")
-    parent = driver.store.head(driver.session_id)
+    compacted = compaction.compacted_event(plan, summary)
+    for _ in range(RACES):
+        if not await _may_leave(driver, plan, now=now):
+            return False
+        with suppress(ConflictError):  # a door wrote something in this very moment: look at it, then again
+            await _leave(driver, NewEvent(event=compacted, actor="system/runtime"))
+            return True
+    return False
+
+
+async def _may_leave(driver: Driver, plan: Plan, *, now: bool) -> bool:
+    """Whether the session is still one to leave behind, after what doors wrote meanwhile. Inputs come along; a stop, an
+    end, or another boundary is dealt with first. Deliveries and notices change nothing."""
+    await driver.catch_up()
+    state = driver.state
+    others = [request for request in state.requests if not (now and request.what == "rotate")]
+    stopped = state.interrupt is not None or state.life == ENDED
+    return not others and not stopped and compaction.still_fits(plan, await driver.rows())
+
+
+async def _leave(driver: Driver, compacted: NewEvent) -> None:
+    """The one commit of a rotation. `ConflictError` when the session has moved on since the driver caught up."""
+    parent = await asyncio.to_thread(driver.store.head, driver.session_id)
     if parent.last_seq != driver.state.last_seq:
-        return False  # somebody said something meanwhile: next time
+        raise ConflictError(f"session {driver.session_id} has moved on")
     child, token = id_from(driver.clock.token()), id_from(driver.clock.token())
     writes = rotate(
         parent,
@@ -192,11 +220,12 @@ async def rotated(driver: Driver, kit: Kit, system: str, tools: tuple[ToolSpec, 
         holder=holder(),
         lease=driver.lease,
         carried=driver.state.unanswered,
-        events=(NewEvent(event=compaction.compacted_event(plan, summary), actor="system/runtime"),),
+        events=(compacted,),
         ttl_ms=driver.ttl_ms,
     )
     receipts = await driver.store.commit_async(*writes)
     reach("compaction.recorded")
     lease = next(receipt.lease for receipt in receipts if receipt.lease is not None)
+    if current.get() == driver.session_id:
+        current.set(child)  # whoever asks in this context is told where the session goes on
     await driver.move(child, token, lease)
-    return True

@@ -2,8 +2,8 @@
 
 `ToolCallStarted` is durable before the effect and `ToolCallFinished` after it. A call that is malformed, unknown, does
 not fit its schema or is not permitted is answered and never executed. After a crash each open call is taken up by its
-class: reads run again, verifiable writes are compared with what they intended, everything else is told as it is,
-"outcome unknown", and never run again by itself.
+class: reads run again, verifiable writes are compared with what they intended (in the folder where they were started,
+and nowhere else), everything else is told as it is, "outcome unknown", and never run again by itself.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from holdfast.runtime.permissions.decide import call_digest
 from holdfast.runtime.permissions.policy import Decision, Verdict
 from holdfast.runtime.tool_context import tool_context
 from holdfast.runtime.tools.place import locate
-from holdfast.runtime.tools.port import Context, Outcome, Spawned, Tool, ToolFault
+from holdfast.runtime.tools.port import Context, Outcome, Spawned, Target, Tool, ToolFault
 from holdfast.runtime.tools.replacing import now, settled
+from holdfast.runtime.whereabouts import whereabouts
 from holdfast.runtime.whole_output import kept
 
 RESUMABLE = frozenset({"task", "ask_user"})
@@ -55,6 +56,7 @@ class Calls:
         self.kit = kit
         self.finished: list[Done] = []
         self._noted = noted
+        self._here = whereabouts(kit.project)
 
     async def carry_out(self) -> None:
         """Answer every open call of the newest reply, in its order."""
@@ -127,6 +129,7 @@ class Calls:
             digest=digest,
             reason=decision.reason,
             mode=mode,
+            aside=self.kit.aside,
         )
         if answer not in {"once", "session", "always"}:
             await self._answer(call, "declined", "Not executed: the user declined this call.", decision)
@@ -158,12 +161,17 @@ class Calls:
             approval_seq=approval,
             target_digest_before=target.digest_before if target else None,
             target_digest_after=target.digest_after if target else None,
-            facts={"path": target.path, "before": target.before} if target else {},
+            facts=self._facts(tool, target),
         )
         await self.driver.write(*also, started)
         reach("call.started")
         expected = target.digest_before if target else None
         await self._effect(call, tool, msgspec.structs.replace(context, expected=expected))
+
+    def _facts(self, tool: Tool, target: Target | None) -> dict[str, Any]:
+        """What undoes it, and where it is done; a read is the same everywhere."""
+        undo: dict[str, Any] = {"path": target.path, "before": target.before} if target else {}
+        return undo if tool.effect is EffectClass.READ else {**undo, "place": self._here}
 
     async def _effect(self, call: ToolCall, tool: Tool, context: Context) -> None:
         self.driver.fresh()
@@ -200,6 +208,7 @@ class Calls:
                 arguments=arguments,
                 digest=digest,
                 reason=question,
+                aside=self.kit.aside,
             )
             return answer
 
@@ -217,10 +226,15 @@ class Calls:
             await self._effect(asked, tool, self._context(asked))
         elif tool is not None and call.effect is EffectClass.READ:
             await self._again(asked, tool, None)
-        elif tool is not None and call.effect is EffectClass.VERIFIABLE:
+        elif tool is not None and call.effect is EffectClass.VERIFIABLE and await self._was_here(call):
             await self._compared(call, asked, tool)
         else:
             await self._answer(asked, "unknown", OUTCOME_UNKNOWN)
+
+    async def _was_here(self, call: Call) -> bool:
+        """Whether it was started in this very folder: what another machine's holds, nobody can see from here."""
+        _, event = await self.driver.event(call.started_seq)
+        return isinstance(event, ToolCallStarted) and event.facts.get("place", self._here) == self._here
 
     async def _compared(self, call: Call, asked: ToolCall, tool: Tool) -> None:
         """A verifiable write: what its target holds now says whether it happened."""

@@ -20,6 +20,7 @@ from holdfast.core.boundaries import What
 from holdfast.core.fold import Row
 from holdfast.core.messages import FilePart, ImagePart, Message, ReasoningPart, TextPart, ToolCall, ToolResult, Usage
 from holdfast.core.state import SessionState
+from holdfast.core.tokens import text_tokens
 from holdfast.core.window import Said, said, whole_from, window
 from holdfast.models.port import UNKNOWN_WINDOW, ToolSpec
 from holdfast.runtime.summary import Known, known, structural_summary
@@ -85,13 +86,10 @@ def limits(settings: CompactionSettings, context_window: int = UNKNOWN_WINDOW, m
     return Limits(threshold, max(threshold, min(context_window * 19 // 20, 2 * threshold)), ceiling // 2)
 
 
-def text_tokens(text: str) -> int:
-    """Four bytes a token: right for English and code, and not far too little for other scripts."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return (size + 3) // 4
-
-
 def message_tokens(message: Message) -> int:
+    parts = message.parts
+    if len(parts) == 1 and type(parts[0]) is TextPart:  # most are
+        return MESSAGE_TOKENS + text_tokens(parts[0].text)
     return MESSAGE_TOKENS + sum(_part_tokens(part) for part in message.parts)
 
 

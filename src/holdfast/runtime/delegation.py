@@ -95,6 +95,7 @@ async def _child(driver: Driver, kit: Kit, call_id: str, prompt: str) -> str:
         project_root=parent.project_root,
         project_key=parent.project_key,
         project_fingerprint=parent.project_fingerprint,
+        place=parent.place,
     )
     create = Create(header=header, events=(NewEvent(event=created, actor=AGENT),), key=key, scope=driver.session_id)
     [receipt] = await driver.store.commit_async(create)

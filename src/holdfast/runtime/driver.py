@@ -34,6 +34,7 @@ TOOL = Actor("tool", "runtime").text()
 RENEW_AFTER = 0.3
 TRUST_FOR = 0.8
 QUIET_START = 0.05
+LISTEN_AGAIN = 1.0
 REPEATS = 5
 FAR_BEHIND = 500
 
@@ -49,6 +50,11 @@ UNSAID = frozenset(
         "DefinitionOfDoneUpdated",
         "UsageRecorded",
         "ToolProcessSpawned",
+        "RouteOpened",
+        "NoticePosted",
+        "DeliveryBegun",
+        "DeliveryMade",
+        "DeliveryClosed",
     }
 )
 """What the state knows and nobody says: most of a log's events, and none of a window's."""
@@ -63,7 +69,8 @@ _ACTORS = {
 
 
 class Driver:
-    """One driver of one session. `news` is set whenever somebody else wrote something."""
+    """One driver of one session. `news` is set whenever somebody else wrote something; `wrote` is told of every event
+    of this driver's own, once it is durable."""
 
     def __init__(
         self, store: Store, session_id: str, state: SessionState, clock: Clock, ttl_ms: int = LEASE_MS
@@ -76,6 +83,7 @@ class Driver:
         self.token = id_from(clock.token())
         self.lease: Lease | None = None
         self.news = asyncio.Event()
+        self.wrote: Callable[[StoredEvent, Event], None] | None = None
         self.commits = 0
         self._renewed = clock.monotonic()
         self._rows: list[Row] | None = None
@@ -101,9 +109,15 @@ class Driver:
 
     # --- the lease
 
+    def adopt(self, lease: Lease, asked: float) -> None:
+        """Go on with a lease that was claimed for us, by somebody who asked for it at that moment of the clock."""
+        self.token, self.lease, self._renewed = lease.token, lease, asked
+
     async def claim(self, *, force: bool = False) -> None:
-        """Take the lease, then know everything that was written before. `SessionBusy` when another holds it."""
-        await _whole(self._take_lease(force))
+        """Take the lease, unless we have it, then know everything that was written before. `SessionBusy` when another
+        holds it."""
+        if self.lease is None or force:
+            await _whole(self._take_lease(force))
         await self.catch_up()
 
     async def _take_lease(self, force: bool) -> None:
@@ -123,28 +137,37 @@ class Driver:
         """Renew until cancelled; raises `StaleLease` when somebody took over."""
         while True:
             await self.clock.sleep(self.ttl_ms / 1000 * RENEW_AFTER)
-            if self.lease is None:
-                continue
-            asked = self.clock.monotonic()
-            with suppress(StoreUnavailable, OutcomeUnknown):  # `fresh` keeps effects back until it works again
-                await self.store.commit_async(Renew(lease=self.lease, ttl_ms=self.ttl_ms))
-                self._renewed = asked
+            async with self._writing:  # it must not meet the commit that gives the lease back
+                if self.lease is not None:
+                    await self._renew(self.lease)
+
+    async def _renew(self, lease: Lease) -> None:
+        asked = self.clock.monotonic()
+        with suppress(StoreUnavailable, OutcomeUnknown):  # `fresh` keeps effects back until it works again
+            await self.store.commit_async(Renew(lease=lease, ttl_ms=self.ttl_ms))
+            self._renewed = asked
 
     # --- writing
 
     async def write(
-        self, *events: Event, also: tuple[Write, ...] = (), release: bool = False, claim: bool = False
+        self,
+        *events: Event,
+        also: tuple[Write, ...] = (),
+        release: bool = False,
+        claim: bool = False,
+        unmoved: bool = False,
     ) -> Receipt:
         """Append these as the driver, durable on return, and fold them. With `claim` the lease is taken in the same
-        commit, which is refused as `ConflictError` if the session moved on; with `release` it is given back in it.
+        commit, with `release` it is given back in it. `claim` and `unmoved` are refused as `ConflictError` if the
+        session moved on since we looked.
 
         A caller that is cancelled hears of it when the write is done and folded: what was handed in is not withdrawn,
         and whoever closes the turn then must know of it.
         """
-        return await _whole(self._write(events, also, release=release, claim=claim))
+        return await _whole(self._write(events, also, release=release, claim=claim, unmoved=claim or unmoved))
 
     async def _write(
-        self, events: tuple[Event, ...], also: tuple[Write, ...], *, release: bool, claim: bool
+        self, events: tuple[Event, ...], also: tuple[Write, ...], *, release: bool, claim: bool, unmoved: bool
     ) -> Receipt:
         async with self._writing:
             lease = Lease(self.session_id, 0, self.token) if claim else self.lease
@@ -154,7 +177,7 @@ class Driver:
             events = _merged(events)
             turn = self._turn(events)
             new = tuple(NewEvent(event=event, actor=_actor(event), turn=turn, at=now) for event in events)
-            expect = self.state.last_seq if claim else None
+            expect = self.state.last_seq if unmoved else None
             append = Append(session_id=self.session_id, events=new, lease=lease, expect=expect)
             taken = (self._claim(),) if claim else ()
             given = (Release(lease=lease),) if release else ()
@@ -209,26 +232,33 @@ class Driver:
         raise AssertionError("unreachable")
 
     async def _folded(self, new: tuple[NewEvent, ...], receipt: Receipt, epoch: int) -> None:
+        rows = [(self._stored(item, receipt.first_seq + n, epoch), item.event) for n, item in enumerate(new)]
         if receipt.first_seq != self.state.last_seq + 1 or receipt.replayed:
             await self.catch_up()
-            return
-        for n, item in enumerate(new):
-            kind = type(item.event).__name__
-            stored = StoredEvent(
-                session_id=self.session_id,
-                seq=receipt.first_seq + n,
-                kind=kind,
-                v=VERSIONS[kind],
-                at=item.at or 0,
-                actor=item.actor,
-                turn=item.turn,
-                key=None,
-                epoch=epoch,
-                enc="plain",
-                body=b"",
-                hash=b"",
-            )
-            self._take((stored, item.event))
+        else:
+            for row in rows:
+                self._take(row)
+        if self.wrote is not None:
+            for row in rows:
+                self.wrote(*row)
+
+    def _stored(self, item: NewEvent, seq: int, epoch: int) -> StoredEvent:
+        """Its row, but for what only a reader needs."""
+        kind = type(item.event).__name__
+        return StoredEvent(
+            session_id=self.session_id,
+            seq=seq,
+            kind=kind,
+            v=VERSIONS[kind],
+            at=item.at or 0,
+            actor=item.actor,
+            turn=item.turn,
+            key=None,
+            epoch=epoch,
+            enc="plain",
+            body=b"",
+            hash=b"",
+        )
 
     def _take(self, row: Row) -> None:
         fold(self.state, *row)
@@ -238,12 +268,21 @@ class Driver:
     # --- reading
 
     async def catch_up(self) -> None:
-        """Fold what others wrote since."""
+        """Fold what others wrote since; `StaleLease` when one of them is the driver that took over from us."""
         after = self.state.last_seq
         rows = await asyncio.to_thread(lambda: decoded(self.store, self.store.read(self.session_id, after=after)))
         for row in rows:
             if row[0].seq == self.state.last_seq + 1:  # two may catch up at once
+                self._refuse_successor(row[0])
                 self._take(row)
+
+    def _refuse_successor(self, stored: StoredEvent) -> None:
+        """What a turn knows must not change beneath it: it ends where its successor begins."""
+        if self.lease is not None and stored.epoch is not None and stored.epoch > self.lease.epoch:
+            raise StaleLease(
+                f"the lease on session {self.session_id} (epoch {self.lease.epoch}) was taken over; "
+                f"event {stored.seq} is of epoch {stored.epoch}"
+            )
 
     async def rows(self) -> list[Row]:
         """The events that the window and the turn's own record are made of, from `state.read_from` to the head."""
@@ -274,12 +313,20 @@ class Driver:
         return (await asyncio.to_thread(decoded, self.store, [stored]))[0]
 
     async def watch(self, noticed: Callable[[], None]) -> None:
-        """Follow what doors write, until cancelled: fold it, then call `noticed` and set `news`."""
+        """Follow what doors write, until cancelled: fold it, then call `noticed` and set `news`.
+
+        A store that is away for a while stops no turn: doors cannot write meanwhile either, `fresh` keeps effects back,
+        and the turn's own writes say how it goes on.
+        """
         await self.clock.sleep(QUIET_START)  # most turns of a script are over by then, and need no follower
-        await self._heard(noticed)
-        async for batch in self.store.follow_async(self.session_id, after=self.state.last_seq):
-            if batch.last_seq > self.state.last_seq:
+        while True:
+            with suppress(StoreUnavailable, OutcomeUnknown):
                 await self._heard(noticed)
+                async for batch in self.store.follow_async(self.session_id, after=self.state.last_seq):
+                    if batch.last_seq > self.state.last_seq:
+                        await self._heard(noticed)
+                return  # deleted, or rotated by us
+            await self.clock.sleep(LISTEN_AGAIN)
 
     async def _heard(self, noticed: Callable[[], None]) -> None:
         async with self._writing:  # our own commit in flight folds itself

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from holdfast.core.events import Event
+from holdfast.core.log import StoredEvent
 from holdfast.core.messages import ToolCall, Usage
 from holdfast.core.state import SessionState
 from holdfast.models.port import Model, ModelEvent, ToolSpec
@@ -58,6 +61,9 @@ class Gate(Protocol):
 
 @dataclass(kw_only=True)
 class Kit:
+    """`wrote` is told of every event that the driver wrote, `noticed` the state as a turn begins, and after somebody
+    else wrote something. Within `aside` the turn only waits for a person."""
+
     model: Model | None
     tools: Toolbox
     gate: Gate
@@ -77,6 +83,9 @@ class Kit:
     answerer: Answerer | None = None
     heard: Callable[[ModelEvent], None] | None = None
     progress: Callable[[str, str], None] = lambda call_id, text: None
+    wrote: Callable[[StoredEvent, Event], None] | None = None
+    noticed: Callable[[SessionState], None] = lambda state: None
+    aside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     price: Callable[[str, Usage], int | None] | None = None
     ttl_ms: int = LEASE_MS
     depth: int = 0

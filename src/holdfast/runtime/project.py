@@ -26,7 +26,7 @@ def project_key(root: Path) -> str:
 def project_fingerprint(root: Path) -> str | None:
     """Names the project by its repository; None when it has none, or one without a past."""
     root = root.resolve()
-    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
+    top = next((folder for folder in (root, *root.parents) if _is_there(folder / ".git")), None)
     git = _git_folder(top / ".git") if top is not None else None
     if top is None or git is None:
         return None
@@ -35,6 +35,13 @@ def project_fingerprint(root: Path) -> str | None:
         return None
     inside = root.relative_to(top).as_posix()
     return hashlib.sha256(f"{known}\n{inside}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, or a folder we may not look into
+        return False
 
 
 def _git_folder(place: Path) -> Path | None:

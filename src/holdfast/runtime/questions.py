@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -69,8 +69,10 @@ async def put(
     digest: str,
     reason: str | None,
     mode: PermissionMode | None = None,
+    aside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> tuple[int, str]:
-    """Ask, unless it was asked before, and wait for the answer: the question's seq and the answer."""
+    """Ask, unless it was asked before, and wait for the answer: the question's seq and the answer. It is waited for
+    within `aside`."""
     found = asked_for(driver.state, call_id, digest, mode)
     if found is None:
         receipt = await driver.write(
@@ -96,7 +98,10 @@ async def put(
         call_digest=digest,
         reason=reason,
     )
-    answer = answer_in(driver.state, seq) or await _answered(driver, answerer, question)
+    answer = answer_in(driver.state, seq)
+    if answer is None:
+        async with aside():
+            answer = await _answered(driver, answerer, question)
     reach("approval.answered")
     return seq, answer
 

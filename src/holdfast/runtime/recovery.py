@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.core.events import Event, ReplyInterrupted, RuntimeStateChanged, TurnEnded
+from holdfast.core.fold import HANDED_OVER
 from holdfast.core.messages import Part
 from holdfast.core.state import SessionState
 from holdfast.runtime.calls import cancelled
@@ -39,7 +40,7 @@ async def take_over(driver: Driver) -> bool:
         partial = await asyncio.to_thread(stored_draft, driver.store, driver.session_id, driver.state.last_seq)
         events.append(ReplyInterrupted(attempt_seq=attempt, parts=partial, reason="the process driving it was gone"))
     await driver.write(*events)
-    if turn.recoveries < RECOVERIES:
+    if turn.recoveries < RECOVERIES or driver.state.open_approvals:  # it is a person who is waited for
         return True
     await driver.write(
         *closing(driver.state, FAILED_RECOVERY, f"taken over {turn.recoveries} times without getting further")
@@ -57,6 +58,17 @@ def _recorded(phase: str) -> RuntimeStateChanged:
         summary="Going on with a turn that another process left open",
     )
     return RuntimeStateChanged(changes=moved.changes())
+
+
+def handed_over(state: SessionState, partial: tuple[Part, ...] = ()) -> tuple[Event, ...]:
+    """The events with which a driver leaves its turn, alive and on purpose: a reply that breaks off is closed, and the
+    next driver does not count as one that found a dead one."""
+    if state.turn is None:
+        return ()
+    left = RuntimeStateChanged(changes={HANDED_OVER: state.turn.turn})
+    if state.attempt is None:
+        return (left,)
+    return ReplyInterrupted(attempt_seq=state.attempt, parts=partial, reason="handed over to another process"), left
 
 
 def closing(state: SessionState, outcome: str, reason: str | None, partial: tuple[Part, ...] = ()) -> tuple[Event, ...]:

@@ -40,24 +40,26 @@ def rewind_point(rows: Sequence[Row], state: SessionState, seq: int, *, keep: bo
     """
     found = next(((stored, event) for stored, event in rows if stored.seq == seq), None)
     message = message_of(*found) if found else None
-    if message is None or message.is_summary or state.view.archives(seq):
+    is_input = isinstance(found and found[1], e.InputAdmitted)
+    place = _read_at(rows, state, seq) if is_input else seq
+    if message is None or message.is_summary or state.view.archives(place):
         raise InvalidInput(f"event {seq} is not a message that can be rewound to; `sessions show` lists those that are")
-    if isinstance(found and found[1], e.InputAdmitted):
-        place = _read_at(rows, state, seq)
+    if is_input:
         between = [stored for stored, event in rows if seq < stored.seq < place and message_of(stored, event)]
-        return place if keep else place - 1 if between else seq - 1
+        waited = bool(between) or state.view.archives(seq)  # what happened before it was read stays as it is
+        return place if keep else place - 1 if waited else seq - 1
     if not keep:
         return whole_from(rows, seq) - 1
     return _end_of_group(rows, message, seq)
 
 
 def _read_at(rows: Sequence[Row], state: SessionState, seq: int) -> int:
-    """Where a turn first read the input; its own place when none has."""
+    """Where a turn first read the input, in sight; its own place when none has."""
     for stored, event in rows:
         if (
             isinstance(event, e.TurnStarted | e.InputPromoted)
             and seq in event.inputs
-            and not state.view.hides(stored.seq)
+            and not state.view.archives(stored.seq)
         ):
             return stored.seq
     return seq

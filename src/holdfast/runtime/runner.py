@@ -8,7 +8,8 @@ every open call is answered and the session is free again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from holdfast.core.errors import ConflictError, HoldfastError, InvalidInput, ModelError, StaleLease
 from holdfast.core.events import Delivery, TurnStarted
@@ -21,12 +22,13 @@ from holdfast.runtime.driver import Driver
 from holdfast.runtime.failpoints import reach
 from holdfast.runtime.kit import Kit
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.recovery import closing, take_over
+from holdfast.runtime.recovery import closing, handed_over, take_over
 from holdfast.runtime.rewinding import finish_restoring
 from holdfast.runtime.turn import BUDGET, INTERRUPTED, Turn
 from holdfast.store.port import Store
 
 RACES = 20
+LEFT = "left"
 
 
 class Stop(Exception):
@@ -45,15 +47,30 @@ class Runner:
     """Runs the turns of one session with one kit."""
 
     def __init__(self, store: Store, session_id: str, kit: Kit, opened: Driver | None = None) -> None:
-        """`opened` is a driver of the session that was opened just now; without it one is opened."""
+        """`opened` is a driver of the session that was opened just now; without it one is opened. Once the kit is
+        `outdated` no further turn is begun with it."""
         self.store = store
         self.session_id = session_id
         self.kit = kit
         self.driver: Driver | None = None
+        self.outdated: Callable[[SessionState], bool] = lambda state: False
         self._opened = opened
         self.error: ModelError | None = None
         self.answer = ""
+        self._left = False
+        self._stop_now: StopNow | None = None
         kit.drain = kit.drain or drained
+
+    @property
+    def left(self) -> bool:
+        return self._left
+
+    def leave(self) -> None:
+        """Stop here and now, and leave the turn open for whoever drives the session next: its reply goes on as one that
+        broke off, its calls by their class. `drain` returns as soon as everything below it has stopped."""
+        self._left = True
+        if self._stop_now is not None:
+            self._stop_now(Stop(LEFT, "this process leaves the turn to the next one"))
 
     async def drain(self) -> Driver:
         """Answer what waits, oldest first, until nothing does. The driver, its lease given back.
@@ -62,12 +79,12 @@ class Runner:
         """
         clock, ttl_ms = self.kit.clock, self.kit.ttl_ms
         driver = self._opened or await Driver.open(self.store, self.session_id, clock, ttl_ms)
-        driver.clock, driver.ttl_ms = clock, ttl_ms
+        driver.clock, driver.ttl_ms, driver.wrote = clock, ttl_ms, self.kit.wrote
         self.driver = driver
         try:
             await self._drain(driver)
         except asyncio.CancelledError:  # between two turns, or while one was being started
-            await asyncio.shield(self._close(driver, (), []))
+            await _shielded(self._close(driver, (), []))
             raise
         finally:
             await self._let_go(driver)
@@ -75,7 +92,11 @@ class Runner:
 
     async def _drain(self, driver: Driver) -> None:
         for _ in range(10_000):
+            if self._left:
+                return
             self._may_drive(driver.state)
+            if driver.state.turn is None and self.outdated(driver.state):
+                return  # whoever drives it next does so with what was chosen meanwhile
             if driver.state.turn is not None:
                 if not await take_over(driver):
                     continue
@@ -128,7 +149,7 @@ class Runner:
             assert self.kit.model is not None
             started = TurnStarted(inputs=inputs, model=self.kit.model.name, mode=lanes.mode)
             try:
-                await driver.write(started, *begun, claim=driver.lease is None)
+                await driver.write(started, *begun, claim=driver.lease is None, unmoved=True)
             except ConflictError:
                 await driver.catch_up()
                 continue
@@ -138,6 +159,7 @@ class Runner:
 
     async def _run_turn(self, driver: Driver) -> None:
         current.set(driver.session_id)  # the turn's task, and every tool below it, inherits this
+        self.kit.noticed(driver.state)  # what was written between two turns counts from the first call on
         turn = Turn(driver, self.kit)
         working = asyncio.ensure_future(turn.run())
         stop: list[Stop] = []
@@ -147,9 +169,10 @@ class Runner:
                 stop.append(why)
             working.cancel()
 
+        self._stop_now = stop_now
         minders = [
             asyncio.ensure_future(_minded(driver.renew_for_ever(), stop_now)),
-            asyncio.ensure_future(_minded(driver.watch(lambda: _look(driver.state, stop_now)), stop_now)),
+            asyncio.ensure_future(_minded(driver.watch(lambda: self._noticed(driver.state, stop_now)), stop_now)),
             asyncio.ensure_future(self._mind_time(driver, stop_now)),
         ]
         _look(driver.state, stop_now)  # a stop that came before the turn did
@@ -159,14 +182,19 @@ class Runner:
             mine = not stop  # our own caller was cancelled
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            await asyncio.shield(self._close(driver, turn.attempts.partial, stop))
+            await _shielded(self._close(driver, turn.attempts.partial, stop))
             if mine:
                 raise
         finally:
+            self._stop_now = None
             for minder in minders:
                 minder.cancel()
             await asyncio.gather(*minders, return_exceptions=True)
         self.error, self.answer = turn.error, turn.answer
+
+    def _noticed(self, state: SessionState, stop_now: StopNow) -> None:
+        _look(state, stop_now)
+        self.kit.noticed(state)
 
     async def _close(self, driver: Driver, partial: tuple[Part, ...], stop: list[Stop]) -> None:
         """End a turn that was stopped, unless its last commit had already ended it."""
@@ -177,7 +205,11 @@ class Runner:
         if driver.lease is None:
             return
         await driver.catch_up()
-        events = closing(driver.state, why.outcome, why.reason, partial)
+        events = (
+            handed_over(driver.state, partial)
+            if self._left
+            else closing(driver.state, why.outcome, why.reason, partial)
+        )
         if events:
             await driver.write(*events, release=True)
 
@@ -190,7 +222,7 @@ class Runner:
 
     async def _let_go(self, driver: Driver) -> None:
         if driver.lease is not None:
-            await asyncio.shield(driver.release())
+            await _shielded(driver.release())
 
 
 async def drained(store: Store, session_id: str, kit: Kit) -> str:
@@ -200,6 +232,13 @@ async def drained(store: Store, session_id: str, kit: Kit) -> str:
     if runner.error is not None:
         raise runner.error
     return runner.answer
+
+
+async def _shielded(work: Coroutine[Any, Any, None]) -> None:
+    """Do this to its end, unless whoever waits for it is stopped once more: then nobody hears how it went."""
+    doing = asyncio.ensure_future(work)
+    doing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.shield(doing)
 
 
 async def _minded(work: Awaitable[None], stop_now: StopNow) -> None:

@@ -8,34 +8,35 @@ from urllib.parse import unquote
 from holdfast.core.errors import ConfigError, StoreUnavailable
 from holdfast.store.host import may_write
 from holdfast.store.log_store import LogStore
+from holdfast.store.migrations import Watch
 
 __all__ = ["open_existing", "open_store", "open_to_read", "place_of"]
 
 
-def open_store(url: str) -> LogStore:
+def open_store(url: str, *, watch: Watch | None = None) -> LogStore:
     """Open (and if need be create or migrate) the store at a URL.
 
     `sqlite:///PATH`, `files:///DIR` (after the three slashes a relative or an absolute path, so an absolute one gives
-    four), `postgresql://...`.
+    four), `postgresql://...`. `watch` is told how far a migration is.
     """
     scheme, path = place_of(url)
     if path is None:
         from holdfast.store.postgres import PostgresStore
 
-        return PostgresStore(url)
+        return PostgresStore(url, watch)
     if scheme == "files":
         from holdfast.store.files import FilesStore
 
         return FilesStore(path, url)
     from holdfast.store.sqlite import SqliteStore
 
-    return SqliteStore(path, url)
+    return SqliteStore(path, url, watch)
 
 
-def open_existing(url: str) -> LogStore:
+def open_existing(url: str, *, watch: Watch | None = None) -> LogStore:
     """The same, but never creates one: `StoreUnavailable` where there is none yet."""
     _refuse_missing(url)
-    return open_store(url)
+    return open_store(url, watch=watch)
 
 
 def open_to_read(url: str) -> LogStore:

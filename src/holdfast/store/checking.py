@@ -22,6 +22,7 @@ _LENGTHS = {
     "project_key": 128,
     "project_fingerprint": 128,
     "project_root": 1024,
+    "place": 300,
     "parent_session_id": 128,
     "turn": 128,
     "token": 128,

@@ -30,10 +30,16 @@ from holdfast.store.restoring import restore
 from holdfast.store.sealing import CLOSES_ATTEMPT, OWN_KEY, Commit, SealedWrite, seal
 from holdfast.store.tx import KeyRow, Row, Tx
 
-AFTER_THE_END = frozenset(
-    {"SessionReopened", "SessionRenamed", "SessionArchived", "SessionUnarchived", "EventRedacted"}
-)
-AFTER_ROTATION = AFTER_THE_END - {"SessionReopened"}
+DELIVERIES = frozenset({"NoticePosted", "DeliveryBegun", "DeliveryMade", "DeliveryClosed"})
+"""What was said is still brought to a chat, and that is noted, though the session has ended."""
+AFTER_THE_END = DELIVERIES | {
+    "SessionReopened",
+    "SessionRenamed",
+    "SessionArchived",
+    "SessionUnarchived",
+    "EventRedacted",
+}
+AFTER_ROTATION = AFTER_THE_END - DELIVERIES - {"SessionReopened"}
 OVER = CLOSES_ATTEMPT | {"ModelRequested", "TurnStarted", "TurnEnded"}
 """After one of these an earlier attempt is not the open one any more."""
 PAGE = 256
@@ -188,6 +194,7 @@ def _create(write: port.Create, tx: Tx, sealed: SealedWrite) -> Receipt:
     row.created_at = row.created_at or tx.clock()
     row.root_id = row.session_id
     row.last_seq, row.head_hash = 0, GENESIS
+    row.estimated_tokens, row.requests, row.work_since = 0, 0, None  # only its own events say these
     if write.base is not None:
         owner, hashed = base_of(tx, write.base)
         row.base_id, row.base_seq = owner, write.base.seq
@@ -240,6 +247,9 @@ def _refuse_unless_open(tx: Tx, row: Row, attempt_seq: int) -> None:
 def _put_route(write: port.PutRoute, tx: Tx, sealed: SealedWrite) -> Receipt:
     if write.session_id is not None:
         live(tx, write.session_id)
+    if write.expect is not msgspec.UNSET and (leads := tx.locked_route(write.route)) != write.expect:
+        told = f"leads to session {leads}" if leads else "leads nowhere"
+        raise ConflictError(f"the route was moved meanwhile: it {told} now, not where it was expected to")
     tx.put_route(write.route, write.session_id)
     return Receipt(session_id=write.session_id or "")
 

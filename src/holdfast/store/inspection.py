@@ -46,8 +46,8 @@ class Inspection(Protocol):
         """The names of the session's blobs."""
         ...
 
-    def routes(self) -> list[tuple[str, str]]:
-        """Every route and the session it leads to."""
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        """Every route that begins so and the session it leads to, sorted by route."""
         ...
 
     def lineages(self) -> list[tuple[str, str]]:

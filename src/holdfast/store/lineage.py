@@ -30,6 +30,7 @@ def fork(
     at: int | None = None,
     messages: int | None = None,
     boundary_seq: int | None = None,
+    plan_mode: bool | None = None,
     title: str | None = None,
     reason: str = "fork",
     actor: str = "system",
@@ -39,8 +40,8 @@ def fork(
     """The write that makes `session_id` go on from the parent's event `at` (its head, if not given).
 
     What the parent has open (turn, inputs, approvals, draft, lease) is history in the fork, and what it cost was paid
-    there. `messages` is how many messages the shared history holds and `boundary_seq` its last boundary; a fork at the
-    head knows both.
+    there. `messages` is how many messages the shared history holds, `boundary_seq` its last boundary, `plan_mode`
+    whether it ends in plan mode; a fork at the head knows them.
     """
     at = parent.last_seq if at is None else at
     if messages is None:
@@ -51,6 +52,8 @@ def fork(
     header.parent_session_id = parent.session_id
     if boundary_seq is not None:
         header.boundary_seq = boundary_seq
+    if plan_mode is not None:
+        header.plan_mode = plan_mode
     if title is not None:
         header.title, header.titled = title, True
     forked = SessionForked(base_session_id=parent.session_id, base_seq=at, reason=reason)
@@ -117,6 +120,7 @@ def inherited(parent: Header, session_id: str, at: int, messages: int) -> Header
         project_key=parent.project_key,
         project_root=parent.project_root,
         project_fingerprint=parent.project_fingerprint,
+        place=parent.place,
         title=parent.title,
         titled=parent.titled,
         model=parent.model,
@@ -125,4 +129,5 @@ def inherited(parent: Header, session_id: str, at: int, messages: int) -> Header
         boundary_seq=parent.boundary_seq if parent.boundary_seq <= at else 0,
         last_message_at=parent.last_message_at if messages else None,
         imported_seq=min(parent.imported_seq, at),
+        plan_mode=parent.plan_mode,
     )

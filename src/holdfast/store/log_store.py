@@ -21,6 +21,7 @@ from holdfast.core.errors import (
     ConflictError,
     DamagedSession,
     InvalidInput,
+    SessionBusy,
     SessionDeleted,
     SessionNotFound,
     StoreUnavailable,
@@ -28,11 +29,14 @@ from holdfast.core.errors import (
 from holdfast.core.events import MessageAppended
 from holdfast.core.header import Header
 from holdfast.core.ids import ID_LENGTH, is_id, is_prefix
-from holdfast.core.log import GENESIS, StoredEvent, check_chain
+from holdfast.core.log import StoredEvent
 from holdfast.store.bell import POLL_SECONDS, Bell
+from holdfast.store.checked_log import Log
 from holdfast.store.checking import storable
+from holdfast.store.claiming import candidates, queue_in
 from holdfast.store.engine import expired
 from holdfast.store.group import Entry, GroupCommit
+from holdfast.store.hints import brings_work, touched
 from holdfast.store.host import now_us
 from holdfast.store.housekeeping import Housekeeper
 from holdfast.store.paging import cursor_at, page_of, position_in, wanted
@@ -41,13 +45,17 @@ from holdfast.store.port import (
     Append,
     Batch,
     Chunk,
+    Claim,
+    Claimed,
     Holder,
     NewEvent,
     Page,
     Query,
+    Queue,
     Receipt,
     Snapshot,
     Swept,
+    Wanted,
     Write,
 )
 from holdfast.store.sealing import Commit, seal
@@ -56,7 +64,6 @@ from holdfast.store.view import Listed as Listed
 from holdfast.store.view import View as View
 from holdfast.store.view import public
 
-PAGE = 512
 FOLLOW_PAGE = 256
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 NO_EVENTS: list[StoredEvent] = []
@@ -78,13 +85,15 @@ class LogStore(ABC):
     """Whether `_run` has a shorter way for a `PlainAppend` than for any other commit."""
     sessions_at_once = 256
     """How many sessions one view may be asked about."""
+    timed: Callable[[float, int], None] | None = None
+    """Told how many seconds the commits that were made together took, and how many they were."""
     rotate_after_bytes: int | None = None
     """When a live segment is sealed; only the files store has segments."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._group = GroupCommit(self._run_and_ring, by_halves=self.writes_elsewhere)
-        self._bell = Bell(self._changed, self.poll_seconds)
+        self._bell = Bell(self._changed, self.poll_seconds, tells_work=self.writes_elsewhere)
         self._housekeeper = Housekeeper(self.commit, self._reading)
         self._closed = False
 
@@ -152,12 +161,44 @@ class LogStore(ABC):
         return seal(writes, compress=self.compress) if plain is None else plain
 
     def _run_and_ring(self, batch: list[Entry]) -> None:
+        began = time.perf_counter()
         try:
             self._run(batch)
         finally:
-            self._bell.ring()
+            if self.timed is not None:
+                self.timed(time.perf_counter() - began, len(batch))
+            bell = self._bell
+            work = bell.minds_work and any(brings_work(entry.commit) for entry in batch)
+            bell.ring(touched(batch) if bell.is_heard else (), work=work)
             if time.monotonic() >= self._housekeeper.due:
                 self._housekeeper.start()
+
+    def claim(self, wanted: Wanted) -> list[Claimed]:
+        """One after the other: where one process writes at a time, nobody is in the way for long."""
+        with self._reading() as view:
+            found = list(candidates(view, wanted))
+        claimed: list[Claimed] = []
+        for session_id, was_held in found:
+            try:
+                [receipt] = self.commit(
+                    Claim(session_id=session_id, token=wanted.token, holder=wanted.holder, ttl_ms=wanted.ttl_ms)
+                )
+            except (SessionBusy, SessionNotFound):
+                continue  # somebody was faster
+            assert receipt.lease is not None
+            claimed.append(Claimed(receipt.lease, was_held))
+        return claimed
+
+    async def claim_async(self, wanted: Wanted) -> list[Claimed]:
+        import asyncio
+
+        return await asyncio.to_thread(self.claim, wanted)
+
+    def work_heard(self) -> int:
+        return self._bell.work()
+
+    async def await_work(self, since: int, timeout: float) -> bool:
+        return await self._bell.await_work(since, timeout)
 
     def sweep(self, now: int | None = None) -> Swept:
         self._usable()
@@ -203,7 +244,9 @@ class LogStore(ABC):
     def find(self, query: Query) -> Page:
         if query.limit < 1:
             raise InvalidInput("limit must be at least 1")
-        position = position_in(query.cursor)
+        if query.oldest_first and not query.pending:
+            raise InvalidInput("only those with work can be listed oldest first: ask for pending=True")
+        position = position_in(query.cursor, oldest_first=query.oldest_first)
         if not all(storable(name) for name in _names(query) if name):
             return Page(headers=[])  # no store can hold such a name, so none does
         headers: list[Header] = []
@@ -217,7 +260,7 @@ class LogStore(ABC):
                 for listed in rows:
                     if len(headers) == query.limit:
                         return Page(headers=headers, cursor=cursor_at(*position), damaged=damaged)
-                    position = (listed.updated_at, listed.session_id)
+                    position = (listed.at, listed.session_id)
                     if listed.row is None:
                         damaged.append(listed.session_id)
                     elif wanted(listed.row, query):
@@ -238,6 +281,10 @@ class LogStore(ABC):
             raise AmbiguousSession(prefix, matches)
         return matches[0]
 
+    def queue(self, *, owner_id: str = "local") -> Queue:
+        with self._reading() as view:
+            return queue_in(view, owner_id)
+
     def tip(self, session_id: str) -> str:
         with self._reading() as view:
             row = _live(view, session_id)
@@ -246,6 +293,10 @@ class LogStore(ABC):
     def route(self, route: str) -> str | None:
         with self._reading() as view:
             return view.route(route) if storable(route) else None
+
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        with self._reading() as view:
+            return view.routes(prefix) if storable(prefix) else []
 
     def blob(self, session_id: str, sha256: str) -> bytes:
         with self._reading() as view:
@@ -270,16 +321,17 @@ class LogStore(ABC):
         self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
     ) -> Iterator[Batch]:
         cursor = _Cursor(session_id, after, chunk)
-        while True:
-            heard = self._bell.now()
-            batch = self._look(cursor)
-            if batch is not None:
-                yield batch
-                cursor.rest()
-            if cursor.over:
-                return
-            if batch is None and not self._bell.wait(heard, cursor.patience(timeout)):
-                return
+        with self._bell.ear(session_id) as ear:
+            while True:
+                heard = ear.now()
+                batch = self._look(cursor)
+                if batch is not None:
+                    yield batch
+                    cursor.rest()
+                if cursor.over:
+                    return
+                if batch is None and not ear.wait(heard, cursor.patience(timeout)):
+                    return
 
     async def follow_async(
         self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
@@ -287,16 +339,17 @@ class LogStore(ABC):
         import asyncio  # here and not above: commands that run no loop want to start quickly
 
         cursor = _Cursor(session_id, after, chunk)
-        while True:
-            heard = self._bell.now()
-            batch = await asyncio.to_thread(self._look, cursor)
-            if batch is not None:
-                yield batch
-                cursor.rest()
-            if cursor.over:
-                return
-            if batch is None and not await self._bell.wait_async(heard, cursor.patience(timeout)):
-                return
+        with self._bell.ear(session_id) as ear:
+            while True:
+                heard = ear.now()
+                batch = await asyncio.to_thread(self._look, cursor)
+                if batch is not None:
+                    yield batch
+                    cursor.rest()
+                if cursor.over:
+                    return
+                if batch is None and not await ear.wait_async(heard, cursor.patience(timeout)):
+                    return
 
     def _look(self, cursor: _Cursor) -> Batch | None:
         """What is new after the cursor, which moves along; None when there is nothing."""
@@ -355,72 +408,6 @@ class LogStore(ABC):
         return self._view()
 
 
-class Log:
-    """One session's events, its own and those of the sessions it stands on, read in checked pages."""
-
-    def __init__(self, view: View, row: Row) -> None:
-        self.row = row
-        self._view = view
-        self._segments = self._walk(view, row)
-
-    @staticmethod
-    def _walk(view: View, row: Row) -> list[tuple[str, int, int]]:
-        """(owner, after, upto), newest first."""
-        segments = [(row.session_id, row.base_seq, row.last_seq)]
-        while row.base_id is not None:
-            upto = row.base_seq
-            base = view.header(row.base_id)
-            if base is None:
-                raise DamagedSession(row.session_id, upto, f"the session {row.base_id} it stands on is missing")
-            segments.append((base.session_id, base.base_seq, upto))
-            row = base
-        return segments
-
-    def forwards(self, after: int, upto: int, limit: int | None) -> Iterator[list[StoredEvent]]:
-        step = _page_size(limit)
-        while after < upto:
-            page = self._page(after, min(upto, after + step))
-            yield page
-            after += len(page)
-            step = min(2 * step, PAGE)
-
-    def backwards(self, after: int, upto: int, limit: int | None) -> Iterator[list[StoredEvent]]:
-        step = _page_size(limit)
-        while after < upto:
-            page = self._page(max(after, upto - step), upto)
-            upto -= len(page)
-            page.reverse()
-            yield page
-            step = min(2 * step, PAGE)
-
-    def _page(self, after: int, upto: int) -> list[StoredEvent]:
-        """All rows with `after < seq <= upto`, each checked against its predecessor."""
-        rows: list[StoredEvent] = []
-        for owner, low, high in reversed(self._segments):
-            if low < upto and after < high:
-                rows += self._view.rows(owner, max(after, low), min(upto, high))
-        if len(rows) != upto - after:
-            there = {row.seq for row in rows}
-            missing = next((seq for seq in range(after + 1, upto + 1) if seq not in there), None)
-            what = "event is missing" if missing else f"{len(rows)} events from {after + 1} to {upto}"
-            raise DamagedSession(self.row.session_id, missing, what)
-        last = check_chain(self._hash_before(after), after, rows)
-        if upto == self.row.last_seq and last != self.row.head_hash:
-            raise DamagedSession(self.row.session_id, upto, "the last event is not the one the header names")
-        return rows
-
-    def _hash_before(self, seq: int) -> bytes:
-        if seq == 0:
-            return GENESIS
-        for owner, low, high in self._segments:
-            if low < seq <= high:
-                hashed = self._view.hash_at(owner, seq)
-                if hashed is None:
-                    raise DamagedSession(self.row.session_id, seq, "event is missing")
-                return hashed
-        raise DamagedSession(self.row.session_id, seq, "event is missing")
-
-
 class _Cursor:
     """How far a follower has read."""
 
@@ -451,11 +438,6 @@ class _Cursor:
 
 def _names(query: Query) -> tuple[str | None, ...]:
     return query.owner_id, query.state, query.project_key, query.project_fingerprint, query.base_id
-
-
-def _page_size(limit: int | None) -> int:
-    """The first page's size; the next ones grow, for those who look for something rare."""
-    return PAGE if limit is None else max(1, min(limit, PAGE))
 
 
 def _there(view: View, session_id: str) -> Row:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.core.errors import SchemaTooNew, StoreUnavailable
@@ -25,6 +27,20 @@ class Migration(NamedTuple):
     sql: str
     checksum: str
     min_reader: int
+
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+class Watch:
+    """For whoever watches an upgrade: is told how far the copy and the work on the headers are. `copy` is the store as
+    it was before, where one was made."""
+
+    def __init__(self, copying: Progress | None = None, filling: Progress | None = None) -> None:
+        self.copying = copying
+        self.filling = filling
+        self.copy: Path | None = None
 
 
 class Applied(NamedTuple):

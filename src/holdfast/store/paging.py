@@ -17,7 +17,7 @@ def page_of(rows: list[Listed], limit: int, damaged: list[str]) -> Page:
     """All of these rows that a page holds."""
     headers = [row if type(row) is Header else public(row) for _, _, row in rows[:limit] if row is not None]
     more = rows[limit - 1] if len(rows) > limit else None
-    return Page(headers=headers, cursor=more and cursor_at(more.updated_at, more.session_id), damaged=damaged)
+    return Page(headers=headers, cursor=more and cursor_at(more.at, more.session_id), damaged=damaged)
 
 
 def wanted(row: Header, query: Query) -> bool:
@@ -26,19 +26,21 @@ def wanted(row: Header, query: Query) -> bool:
         return False
     if query.prefix is not None and not row.session_id.startswith(query.prefix):
         return False
-    return query.pending is None or query.pending == (row.pending_count > 0 or row.turn is not None)
+    return query.pending is None or query.pending == row.has_work
 
 
 FIRST = (2**63 - 1, "~")
+"""Before everything in a list that begins with the newest."""
+FIRST_OF_OLDEST = (-(2**63), "")
 
 
 def cursor_at(updated_at: int, session_id: str) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode([updated_at, session_id])).decode("ascii").rstrip("=")
 
 
-def position_in(cursor: str | None) -> tuple[int, str]:
+def position_in(cursor: str | None, *, oldest_first: bool = False) -> tuple[int, str]:
     if cursor is None:
-        return FIRST
+        return FIRST_OF_OLDEST if oldest_first else FIRST
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=tuple[int, str])

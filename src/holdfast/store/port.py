@@ -7,7 +7,7 @@ damage raises `DamagedSession`, absence `SessionNotFound`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -95,10 +95,12 @@ class PutChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat's route now leads to this session (None: nowhere)."""
+    """A chat's route now leads to this session (None: nowhere). With `expect` it is refused as `ConflictError` unless
+    the route led there before (None: nowhere), whoever else moves it meanwhile."""
 
     route: str
     session_id: str | None
+    expect: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class MoveRoutes(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,10 +175,12 @@ class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """Rows as another store wrote them, with their hashes: a new session, or the next part of one that was restored.
+    What was one write there stays in one part: then its key is known here.
 
     `header` holds what the rows do not tell; counts are what it inherits. `base` and `continues` are as in `Create`,
     `blobs` are (SHA-256, bytes), `counted` is what redacted events had added, by seq. Refused as `InvalidInput` when
-    the rows do not follow what is there, unchanged and gapless, and as `ConflictError` once something else was written.
+    the rows do not follow what is there, unchanged and gapless, and as `ConflictError` when they are here already or
+    something else was written.
     """
 
     header: Header
@@ -263,7 +267,10 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions; newest activity first. `prefix` is the beginning of an id, `title` a part of the title.
 
-    With `project_fingerprint` also those of the same repository, whatever folder it was in then.
+    With `project_fingerprint` also those of the same repository, whatever folder it was in then. `pending` are those
+    with work for a driver (`Header.has_work`): an input nobody has answered, an open turn, a boundary asked for, in a
+    session that has not ended. They are found without looking at the others, so this may be asked every second.
+    `oldest_first`, only of those, begins with the one that has waited longest (`Header.work_since`).
     """
 
     owner_id: str = "local"
@@ -274,8 +281,48 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     base_id: str | None = None
     pending: bool | None = None
+    oldest_first: bool = False
     limit: int = 50
     cursor: str | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody would drive, and how many of it: see `Store.claim`.
+
+    Of those bound to a place only these `places`; not `besides` while they stand at that seq; with `only` just those.
+    Who admits an input and drives it himself has `grace_ms` to begin, by the store's clock; the doors in `served` never
+    do, and neither do those whose session is `woken`. A sub-agent's session is its parent's business unless it is
+    woken, or a served door wrote to it last. One that came from a file and stands as it came has to be woken.
+    """
+
+    token: str
+    holder: str
+    most: int = 1
+    ttl_ms: int = LEASE_MS
+    owner_id: str = "local"
+    places: frozenset[str] = frozenset()
+    besides: Mapping[str, int] = {}
+    only: frozenset[str] | None = None
+    woken: frozenset[str] = frozenset()
+    served: frozenset[str] = frozenset()
+    grace_ms: int = 0
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A lease, and whether it was taken over from somebody who had not given it back."""
+
+    lease: Lease
+    taken_over: bool = False
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """How many sessions with work nobody drives (`waiting`) and how many somebody does; since when (microseconds UTC,
+    as `Header.work_since`) the oldest of the former has waited, and the store's clock now."""
+
+    waiting: int = 0
+    driven: int = 0
+    oldest: int | None = None
+    now: int = 0
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,6 +406,27 @@ class Store(Protocol):
         are seen exactly once."""
         ...
 
+    def claim(self, wanted: Wanted) -> list[Claimed]:
+        """Take the leases of sessions with work that nobody drives (the lease is free, expired, or its holder dead on
+        this host), those that have waited longest first. Each goes to one of however many ask at once, and nobody waits
+        for the others. None is left out because of its neighbours; nothing is taken when this raises."""
+        ...
+
+    async def claim_async(self, wanted: Wanted) -> list[Claimed]: ...
+
+    def queue(self, *, owner_id: str = "local") -> Queue:
+        """What there is to do, as of now."""
+        ...
+
+    def work_heard(self) -> int:
+        """A number for `await_work`, to be asked for before `claim`."""
+        ...
+
+    async def await_work(self, since: int, timeout: float) -> bool:
+        """Sleep until there may be something to claim that was not there at `since`; False when the time is over. A
+        hint: it may come for nothing, and a lease that runs out gives none."""
+        ...
+
     def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
         """The one session whose id begins so. `AmbiguousSession` names the matches, `SessionNotFound` if none."""
         ...
@@ -367,7 +435,13 @@ class Store(Protocol):
         """The newest session of its lineage: itself unless it was rotated."""
         ...
 
-    def route(self, route: str) -> str | None: ...
+    def route(self, route: str) -> str | None:
+        """The session that a chat's route leads to."""
+        ...
+
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        """Every route that begins so and the session it leads to, sorted by route."""
+        ...
 
     def blob(self, session_id: str, sha256: str) -> bytes:
         """The bytes, checked against their name. `DamagedSession` if they are missing or changed."""

@@ -77,9 +77,9 @@ def _shown_by(tx: Tx, owner: Row, seq: int) -> list[Row]:
 
 def _blank(tx: Tx, row: Row, stored: StoredEvent, write: port.Redact) -> EventRedacted:
     digest = body_digest(stored.body)
-    # The sums need only the event's shape, so a text that lies in a blob is not fetched; what it showed is not known.
+    # A text that lies in a blob counts by its length. Whether it is what a header shows is not looked into.
     unknown = _lies_in_blobs(stored)
-    delta = delta_of(event_of(stored, lambda _: b"?"), stored.turn)
+    delta = delta_of(event_of(stored, lambda name: tx.blob(row.session_id, name) or b"?"), stored.turn)
     named = mentioned(stored) or set()
     tx.blank(row.session_id, stored.seq, digest)
     standing = _standing_on(tx, row)
@@ -165,8 +165,8 @@ def _bury(tx: Tx, row: Row, actor: str) -> None:
     tx.drop_chunks(row.session_id)
     tx.drop_snapshots(row.session_id)
     row.deleted_at, row.deleted_by = tx.clock(), actor
-    row.title = row.pending_text = row.project_root = row.model = row.persona = None
-    row.lease_token = row.lease_holder = None
+    row.title = row.pending_text = row.project_root = row.place = row.model = row.persona = None
+    row.lease_token = row.lease_holder = row.work_since = None
     row.epoch += 1
     tx.save(row)
     _sweep(tx, row)

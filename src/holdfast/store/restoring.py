@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
+from holdfast.core.codec import INT_MAX, INT_MIN
 from holdfast.core.errors import ConflictError, DamagedSession, InvalidInput, SessionDeleted
-from holdfast.core.header import Delta, apply, delta_of, delta_of_redacted
+from holdfast.core.header import Delta, apply, delta_of, delta_of_redacted, imported
 from holdfast.core.log import GENESIS, StoredEvent, body_digest, check_chain
 from holdfast.store import port
 from holdfast.store.port import Receipt
@@ -30,10 +32,11 @@ def restore(write: port.Restore, tx: Tx, sealed: SealedWrite) -> Receipt:
     blobs = dict(write.blobs)
     for name, data in blobs.items():
         tx.put_blob(row.session_id, name, data)
-    deltas = {event.seq: _delta(event, write.counted, blobs) for event in events}
+    deltas = {event.seq: imported(_delta(event, write.counted, blobs, tx)) for event in events}
     for event in events:
         row.updated_at = max(row.updated_at + 1, event.at)
         apply(row, deltas[event.seq], seq=event.seq, at=event.at, now=0, touch=False)
+    _check_sums(row)
     row.head_hash = events[-1].hash
     row.imported_seq = row.last_seq
     tx.restore(row, events, {event.seq: deltas[event.seq] for event in events if event.redacted}, keys_in(events))
@@ -47,6 +50,7 @@ def _begun(write: port.Restore, tx: Tx) -> Row:
     row.last_seq, row.head_hash = 0, GENESIS
     row.created_at = row.created_at or write.events[0].at
     row.imported_seq = 0
+    row.estimated_tokens, row.requests, row.work_since = 0, 0, None
     if write.base is not None:
         owner, hashed = base_of(tx, write.base)
         row.base_id, row.base_seq = owner, write.base.seq
@@ -62,7 +66,7 @@ def _refuse_others(row: Row, write: port.Restore) -> None:
     """Only what was restored and not touched since goes on."""
     if row.deleted_at is not None:
         raise SessionDeleted(f"session {row.session_id} was deleted here")
-    if row.imported_seq != row.last_seq or row.last_seq + 1 != write.events[0].seq:
+    if row.imported_seq != row.last_seq or write.events[0].seq <= row.last_seq:
         raise ConflictError(f"session {row.session_id} is here already, with other events; nothing was changed")
 
 
@@ -75,17 +79,29 @@ def _check(row: Row, events: list[StoredEvent]) -> None:
         raise InvalidInput(f"session {row.session_id} is damaged at event {error.seq}: {error.what}") from error
 
 
-def _delta(event: StoredEvent, counted: Mapping[int, Mapping[str, int]], blobs: Mapping[str, bytes]) -> Delta:
+def _check_sums(row: Row) -> None:
+    """Rows that were made up may add up to more than a column holds."""
+    for name in row.__struct_fields__:
+        number = getattr(row, name)
+        if isinstance(number, int) and not INT_MIN <= number <= INT_MAX:
+            raise InvalidInput(f"session {row.session_id}: its {name} is a number beyond 64 bits")
+
+
+def _delta(event: StoredEvent, counted: Mapping[int, Mapping[str, int]], blobs: Mapping[str, bytes], tx: Tx) -> Delta:
     if event.redacted:
         return delta_of_redacted(event.kind, event.turn, counted.get(event.seq, {}))
-    return delta_of(event_of(event, lambda name: blobs.get(name, b"?")), event.turn)
+
+    def blob(name: str) -> bytes:  # an earlier part may have brought it
+        return blobs.get(name) or tx.blob(event.session_id, name) or b"?"
+
+    return delta_of(event_of(event, blob), event.turn)
 
 
 def keys_in(events: Sequence[StoredEvent]) -> list[tuple[str, KeyRow]]:
     """The keys that callers gave, each with the write that it stood for: up to the event before the next key."""
     starts = [place for place, event in enumerate(events) if event.key is not None]
     found: list[tuple[str, KeyRow]] = []
-    for start, end in zip(starts, [*starts[1:], len(events)], strict=True):
+    for start, end in pairwise([*starts, len(events)]):
         first, last = events[start], events[end - 1]
         if first.key is None or first.key.startswith(OWN_KEY):
             continue

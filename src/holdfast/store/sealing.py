@@ -230,7 +230,9 @@ def event_of(stored: StoredEvent, blob: codec.BlobReader | None = None) -> Event
     """The event in a row. Redacted bodies and encodings we do not know are opaque."""
     if stored.redacted:
         return Opaque(stored.kind, stored.v, "redacted")
-    if stored.enc not in (PLAIN, ZSTD):
+    if stored.enc == PLAIN:
+        return codec.decode(stored.kind, stored.v, stored.body, blob)
+    if stored.enc != ZSTD:
         return Opaque(stored.kind, stored.v, f"encoding {stored.enc}")
     try:
         return codec.decode(stored.kind, stored.v, plain_body(stored), blob)

@@ -17,10 +17,11 @@ T = TypeVar("T")
 
 
 class Listed(NamedTuple):
-    """A row of a list: the header, with its lease or without; None where it cannot be read."""
+    """A row of a list: the header, with its lease or without; None where it cannot be read. `at` is what the list is
+    ordered by: `updated_at`, or `work_since` where those that have waited longest come first."""
 
     session_id: str
-    updated_at: int
+    at: int
     row: Header | None
 
 
@@ -62,14 +63,33 @@ def place_in(cursor: str, first: T) -> T:
 
 
 def fits(row: Header, query: Query) -> bool:
-    """Whether a list of the query's owner, state, project and base shows a session with this header."""
+    """Whether a list of the query's owner, state, project, base and work shows a session with this header."""
     return (
         row.deleted_at is None
         and row.owner_id == query.owner_id
         and (query.state is None or row.state == query.state)
         and (query.project_key is None or _of_project(row, query))
         and (query.base_id is None or row.base_id == query.base_id)
+        and (query.pending is None or query.pending == row.has_work)
     )
+
+
+def place_of(row: Header, query: Query) -> int:
+    """What the query's list is ordered by."""
+    return (row.work_since or 0) if query.oldest_first else row.updated_at
+
+
+def last_in(query: Query) -> int:
+    """The place of a session whose header cannot be read, where nothing else tells one."""
+    return 2**63 - 1 if query.oldest_first else 0
+
+
+def in_order(rows: list[Listed], query: Query, position: tuple[int, str]) -> list[Listed]:
+    """Those behind the position, in the query's order."""
+    rows = sorted(rows, key=lambda row: (row.at, row.session_id), reverse=not query.oldest_first)
+    if query.oldest_first:
+        return [row for row in rows if (row.at, row.session_id) > position]
+    return [row for row in rows if (row.at, row.session_id) < position]
 
 
 def _of_project(row: Header, query: Query) -> bool:
@@ -117,9 +137,10 @@ class View(Inspection, Protocol):
 
     def snapshot(self, session_id: str, at_most: int) -> Snapshot | None: ...
 
-    def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
-        """Sessions of the query's owner, state, project and base that sort before the position, newest first; the
-        other conditions may be left to the caller."""
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+        """Sessions of the query's owner, state, project and base behind the position, in the query's order; of those
+        with work, if they are asked for, and without looking at the others. The other conditions may be left to the
+        caller."""
         ...
 
     def note(self) -> str | None:

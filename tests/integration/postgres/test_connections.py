@@ -21,10 +21,13 @@ from tests.integration.postgres.proxy import TO_CLIENT, TO_SERVER, Proxy
 from tests.pg import PgServer, eventually
 
 
+def _nobody_is_told(self: Wakeups, sessions: object = None, *, work: bool = True) -> None: ...
+
+
 @pytest.fixture
 def proxy(pg_server: PgServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """With no other traffic than that of the writes, so that it is these that are cut."""
-    monkeypatch.setattr(Wakeups, "announce", lambda self: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(Wakeups, "announce", _nobody_is_told)
     proxy = Proxy(pg_server.folder)
     yield proxy
     proxy.close()

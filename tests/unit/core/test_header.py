@@ -5,8 +5,18 @@ import pytest
 from hypothesis import given
 
 from holdfast.core import events as e
-from holdfast.core.header import Header, apply, delta_of
-from holdfast.core.messages import Role, TextPart
+from holdfast.core.header import (
+    OTHER_REQUEST,
+    REQUESTS,
+    Delta,
+    Header,
+    apply,
+    completed,
+    counted,
+    delta_of,
+    delta_of_redacted,
+)
+from holdfast.core.messages import Role, TextPart, Usage
 from tests.histories import admitted, appended, replied
 from tests.strategies import any_text, events
 
@@ -62,3 +72,68 @@ def test_activity_moves_forward_even_when_the_clock_does_not() -> None:
 def test_messages_and_tokens_are_summed() -> None:
     header = after(admitted("one"), replied(TextPart("1")), e.Opaque("New", 1, "unknown kind"))
     assert (header.message_count, header.input_tokens, header.output_tokens) == (2, 10, 5)
+
+
+def test_admitted_text_is_estimated_until_a_provider_reports() -> None:
+    asked = (admitted("x" * 400), admitted("y"))
+    assert after(*asked).estimated_tokens == 101
+    silent = e.AssistantReplied(attempt_seq=3, parts=(TextPart("1"),), usage=Usage(output_tokens=5))
+    assert after(*asked, silent, e.UsageRecorded(usage=Usage(input_tokens=9))).estimated_tokens == 101
+    broken_off = e.ReplyInterrupted(attempt_seq=3, usage=Usage(input_tokens=120))
+    for report in (replied(TextPart("1")), broken_off):
+        assert after(*asked, report).estimated_tokens == 0
+        assert after(*asked, report, admitted("four")).estimated_tokens == 1
+
+
+def test_plan_mode_is_what_the_runtime_said_last() -> None:
+    created = e.SessionCreated(settings={"plan_mode": True})
+    assert (after(created).plan_mode, after(e.SessionCreated()).plan_mode) == (True, False)
+    changes = [{"workflow_mode": "plan"}, {"other": 1}, {"workflow_mode": "execute"}, {"workflow_mode": None}]
+    said = [e.RuntimeStateChanged(changes=change) for change in changes]
+    assert [after(*said[:n]).plan_mode for n in range(5)] == [False, True, True, False, False]
+    assert not after(created, said[2]).plan_mode
+
+
+def test_a_boundary_asked_for_is_open_until_it_is_drawn_or_refused() -> None:
+    asked = (e.BoundaryRequested(what="clear"), e.BoundaryRequested(what="compact"), e.BoundaryRequested(what="new"))
+    done = (
+        e.HistoryCleared(),
+        e.Compacted(summary="s", first_kept_seq=1, tokens_before=2, tokens_after=1),
+        e.RuntimeStateChanged(changes={"boundary_refused": {"what": "new", "why": "unknown"}}),
+    )
+    assert after(*asked).requests == REQUESTS["clear"] | REQUESTS["compact"] | OTHER_REQUEST
+    assert [after(*asked, *done[:n]).has_work for n in range(4)] == [True, True, True, False]
+    assert after(e.BoundaryRequested(what="rewind"), *done).has_work
+
+
+def test_work_is_there_from_its_first_event_to_the_last_answer() -> None:
+    asked, again = admitted("one"), admitted("two")
+    begun, answered = e.TurnStarted(inputs=[1]), e.TurnEnded(outcome="done", answered=[1])
+    happened = (asked, again, begun, answered, e.InputWithdrawn(inputs=[2]), begun, answered)
+    since = [after(*happened[:n], turn="t").work_since for n in range(8)]
+    assert since == [None, 101, 101, 101, 101, None, 106, None]
+
+
+def test_an_ended_session_has_no_work_until_it_is_reopened() -> None:
+    asked = admitted("one")
+    assert not after(asked, e.SessionEnded()).has_work
+    assert not after(asked, e.SessionEnded(), e.SessionArchived()).has_work
+    assert after(asked, e.SessionArchived()).work_since == 101
+    assert after(asked, e.SessionEnded(), e.SessionReopened()).work_since == 103
+
+
+@given(events())
+def test_a_redacted_event_still_adds_what_its_header_counts(event: e.Event) -> None:
+    delta = delta_of(event, "t")
+    kind = type(event).__name__
+    kept = delta_of_redacted(kind, "t", counted(delta))
+    for name in ("messages", "pending", "input_tokens", "estimated", "reported", "plan_mode", "requested", "settled"):
+        assert getattr(kept, name) == getattr(delta, name), name
+    older = Delta(messages=delta.messages, input_tokens=delta.input_tokens, estimated=delta.estimated)
+    assert completed(kind, older).reported == delta.reported
+
+
+def test_redacting_a_request_settles_it() -> None:
+    request = e.BoundaryRequested(what="clear")
+    redaction = e.EventRedacted(seq=1, body_digest="0" * 64, counted=counted(delta_of(request)))
+    assert not after(request, redaction).has_work

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.header import Header, apply, delta_of
+from holdfast.core import events as e
+from holdfast.core.header import REQUESTS, Header, apply, delta_of
 from holdfast.core.messages import TextPart
 from holdfast.core.projections import usage
 from tests.histories import Log, asked, ended, histories, played, replied
@@ -33,6 +34,21 @@ def test_the_header_and_the_state_agree_about_what_waits_and_what_runs(seed: int
     assert header.last_seq == log.state.last_seq
     assert header.input_tokens == log.state.usage.total.input_tokens
     assert header.state == log.state.life
+    assert header.plan_mode == log.state.plan_mode
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 2**32), moves=histories(), asked_for=st.lists(st.sampled_from(sorted(REQUESTS))))
+def test_the_header_and_the_state_agree_about_work(seed: int, moves: list[str], asked_for: list[str]) -> None:
+    log = played(seed, [move for move in moves if move != "redact"])
+    for what in asked_for:
+        log.add(e.BoundaryRequested(what=what))
+        open_ones = log.state.turn is not None or log.state.unanswered or log.state.requests
+        assert kept(log).has_work == bool(open_ones and not kept(log).has_ended)
+    for what in asked_for[: len(asked_for) // 2]:
+        log.add(e.RuntimeStateChanged(changes={"boundary_refused": {"what": what, "why": "no"}}))
+    log.add(e.HistoryCleared())
+    assert kept(log).requests == sum(REQUESTS[request.what] for request in log.state.requests)
 
 
 def test_usage_is_a_copy() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holdfast.core import events as e
 from holdfast.core.codec import decode, encode
 from holdfast.core.messages import ImagePart, Message, Role, TextPart, Usage
+from holdfast.core.tokens import text_tokens
 from holdfast.core.window import SUMMARY_MARK, window
 from holdfast.runtime.compaction import (
     COOL_DOWN,
@@ -23,7 +24,6 @@ from holdfast.runtime.compaction import (
     request_tokens,
     still_fits,
     structural,
-    text_tokens,
     tokens_now,
 )
 from holdfast.testing.validity import rejections

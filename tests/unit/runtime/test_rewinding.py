@@ -75,6 +75,22 @@ def test_an_input_that_waited_counts_from_where_it_was_read() -> None:
     assert shown(gone) == ["first", "1"]
 
 
+def test_an_input_that_waited_while_everything_was_cleared_can_be_rewound_to() -> None:
+    """It is shown where it was said, before the clear, and was read after it: the clear stays."""
+    log = Log()
+    asked(log, "first")
+    waiting = log.add(admitted("second"))
+    ended(log)
+    log.add(e.HistoryCleared(), e.TurnStarted(inputs=[waiting]), replied(TextPart("2")))
+    ended(log)
+    fork = log.fork("c" * 26)
+    assert shown(fork) == ["second", "2"]
+    kept = rewound(log.fork("b" * 26), waiting)
+    assert (seen(kept), shown(kept)) == (["second"], ["second"])
+    for gone in (rewound(fork, waiting, keep=False), rewound(log, waiting, keep=False)):
+        assert (seen(gone), shown(gone), gone.state.unanswered) == ([], [], [])
+
+
 def test_a_reply_brings_its_results_along() -> None:
     log = Log()
     asked(log)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.core import events as e
 from holdfast.core.header import Header, apply, counted, delta_of
-from holdfast.store.verify.header import Recount
+from holdfast.store.recount import Recount
 from tests.histories import SESSION, Log, admitted, whole_turn
 from tests.strategies import events
 from tests.unit.core.test_projections import kept
@@ -30,10 +30,21 @@ def test_a_recounted_header_is_the_kept_one(chaos: list[e.Event]) -> None:
     assert list(recounted(log).differences(kept(log))) == []
 
 
-@pytest.mark.parametrize(("field", "value"), [("message_count", 99), ("title", "other"), ("state", "ended")])
+WRONG = [
+    ("message_count", 99),
+    ("title", "other"),
+    ("state", "ended"),
+    ("estimated_tokens", 7),
+    ("plan_mode", False),
+    ("requests", 1),
+    ("work_since", 5),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
 def test_a_header_that_is_not_what_its_log_says_is_found_out(field: str, value: object) -> None:
     log = Log()
-    log.add(e.SessionCreated(title="mine"))
+    log.add(e.SessionCreated(title="mine"), e.RuntimeStateChanged(changes={"workflow_mode": "plan"}))
     whole_turn(log, "one", "1")
     wrong = msgspec.structs.replace(kept(log), **{field: value})
     [told] = recounted(log).differences(wrong)

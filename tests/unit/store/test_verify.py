@@ -146,6 +146,24 @@ def test_a_missing_tail_is_damage(there: Populated) -> None:
     assert report_of(there, "talk").damaged_events == {(there.names["talk"], 6), (there.names["talk"], 7)}
 
 
+def test_work_that_nobody_would_find_is_damage(there: Populated) -> None:
+    assert there.sql("SELECT session_id FROM work") == [(there.names["turn"],)]
+    there.sql("DELETE FROM work")
+    [finding] = report_of(there).damage
+    assert finding.line().endswith("there is work in it, and those who look for work do not find it")
+    assert finding.session_id == there.names["turn"]
+
+
+def test_work_that_is_noted_of_a_session_without_any_is_damage(there: Populated) -> None:
+    there.sql("INSERT INTO work VALUES ('local', 7, ?)", there.names["talk"])
+    there.sql("INSERT INTO work VALUES ('local', 8, ?)", "a" * 26)
+    told = [finding.line() for finding in report_of(there).damage]
+    assert len(told) == 2
+    assert all("whose header does not say so" in line for line in told)
+    with open_store(there.url) as store:  # and nobody drives what has no work
+        assert [header.session_id for header in store.find(Query(pending=True)).headers] == [there.names["turn"]]
+
+
 def test_an_event_behind_the_head_is_damage(there: Populated) -> None:
     copy = (
         "INSERT INTO events SELECT id + 1, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted FROM events"

@@ -18,7 +18,7 @@ from holdfast.store.verify import Finding, What, salvage, verify
 from tests.unit.store.populated import populate, said
 from tests.unit.store.test_verify_flips import Outcome
 
-FLIPS = 3_000 if os.environ.get("HOLDFAST_SOAK") == "1" else 300
+FLIPS = 3_000 if os.environ.get("HOLDFAST_SOAK") == "1" else 100
 
 
 class Directory:

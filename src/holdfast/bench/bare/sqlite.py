@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -19,6 +20,7 @@ SESSIONS = (
 )
 BY_ACTIVITY = "CREATE INDEX by_activity ON sessions (owner, updated_at)"
 NEWEST = "SELECT * FROM sessions WHERE owner = ? ORDER BY updated_at DESC LIMIT ?"
+LAST = "SELECT n, body FROM messages WHERE session = ? ORDER BY n DESC LIMIT ?"
 
 
 class BareSqlite:
@@ -47,8 +49,21 @@ class BareSqlite:
         with self.connection:
             self.connection.executemany("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
+    def fill_messages(self, ids: list[str], each: int) -> None:
+        with self.connection:
+            for name in ids:
+                self.connection.executemany(INSERT, [(name, n, plain()) for n in range(1, each + 1)])
+
     def newest(self, limit: int) -> int:
-        return len(self.connection.execute(NEWEST, ("local", limit)).fetchall())
+        return len(self.newest_rows(limit))
+
+    def newest_rows(self, limit: int) -> list[tuple[Any, ...]]:
+        return self.connection.execute(NEWEST, ("local", limit)).fetchall()
+
+    def opened(self, session: str, limit: int) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:
+        """A session's row and its last messages, newest last."""
+        row = self.connection.execute("SELECT * FROM sessions WHERE session = ?", (session,)).fetchall()[0]
+        return row, self.connection.execute(LAST, (session, limit)).fetchall()[::-1]
 
     def wal_bytes(self) -> int:
         """Looked at by name only: opening SQLite's files beside SQLite would drop its locks."""

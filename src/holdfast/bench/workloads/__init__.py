@@ -10,14 +10,19 @@ from holdfast.bench.server import Unavailable
 from holdfast.bench.workloads.append import append_async, append_sync
 from holdfast.bench.workloads.commands import starting
 from holdfast.bench.workloads.crowd import crowd
+from holdfast.bench.workloads.fanout import fan_out, stalled_readers
 from holdfast.bench.workloads.following import follow
 from holdfast.bench.workloads.importing import importing
 from holdfast.bench.workloads.length import append_late, fork_late, open_late
 from holdfast.bench.workloads.lists import list_newest, resume_prefix
+from holdfast.bench.workloads.over_http import list_and_open
 from holdfast.bench.workloads.processes import processes
 from holdfast.bench.workloads.resuming import resume_worked
+from holdfast.bench.workloads.scale_out import scale_out
 from holdfast.bench.workloads.searching import search
+from holdfast.bench.workloads.streams import streams
 from holdfast.bench.workloads.turn import whole_turn
+from holdfast.bench.workloads.turn_cost import turn_cost
 from holdfast.bench.workloads.wal import wal_bytes
 from holdfast.core.errors import ConfigError
 
@@ -44,6 +49,12 @@ _ALL: Mapping[str, tuple[str, Run]] = {
     "import": ("", importing),
     "search": ("sqlite", search),
     "commands": ("sqlite", starting),
+    "fan-out": ("sqlite", fan_out),
+    "stalled": ("sqlite", stalled_readers),
+    "http": ("sqlite", list_and_open),
+    "workers": ("postgres", scale_out),
+    "turn-cost": ("postgres", turn_cost),
+    "streams": ("postgres", streams),
 }
 NAMES = tuple(_ALL)
 

@@ -8,9 +8,12 @@ Promise: a user's mistake is one line on stderr and the exit code of its error (
 ambiguous, 4 conflict), never a traceback. Anything that is not a `HoldfastError` is our mistake and may look like one.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
+from typing import Any, TextIO
 
 import typer
 
@@ -18,42 +21,107 @@ from holdfast._version import __version__
 from holdfast.core.errors import HoldfastError
 from holdfast.doors.cli.commands import COMMANDS
 
+ENOUGH = 141
 SETTING_UP = ("--install-completion", "--show-completion")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the console script and `python -m holdfast` end here."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    return _flushed(_answered(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _answered(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(f"holdfast {__version__}")
         return 0
     try:
         return _run(arguments)
+    except typer.TyperException as error:
+        _tell(_one_line(_misused(error)))
+        return error.exit_code
     except HoldfastError as error:
-        print(f"holdfast: {_one_line(str(error))}", file=sys.stderr)
+        _tell(_one_line(str(error)))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
-        sys.stderr.close()
-        return 141
+        return ENOUGH
     except OSError as error:  # what no layer below could put into better words
-        place = f" ({error.filename})" if error.filename else ""
-        remedy = "check that it exists, its permissions and the disk"
-        print(f"holdfast: {_one_line(f'{error.strerror or error}{place}')}; {remedy}", file=sys.stderr)
+        _tell(_one_line(_failed(error)))
         return 1
+
+
+def _flushed(code: int) -> int:
+    """The exit code, once what was printed is out. What cannot be written is told now; on the way out it would be a
+    traceback."""
+    failed = _let_go(sys.stdout)
+    if failed is not None and not code:
+        code = ENOUGH if isinstance(failed, BrokenPipeError) else 1
+        if code != ENOUGH:
+            _tell(f"the output could not be written whole: {failed.strerror}")
+    _let_go(sys.stderr)
+    return code
+
+
+def _tell(sentence: str) -> None:
+    with suppress(OSError):  # a terminal that is gone: there is nobody to be told
+        print(f"holdfast: {sentence}", file=sys.stderr)
+
+
+def _let_go(stream: TextIO | None) -> OSError | None:
+    """Flush it; where that fails, what is left in its buffer goes nowhere. Who started us may have closed it."""
+    if stream is None:
+        return None
+    try:
+        stream.flush()
+    except OSError as error:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        return error
+    return None
 
 
 def _run(arguments: list[str]) -> int:
     from holdfast.doors.cli import prompt
 
+    if arguments[:1] == ["help"] and all(word in COMMANDS for word in arguments[1:]):
+        arguments = [*arguments[1:2], "--help"]
     if prompt.completing() or any(word.split("=")[0] in SETTING_UP for word in arguments):
-        prompt.whole(COMMANDS)(args=arguments, prog_name="holdfast")
+        command = prompt.whole(COMMANDS)
     elif arguments and arguments[0] in COMMANDS:
-        _only(arguments[0])(args=arguments, prog_name="holdfast")
+        command = _only(arguments[0])
     else:
-        prompt.app(args=prompt.spelled_out(arguments), prog_name="holdfast")
-    return 0
+        command, arguments = prompt.app, prompt.spelled_out(arguments)
+    code = command(args=arguments, prog_name="holdfast", standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def _misused(error: typer.TyperException) -> str:
+    """What is wrong with a command line; who knows how it is right, where it does not say so itself."""
+    told = error.format_message().replace("Value error, ", "").rstrip(".")
+    ours = told.removeprefix("Invalid value: ")
+    if ours != told:
+        return ours
+    context: Any = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "holdfast"
+    return f"{told[:1].lower()}{told[1:]}; `{path} --help` tells more"
+
+
+def _failed(error: OSError) -> str:
+    """What the system refused, and what can be done about it."""
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _is_somewhere():
+        return "the folder you are in does not exist any more; change to another one"
+    place = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{place}; check that it exists, its permissions and the disk"
+
+
+def _is_somewhere() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _only(name: str) -> typer.Typer:

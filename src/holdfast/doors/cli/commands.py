@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
     "sessions": "holdfast.doors.cli.sessions",
+    "serve": "holdfast.doors.cli.serve",
+    "worker": "holdfast.doors.cli.worker",
+    "gateway": "holdfast.doors.cli.gateway",
     "config": "holdfast.doors.cli.config",
     "models": "holdfast.doors.cli.models",
     "demo": "holdfast.doors.cli.demo",
@@ -17,6 +20,9 @@ COMMANDS: Mapping[str, str] = {
 
 ABOUT: Mapping[str, str] = {
     "sessions": "List, show, search, export, fork, rewind and delete sessions.",
+    "serve": "The HTTP API and the web page, on this machine.",
+    "worker": "Run the turns that wait in a shared store.",
+    "gateway": "Chat platforms: Telegram, Matrix, webhooks.",
     "config": "Show and change your settings.",
     "models": "What can answer here, which one would, and why.",
     "demo": "A turn with tools, a real kill -9 and the resume; no key needed.",

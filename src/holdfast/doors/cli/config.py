@@ -6,6 +6,7 @@ import typer
 
 from holdfast.app import load_settings
 from holdfast.app.config_file import change_setting, config_path, shown_settings
+from holdfast.app.settings import own_home
 from holdfast.core.errors import ConfigError
 from holdfast.doors.cli.options import Json
 from holdfast.doors.cli.printing import plain, print_json
@@ -35,16 +36,24 @@ def get(name: Name = None, json: Json = False) -> None:
 def set_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Which setting.")],
     value: Annotated[str, typer.Argument(metavar="VALUE", help="Its new value; '' removes it.")],
+    json: Json = False,
 ) -> None:
     """Write a setting into config.toml of your Holdfast home; everything else in that file stays as it is."""
-    path = change_setting(load_settings().home, name, value)
-    print(f"{plain(name)} {'is removed from' if not value else 'is set in'} {plain(str(path))}")
+    path = change_setting(own_home(), name, value)
+    if json:
+        print_json({"name": name, "path": str(path), "set": bool(value)})
+    else:
+        print(f"{plain(name)} {'is removed from' if not value else 'is set in'} {plain(str(path))}")
 
 
 @app.command("path")
-def path() -> None:
-    """Show where your settings are."""
-    print(plain(str(config_path(load_settings().home))))
+def path(json: Json = False) -> None:
+    """Show where your settings are, whether they can be read or not."""
+    found = config_path(own_home())
+    if json:
+        print_json({"path": str(found), "exists": found.is_file()})
+    else:
+        print(plain(str(found)))
 
 
 def _told(value: object) -> str:

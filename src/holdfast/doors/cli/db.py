@@ -2,11 +2,14 @@
 
 import typer
 
-from holdfast.app.integrity import Schema, schema, upgrade
+from holdfast.app.integrity import Upgraded, schema, upgrade
 from holdfast.doors.cli.options import Json, Store
-from holdfast.doors.cli.printing import print_json
+from holdfast.doors.cli.printing import plain, print_json
+from holdfast.doors.cli.progress import bars
 
 app = typer.Typer(name="db", help="The schema of a store: which one it has, and bringing it up to date.")
+
+DUMP = "PostgreSQL makes no copy by itself; `pg_dump --schema=holdfast` before the upgrade is the way back"
 
 
 @app.command("version")
@@ -22,21 +25,34 @@ def version(store: Store = None, json: Json = False) -> None:
     print(f"schema {found.version}, this Holdfast knows {found.known}")
     print(f"applied: {', '.join(found.applied) or 'none'}")
     print(f"outstanding: {', '.join(found.outstanding) or 'none'}")
+    if found.outstanding and found.store == "postgresql":
+        print(DUMP)
 
 
 @app.command("upgrade")
 def apply(store: Store = None, json: Json = False) -> None:
-    """Apply the migrations that are still to come; a SQLite store is copied first."""
-    before, after = upgrade(store)
+    """Apply the migrations that are still to come, all of them or none.
+
+    A SQLite store is copied first, and the copy is named: to go back, stop what uses the store and put the copy in its
+    place, without the -wal and -shm files of the newer one. On PostgreSQL, dump the schema `holdfast` before. Older
+    Holdfasts that have the store open should be stopped first: they know nothing of what is new.
+    """
+    with bars("copying", "upgrading", wanted=not json) as (copying, filling):
+        done = upgrade(store, copying=copying, filling=filling)
     if json:
-        print_json({"before": before, "after": after})
+        copy = None if done.copy is None else str(done.copy)
+        print_json({"before": done.before, "after": done.after, "copy": copy})
     else:
-        print(_told(before, after))
+        print(_told(done))
 
 
-def _told(before: Schema, after: Schema) -> str:
+def _told(done: Upgraded) -> str:
+    before, after = done.before, done.after
     if after.store == "files":
         return f"format {after.version}: a files store has no schema to upgrade"
     if not before.outstanding:
         return f"schema {after.version}: nothing to do"
-    return f"schema {before.version} -> {after.version}: applied {', '.join(before.outstanding)}"
+    told = f"schema {before.version} -> {after.version}: applied {', '.join(before.outstanding)}"
+    if done.copy is not None:
+        told += f"\nas it was before: {plain(str(done.copy))}"
+    return told

@@ -10,12 +10,20 @@ from typing import Annotated
 import typer
 
 from holdfast._version import __version__
+from holdfast.app.settings import PermissionMode as Mode
 from holdfast.app.settings import variables
 from holdfast.doors.cli.commands import ABOUT, COMMANDS
 from holdfast.doors.cli.options import Store
 
+NEARLY = 0.8
 PICK = "?"
 """What `--resume` without an id stands for: let the user choose."""
+
+
+class Level(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
 
 
 class OutputFormat(StrEnum):
@@ -64,7 +72,7 @@ BaseUrl = Annotated[
     typer.Option("--base-url", metavar="URL", help="Another address of the provider, usually ending in /v1."),
 ]
 PermissionMode = Annotated[
-    str | None,
+    Mode | None,
     typer.Option(
         "--permission-mode", metavar="M", help="read-only, workspace-write, prompt, danger-full-access, allow."
     ),
@@ -79,7 +87,7 @@ MaxSteps = Annotated[int | None, typer.Option("--max-steps", metavar="N", min=1,
 Plan = Annotated[bool, typer.Option("--plan", help="Make a plan first; change nothing.")]
 PersonaName = Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who the agent is.")]
 Effort = Annotated[
-    str | None, typer.Option("--effort", metavar="LEVEL", help="low, medium or high, for models that think.")
+    Level | None, typer.Option("--effort", metavar="LEVEL", help="low, medium or high, for models that think.")
 ]
 Format = Annotated[
     OutputFormat, typer.Option("--output-format", help="What -p prints: one event a line in stream-json.")
@@ -119,6 +127,9 @@ def holdfast(
     """
     if context.args:
         raise typer.BadParameter(_too_many(prompt or "", context.args))
+    _refuse_contradictions(continue_newest, resume, session, fork=fork)
+    if prompt is not None and not print_only:
+        _refuse_misspelled(prompt)
     from holdfast.doors.repl.start import Start
 
     start = Start(
@@ -128,13 +139,13 @@ def holdfast(
         fork=fork,
         model=model,
         base_url=base_url,
-        permission_mode=permission_mode,
+        permission_mode=permission_mode.value if permission_mode is not None else None,
         allow=tuple(allow or ()),
         add_dirs=tuple(add_dir or ()),
         max_steps=max_steps,
         plan=plan,
         persona=persona,
-        effort=effort,
+        effort=effort.value if effort is not None else None,
         store=store,
     )
     if print_only or output_format is not OutputFormat.TEXT or not _in_a_terminal():
@@ -144,6 +155,23 @@ def holdfast(
     from holdfast.doors.repl.repl import converse
 
     raise typer.Exit(converse(start))
+
+
+def _refuse_contradictions(continue_newest: bool, resume: str | None, session: str | None, *, fork: bool) -> None:
+    named = [continue_newest, resume is not None, session is not None].count(True)
+    if named > 1:
+        raise typer.BadParameter("--continue, --resume and --session each say which session; give one of them")
+    if fork and not named:
+        raise typer.BadParameter("--fork goes with --continue, --resume or --session, which say what is forked")
+
+
+def _refuse_misspelled(prompt: str) -> None:
+    """A single word that is nearly a command was meant as one; the model should not be asked about it."""
+    near = get_close_matches(prompt, list(COMMANDS), 1, NEARLY)
+    if near:
+        raise typer.BadParameter(
+            f"there is no command '{prompt}'; did you mean '{near[0]}'? To say it to the model: holdfast -p '{prompt}'"
+        )
 
 
 def _in_a_terminal() -> bool:

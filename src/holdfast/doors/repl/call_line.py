@@ -33,7 +33,7 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
     """`npm test` for a command, `edit src/a.py` for a file: what a person would call it."""
     subject = arguments.get(_SUBJECT.get(name, ""))
-    if name == "bash" and isinstance(subject, str):
+    if name == "bash" and isinstance(subject, str) and subject.strip():
         return f"`{one_line(subject, longest)}`"
     if name == "todo":
         return "todo"
@@ -42,12 +42,18 @@ def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> s
     return f"{one_line(name, 40)} {one_line(str(subject), longest)}".rstrip()
 
 
+def titled_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
+    """The same where it stands alone: with the name of the tool."""
+    told = told_call(name, arguments, longest)
+    return f"bash {told}" if told.startswith("`") else told
+
+
 def told_result(event: e.ToolCallFinished) -> str:
     """What came of it, in a few words."""
     facts = event.facts
     text = text_of(event.parts)
     if event.status in {"blocked", "declined", "malformed", "unknown_tool", "invalid_arguments"}:
-        return one_line(text.removeprefix("Not executed: "), 160)
+        return one_line(text.removeprefix("Not executed: "), 600)
     if event.status in {"cancelled", "unknown"}:
         return "interrupted, outcome unknown" if "unknown" in text else "not executed: cancelled"
     if event.is_error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from holdfast.app.terminal import shown
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -23,6 +25,14 @@ def _is_harmless(char: str) -> bool:
         return True
     code = ord(char)
     return code >= 0x20 and not 0x7F <= code < 0xA0 and not 0xD800 <= code < 0xE000 and char not in _BIDI
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def output(text: str) -> str:
+    """For what programs put out: their colours are left out, so nothing they would hide is hidden; the rest as ever."""
+    return readable(_COLOURS.sub("", text)) if "\x1b" in text else readable(text)
 
 
 def exact(text: str) -> str:

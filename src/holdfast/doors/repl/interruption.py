@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from holdfast.agent import Agent
@@ -9,7 +11,7 @@ from holdfast.app.feed import rows_of
 from holdfast.app.terminal import is_driven
 from holdfast.core import events as e
 from holdfast.core.state import SessionState
-from holdfast.doors.repl.call_line import told_call
+from holdfast.doors.repl.call_line import one_line, told_call
 
 CONTINUE = "Go on where you were interrupted."
 LOOK_BACK = 400
@@ -46,13 +48,19 @@ def _open_work(state: SessionState) -> str:
     """From the folded state: what was under way when nobody wrote any more."""
     for call in state.open_calls:
         if call.started_seq:
-            return f"while running {told_call(call.name, call.arguments or {})}; {_outcome(call.effect)}"
+            return _running(call.name, call.arguments or {}, call.effect)
     if state.open_approvals:
         asked = state.open_approvals[0]
         return f"while it waited for your approval of {asked.name}; it will be asked again"
     if state.attempt is not None:
         return "while the model was answering; it will be asked again"
     return "between two steps; nothing is lost"
+
+
+def _running(name: str, arguments: dict[str, Any], effect: e.EffectClass | None) -> str:
+    if name == "ask_user":
+        return f'while it waited for your answer to "{one_line(str(arguments.get("question", "")))}"'
+    return f"while running {told_call(name, arguments)}; {_outcome(effect)}"
 
 
 def _outcome(effect: e.EffectClass | None) -> str:
@@ -73,7 +81,7 @@ def _closed_work(agent: Agent) -> str:
             case e.ToolCallFinished(status="cancelled", call_id=call_id):
                 begun = started.get(call_id)
                 if begun is not None:
-                    doing = f"while running {told_call(begun.name, begun.arguments)}; {_outcome(begun.effect)}"
+                    doing = _running(begun.name, begun.arguments, begun.effect)
                 else:
                     doing = f"before {event.name} was run"
             case e.ReplyInterrupted():

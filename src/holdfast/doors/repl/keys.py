@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from prompt_toolkit.application.current import get_app
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -33,7 +32,7 @@ class KeyTable:
 
     def _typing(self) -> None:
         keys, room = self.bindings, self.room
-        typing = Condition(lambda: not room.panel.focused)
+        typing = Condition(lambda: not room.panel.focused) & ~is_searching
 
         @keys.add("enter", filter=typing)
         @keys.add("c-j", filter=typing)  # what Enter was before the terminal was ours: typed ahead
@@ -75,6 +74,10 @@ class KeyTable:
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.open_in_editor()
 
+        @keys.add("c-v", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            room.run(room.paste_picture())
+
     def _acting(self) -> None:
         keys, room = self.bindings, self.room
 
@@ -102,6 +105,13 @@ class KeyTable:
         def _(event: KeyPressEvent) -> None:
             room.run(rewind(room, ""))
 
+        @keys.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            if room.work.is_running:
+                room.say("a turn is running, and would stand still; Ctrl-C stops it first")
+            else:
+                event.app.suspend_to_background()
+
         @keys.add("c-l")
         def _(event: KeyPressEvent) -> None:
             event.app.renderer.clear()
@@ -127,11 +137,11 @@ class KeyTable:
 
         @keys.add("pageup", filter=asked)
         def _(event: KeyPressEvent) -> None:
-            room.panel.page(-room.screen.panel_height, room.screen.panel_height)
+            room.panel.page(-1)
 
         @keys.add("pagedown", filter=asked)
         def _(event: KeyPressEvent) -> None:
-            room.panel.page(room.screen.panel_height, room.screen.panel_height)
+            room.panel.page(1)
 
         @keys.add(Keys.Any, filter=asked)
         def _(event: KeyPressEvent) -> None:
@@ -170,9 +180,3 @@ class Twice:
     def forget(self) -> None:
         """Something else happened in between."""
         self._last = 0.0
-
-
-def exit_with(code: int) -> None:
-    app = get_app()
-    if app.is_running:
-        app.exit(result=code)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 
 import msgspec
+
+from holdfast.doors.repl.tail import Tail
 
 KEPT = 30_000
 
@@ -24,10 +27,12 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class OwnCommand:
-    """One command; `stop` ends it and what it started."""
+    """One command; `stop` ends it and what it started. `tail` is the end of what it has put out so far."""
 
     def __init__(self, command: str, project: Path) -> None:
         self.command = command
+        self.since = time.monotonic()
+        self.tail = Tail()
         self._project = project
         self._process: asyncio.subprocess.Process | None = None
 
@@ -44,6 +49,7 @@ class OwnCommand:
         head, tail, total = b"", b"", 0
         while piece := await process.stdout.read(65_536):
             total += len(piece)
+            self.tail.add(piece.decode("utf-8", "replace"))
             room = KEPT - len(head)
             head += piece[:room] if room > 0 else b""
             tail = (tail + (piece[room:] if room > 0 else piece))[-KEPT:]

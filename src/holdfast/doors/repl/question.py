@@ -7,11 +7,13 @@ focus, and it takes the focus only when nothing is being typed, so that no word 
 from __future__ import annotations
 
 import json
+from textwrap import wrap
 from typing import Any
 
 import msgspec
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
+from holdfast.doors.cells import cells, pieces
 from holdfast.doors.repl.escaping import exact, readable
 
 ANSWERS = ("once", "session", "always", "deny")
@@ -25,7 +27,7 @@ LETTERS = {"1": 0, "y": 0, "o": 0, "2": 1, "s": 1, "3": 2, "a": 2, "4": 3, "n": 
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked. `change` is the diff of a file tool's call."""
+    """What is asked. `change` is the diff of a file tool's call, `scope` what an answer for longer would cover."""
 
     session_id: str
     seq: int
@@ -34,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     call_digest: str
     reason: str | None = None
     change: str | None = None
+    scope: str | None = None
 
     @property
     def is_approval(self) -> bool:
@@ -48,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(str(one) for one in offered) if isinstance(offered, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
     def label(self, choice: str) -> str:
-        return _LABELS[choice] if self.is_approval else readable(choice)
+        return _LABELS[choice] if self.is_approval else readable(" ".join(choice.split()))
 
     def lines(self) -> list[tuple[str, str]]:
         """The whole of it, each line with its style."""
@@ -82,7 +85,7 @@ class Panel:
         self.at = 0
         self.top = 0
         self.focused = False
-        self._total = 0
+        self._total, self._seen = 0, 1
 
     @property
     def asked(self) -> Asked | None:
@@ -113,47 +116,56 @@ class Panel:
         if asked is not None and asked.choices:
             self.at = (self.at + by) % len(asked.choices)
 
-    def page(self, by: int, height: int) -> None:
-        self.top = max(0, min(self.top + by, self._total - height))
+    def page(self, by: int) -> None:
+        """So many screens of it further, or back."""
+        self.top = max(0, min(self.top + by * self._seen, self._total - self._seen))
 
-    def drawn(self, height: int, width: int) -> StyleAndTextTuples:
+    def drawn(self, height: int, width: int, room: int = 1000) -> StyleAndTextTuples:
+        """At most `height` lines of what is asked, fewer where the answers would not fit into `room` rows below."""
         asked = self.asked
         if asked is None:
             return []
-        lines = [piece for line in asked.lines() for piece in _wrapped(line, width - 4)]
-        self._total = len(lines)
-        seen = lines[self.top : self.top + height]
-        drawn: StyleAndTextTuples = [("class:question", f"{asked.heading}"), ("class:note", f"  {_reason(asked)}\n")]
-        for style, line in seen:
-            drawn.append((style, f"  {line}\n"))
-        if len(lines) > height:
-            upto = min(self.top + height, len(lines))
+        lines = [(style, piece) for style, line in asked.lines() for piece in pieces(line, max(20, width - 4))]
+        above, below = _heading(asked, width), self._below(asked, width)
+        others = "".join(str(piece[1]) for piece in (*above, *below)).count("\n") + 2
+        self._total, self._seen = len(lines), max(1, min(height, room - others))
+        upto = min(self.top + self._seen, len(lines))
+        drawn = [*above, *((style, f"  {line}\n") for style, line in lines[self.top : upto])]
+        if len(lines) > self._seen:
             drawn.append(("class:note", f"  lines {self.top + 1} to {upto} of {len(lines)} · PageUp, PageDown\n"))
-        for n, choice in enumerate(asked.choices):
-            chosen = n == self.at and self.focused
-            drawn.append(("class:chosen" if chosen else "class:choice", f" {n + 1} {asked.label(choice)} "))
-            drawn.append(("", "  " if n + 1 < len(asked.choices) else ""))
-        drawn.append(("class:note", "\n" if asked.choices else ""))
-        drawn.append(("class:note", self._hint(asked)))
+        return [*drawn, *below]
+
+    def _below(self, asked: Asked, width: int) -> StyleAndTextTuples:
+        drawn = self._choices(asked, width)
+        if asked.is_approval and asked.scope:
+            drawn.append(("class:note", f" 2 and 3 cover {asked.scope}\n"))
+        return [*drawn, ("class:note", self._hint(asked))]
+
+    def _choices(self, asked: Asked, width: int) -> StyleAndTextTuples:
+        """Beside each other where there is room for it, else below each other."""
+        labels = [f" {n} {asked.label(choice)} " for n, choice in enumerate(asked.choices, 1)]
+        between = "  " if sum(cells(label) + 2 for label in labels) <= width else "\n"
+        drawn: StyleAndTextTuples = []
+        for n, label in enumerate(labels):
+            drawn.append(("class:chosen" if n == self.at and self.focused else "class:choice", label))
+            drawn.append(("", between if n + 1 < len(labels) else "\n"))
         return drawn
 
     def _hint(self, asked: Asked) -> str:
         more = f" · {len(self.waiting) - 1} more wait" if len(self.waiting) > 1 else ""
-        if not self.focused:
+        if asked.is_approval and not self.focused:
             return f"Tab answers the question; what you type goes to the model{more}"
+        if not self.focused or not asked.choices:
+            return f"type an answer and press Enter{more}"
         free = "" if asked.is_approval else " · or type an answer and press Enter"
-        return (
-            f"1-{len(asked.choices)} or arrows and Enter{free} · Ctrl-C stops the turn{more}"
-            if asked.choices
-            else (f"type an answer and press Enter{more}")
-        )
+        return f"1-{len(asked.choices)} or arrows and Enter{free} · Ctrl-C stops the turn{more}"
 
 
-def _reason(asked: Asked) -> str:
-    return readable(" ".join((asked.reason or "").split())) if asked.is_approval else ""
-
-
-def _wrapped(line: tuple[str, str], width: int) -> list[tuple[str, str]]:
-    style, text = line
-    width = max(20, width)
-    return [(style, text[n : n + width]) for n in range(0, len(text), width)] or [(style, "")]
+def _heading(asked: Asked, width: int) -> StyleAndTextTuples:
+    """What is asked, and why: on the same line where there is room for it."""
+    reason = readable(" ".join((asked.reason or "").split())) if asked.is_approval else ""
+    drawn: StyleAndTextTuples = [("class:question", asked.heading)]
+    if cells(asked.heading) + 2 + cells(reason) <= width:
+        return [*drawn, ("class:note", f"  {reason}\n")]
+    lines = [piece for line in wrap(reason, width - 4) for piece in pieces(line, width - 4)]
+    return [*drawn, ("class:note", "".join(f"\n  {line}" for line in lines) + "\n")]

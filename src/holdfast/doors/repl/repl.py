@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 import signal
-import sys
-import time
+from contextlib import closing
 
+import msgspec
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from holdfast.core.errors import HoldfastError
-from holdfast.core.messages import Message, Role
+from holdfast.app.stores import store_at
+from holdfast.core.errors import HoldfastError, OutcomeUnknown
+from holdfast.core.messages import Message, Part, Role
+from holdfast.doors.repl.activity import activity
+from holdfast.doors.repl.arrival import arrived
 from holdfast.doors.repl.attachment import attached
-from holdfast.doors.repl.commands import commands_of, unknown
+from holdfast.doors.repl.commands import commands_of, help_page, unknown
 from holdfast.doors.repl.escaping import readable
-from holdfast.doors.repl.interruption import CONTINUE, interruption
 from holdfast.doors.repl.keys import KeyTable, Twice
 from holdfast.doors.repl.own_command import OwnCommand
 from holdfast.doors.repl.picture import markdown
@@ -25,10 +28,13 @@ from holdfast.doors.repl.room import Room
 from holdfast.doors.repl.screen import REDRAW_SECONDS, Screen
 from holdfast.doors.repl.session_row import choose_session, session_rows
 from holdfast.doors.repl.start import NO_MODEL, PICK, REPL, Desk, Start, desk_for
-from holdfast.doors.repl.status import elapsed, spinner
+from holdfast.doors.repl.style import HERE
 from holdfast.doors.repl.transcript import show_transcript
-from holdfast.doors.repl.welcome import first_screen, settle_consents, settle_model
+from holdfast.doors.repl.welcome import first_screen, settle_model
 from holdfast.doors.repl.words import Words
+
+_COMMAND = re.compile(r"/[^\W\d_][^\s/]*(\s|\Z)")
+"""A path at the beginning of a message is no command."""
 
 LEFT_BY_SIGNAL = {signal.SIGHUP: 129, signal.SIGTERM: 143}
 
@@ -39,27 +45,19 @@ def converse(start: Start) -> int:
 
 
 async def _converse(start: Start) -> int:
-    import msgspec
-
-    from holdfast.app.stores import store_at
-
-    settings = start.settings()
-    await settle_model(start, settings)
-    notes = await settle_consents(settings)
+    start = await settle_model(start)
     if start.resume == PICK:
-        store = store_at(start.store)
-        try:
-            picked = await choose_session(None, store, settings.project_root)
-        finally:
-            store.close()
+        with closing(store_at(start.store)) as store:
+            try:
+                picked = await choose_session(None, store, start.settings().project_root)
+            except (EOFError, OSError):  # the terminal is gone
+                return LEFT_BY_SIGNAL[signal.SIGHUP]
         if picked is None:
             return 0
         start = msgspec.structs.replace(start, resume=picked)
     desk = desk_for(start, REPL)
-    try:
-        return await Repl(desk).run(notes)
-    finally:
-        desk.agent.store.close()
+    with closing(desk.agent.store):
+        return await Repl(desk).run()
 
 
 class Repl:
@@ -69,12 +67,12 @@ class Repl:
         self.room = room = Room(desk)
         self._twice = Twice()
         self._own: OwnCommand | None = None
+        self._unsure: dict[str, str] = {}
         keys = KeyTable(room, self.submit, self.interrupt)
-        agent = desk.agent
         words = Words(
-            agent.project_root,
+            lambda: desk.agent.project_root,
             lambda: {name: command.about for name, command in commands_of(room).items()} | {"help": "show all of this"},
-            lambda: [(row.session_id, row.title or "") for row in session_rows(agent.store, None)],
+            lambda: [(row.session_id, row.title or "") for row in session_rows(desk.agent.store, None)],
             lambda name: list(commands_of(room)[name].words) if name in commands_of(room) else [],
         )
         room.screen = Screen(
@@ -84,21 +82,21 @@ class Repl:
             panel=room.panel,
             completer=words,
             keys=keys.bindings,
-            history=agent.settings.home / "repl_history",
+            history=desk.agent.settings.home / "repl_history",
         )
 
-    async def run(self, notes: list[str]) -> int:
+    async def run(self) -> int:
         room = self.room
         loop = asyncio.get_running_loop()
         for number, code in LEFT_BY_SIGNAL.items():
             loop.add_signal_handler(number, self._leave, code)
         room.refresh()
-        await self._greet(notes)
+        await self._greet()
         ticking = asyncio.ensure_future(self._tick())
         room.follow()
         try:
             code = await room.screen.app.run_async(pre_run=self._begin)
-        except EOFError:  # the terminal is gone
+        except (EOFError, OSError):  # the terminal is gone
             code = LEFT_BY_SIGNAL[signal.SIGHUP]
         finally:
             ticking.cancel()
@@ -106,37 +104,32 @@ class Repl:
                 self._own.stop()
             await room.work.close()
             await room.leave()
+            for path in room.pasted:  # the log has those that were sent
+                path.unlink(missing_ok=True)
+        if code != LEFT_BY_SIGNAL[signal.SIGHUP]:
+            await room.screen.flush()
         self._goodbye(code)
         return code
 
     def _begin(self) -> None:
         self.room.run(self._first())
 
-    async def _greet(self, notes: list[str]) -> None:
+    async def _greet(self) -> None:
         room = self.room
         for line in first_screen(room.desk.agent.settings, room.status.model, room.desk.agent.store.url):
             room.put(line)
-        for note in (*notes, *([room.desk.came_from] if room.desk.came_from else [])):
-            room.say(note, "dim")
+        if room.desk.came_from:
+            room.say(room.desk.came_from, "dim")
         if room.session.exists:
             show_transcript(room)
+        room.screen.clear_line()
         await room.screen.flush()
 
     async def _first(self) -> None:
-        """What has to be done before the user types: go on with what was interrupted, say what was given."""
+        """What has to be done before the user types: settle what is open here, say what was given."""
         room = self.room
-        found = interruption(room.desk.agent)
-        if found is not None:
-            room.say(found.text)
-            go_on = await room.confirm("Go on with it?", yes="Go on", no="Not now")
-            if go_on and found.is_open:
-                room.work.wake()
-                await room.ask_again()
-            elif go_on:
-                await self._say(CONTINUE)
-            else:
-                left = "it stays open, and goes on with your next message" if found.is_open else "left as it is"
-                room.say(left, "dim")
+        await arrived(room)
+        await self._say_next()
         if room.desk.start.prompt:
             await self._say(room.desk.start.prompt)
 
@@ -144,7 +137,6 @@ class Repl:
         session = self.room.session
         if code == 0 and session.exists:
             print(f"Kept as {session.session_id[:8]}: holdfast -c goes on with it.")
-        sys.stdout.flush()
 
     # --- what is typed
 
@@ -157,20 +149,25 @@ class Repl:
         asked = room.panel.asked
         if asked is not None and not asked.is_approval and text.strip():
             await room.answer(text.strip())
-        elif text.startswith("/") and text[1:2].isalpha():
-            await self._command(text[1:])
+        elif _COMMAND.match(text):
+            await self._command(text[1:].rstrip())
         elif text.startswith("!") and text[1:].strip():
             await self._own_command(text[1:].strip())
         elif text.strip():
             await self._say(text)
 
     async def _say(self, text: str) -> None:
+        """Admit a message. If that fails, it stands in the input line again: what was typed is not lost."""
         room = self.room
         found = attached(text, room.desk.agent.project_root)
         for problem in found.problems:
             room.say(problem)
         fresh = not room.session.exists
-        await room.work.admit(found.parts)
+        try:
+            await self._admit(text, found.parts)
+        except (HoldfastError, OSError):
+            room.screen.offer(text)
+            raise
         if fresh:
             room.follow_new()
         room.work.wake()
@@ -178,48 +175,47 @@ class Repl:
         if room.desk.start.model == NO_MODEL:
             room.say("stored; no model is set, so nothing answers here", "dim")
 
+    async def _admit(self, text: str, parts: tuple[Part, ...]) -> None:
+        """Where it is not known whether a message was stored, saying the same again stores it once."""
+        key = self._unsure.pop(text, "") or secrets.token_hex(16)
+        try:
+            await self.room.work.admit(parts, key=key)
+        except OutcomeUnknown as error:
+            self._unsure[text] = key
+            raise HoldfastError(f"{error.told}; Enter sends it again, and it is stored once") from error
+
+    async def _say_next(self) -> None:
+        """What a command left to be said."""
+        said, self.room.next_input = self.room.next_input, None
+        if said is not None:
+            await self._say(said)
+
     async def _command(self, line: str) -> None:
         room = self.room
         name, _, arguments = line.partition(" ")
         known = commands_of(room)
+        room.put(Text())
+        room.put(Text(f"{HERE} /{readable(line)}", style="dim"))
         if name == "help":
-            self._help()
+            room.put(help_page(known))
         elif name not in known:
             room.say(unknown(name, known))
         else:
             await known[name].run(room, arguments)
-            if room.next_input is not None:
-                said, room.next_input = room.next_input, None
-                await self._say(said)
-
-    def _help(self) -> None:
-        room = self.room
-        for name, command in sorted(commands_of(room).items()):
-            line = Text(f"  /{name} {command.usage}".ljust(34), style="cyan")
-            line.append(command.about)
-            room.put(line)
-        room.put(
-            Text(
-                "  @file attaches a file or picture · !command runs it yourself · Alt-Enter or \\ at the end: a line\n"
-                "  Shift-Tab permission mode · Esc Esc rewind · Ctrl-O expand · Ctrl-X Ctrl-E editor · "
-                "Ctrl-C stop · Ctrl-D leave",
-                style="dim",
-            )
-        )
+            await self._say_next()
 
     async def _own_command(self, command: str) -> None:
         room = self.room
         if self._own is not None:
             raise HoldfastError("a command of yours is running; Ctrl-C stops it")
         self._own = OwnCommand(command, room.desk.agent.project_root)
+        room.put(Text())
         room.put(Text(f"! {readable(command)}", style="bold magenta"))
         try:
             ran = await self._own.run()
         finally:
             self._own = None
-        room.put(Padding(Text(readable(ran.output).rstrip() or "(no output)"), (0, 0, 0, 2)))
-        if ran.code:
-            room.say(f"exit code {ran.code}" if ran.code > 0 else "stopped", "red")
+        room.view.ran(ran)
         fresh = not room.session.exists
         await room.session.append_async(Message(role=Role.USER, content=ran.message()))
         if fresh:
@@ -249,7 +245,7 @@ class Repl:
         room.panel.drop()
         room.screen.focus_panel(False)
         if taken_back:
-            room.screen.input.text = "\n".join(taken_back)
+            room.screen.offer("\n".join(taken_back))
 
     def _leave(self, code: int) -> None:
         app = self.room.screen.app
@@ -260,23 +256,21 @@ class Repl:
 
     def _live(self, height: int) -> RenderableType | None:
         view = self.room.view
-        if view.stream.tail.strip():
-            return markdown(view.stream.tail)
+        if view.stream.is_speaking:
+            return markdown(view.stream.end_of_tail(height))
         if view.thinking.strip():
             return Text("\n".join(view.thinking.strip().splitlines()[-3:]), style="dim italic")
         return None
 
-    def _activity(self) -> StyleAndTextTuples:
-        room, now = self.room, time.monotonic()
-        if self._own is not None:
-            return [("class:spinner", f"{spinner(0)} "), ("class:note", "your command runs · Ctrl-C stops it")]
+    def _activity(self, width: int) -> StyleAndTextTuples:
+        room, own = self.room, self._own
+        if own is not None:
+            return activity("your command runs", own.since, "Ctrl-C stops it", own.tail.lines(), width)
         since = room.view.turn_since
         if since is None or room.panel.asked is not None:
             return []
-        doing = room.view.doing or "working"
-        took = f"{elapsed(now - since)}"
         hint = "type to steer, /queue to queue · Ctrl-C stops"
-        return [("class:spinner", f"{spinner(since)} "), ("", f"{doing} "), ("class:note", f"{took} · {hint}")]
+        return activity(room.view.doing or "working", since, hint, room.view.running_lines(), width)
 
     async def _tick(self) -> None:
         while True:

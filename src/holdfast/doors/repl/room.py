@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,10 +13,11 @@ from rich.text import Text
 
 from holdfast.app.agents import kit_for
 from holdfast.app.feed import Drafted, Happened, feed, rows_of
-from holdfast.app.preview import change_of
+from holdfast.app.preview import change_of, scope_of
 from holdfast.app.terminal import Kit, context_use, is_driven
 from holdfast.core import events as e
 from holdfast.core.errors import HoldfastError
+from holdfast.doors.repl.clipboard import pasted_picture
 from holdfast.doors.repl.escaping import readable
 from holdfast.doors.repl.picker import Option, Picker
 from holdfast.doors.repl.question import Asked, Panel
@@ -41,9 +43,11 @@ class Room:
         self.view = View(self.put)
         self.work = Work(desk, self.say)
         self.next_input: str | None = None
+        self.pasted: list[Path] = []
         self._following: asyncio.Task[None] | None = None
         self._kit: Kit | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        desk.running.progress = lambda call_id, text: self.view.progress(call_id, text)
 
     # --- telling
 
@@ -86,6 +90,12 @@ class Room:
         options = [Option(True, yes), Option(False, no)]
         return bool(await self.pick(question, options if first else options[::-1], "Enter chooses · Esc is no"))
 
+    async def paste_picture(self) -> None:
+        """Put the clipboard's picture into the message that is being typed, by the name of a file of its own."""
+        path = await pasted_picture(self.desk.agent.settings.home / "pasted")
+        self.pasted.append(path)
+        self.screen.input.insert_text(f'@"{path}" ')
+
     # --- the session
 
     @property
@@ -110,20 +120,23 @@ class Room:
         """Go on with that session, or with a new one."""
         if self.work.is_running:
             raise HoldfastError("a turn is running here; /stop it first")
-        agent = self.desk.agent
-        await self.leave()
+        gone = None
         if session is None:
             self.desk.new_session()
         else:
-            agent.resume_session(session.session_id)
+            gone = await self.desk.take_up(session.header)
+        await self.leave()
         self.panel.drop()
         self.view = View(self.put)
         self.follow()
         self.refresh()
+        if gone is not None:
+            self.say(gone)
 
     def follow(self) -> None:
         """Show what happens from now on. A session that is not stored yet is followed from its first event."""
         if self.session.exists and self._following is None:
+            self.view.come_to(self.session.state)
             self._following = asyncio.ensure_future(self._follow(self.session.session_id, self.session.state.last_seq))
 
     def follow_new(self) -> None:
@@ -181,11 +194,13 @@ class Room:
         """Questions that were asked before we came and still wait."""
         for open_one in self.session.state.open_approvals:
             [(_, event)] = rows_of(self.desk.agent.store, session_id, after=open_one.seq - 1, before=open_one.seq + 1)
-            if isinstance(event, e.ApprovalRequested) and (self.work.is_running or self._driven()):
+            if isinstance(event, e.ApprovalRequested) and (self.work.is_running or self.is_driven):
                 await self._ask(session_id, open_one.seq, event)
 
-    def _driven(self) -> bool:
-        return is_driven(self.desk.agent.store, self.session.session_id) is not None
+    @property
+    def is_driven(self) -> bool:
+        """Whether another process drives this session."""
+        return self.session.exists and is_driven(self.desk.agent.store, self.session.session_id) is not None
 
     async def ask_again(self) -> None:
         """A turn goes on that somebody had left with a question: ask it here."""
@@ -193,7 +208,8 @@ class Room:
             await self._ask_open(self.session.session_id)
 
     async def _ask(self, session_id: str, seq: int, event: e.ApprovalRequested) -> None:
-        change = await change_of(self.desk.running.kit or self.kit(), session_id, event.name, event.arguments)
+        kit = self.desk.running.kit or self.kit()
+        change = await change_of(kit, session_id, event.name, event.arguments)
         asked = Asked(
             session_id=session_id,
             seq=seq,
@@ -202,6 +218,7 @@ class Room:
             call_digest=event.call_digest,
             reason=event.reason,
             change=change,
+            scope=scope_of(kit, event.name, event.arguments),
         )
         if self.panel.ask(asked):
             self.screen.focus_panel(self.panel.focused or not self.screen.input.text)

@@ -38,9 +38,7 @@ def session_option(store: LogStore, row: Header) -> Option[str]:
     project = Path(row.project_root).name if row.project_root else ""
     state = "" if row.state == "active" else f" · {row.state}"
     note = f"{row.session_id[:8]} · {age(row.updated_at)} ago · {project}{state}"
-    return Option(
-        row.session_id, one_line(row.title or "(untitled)", 60), note, lambda: last_words(store, row.session_id)
-    )
+    return Option(row.session_id, one_line(row.title or "(untitled)"), note, lambda: last_words(store, row.session_id))
 
 
 def last_words(store: LogStore, session_id: str) -> str:

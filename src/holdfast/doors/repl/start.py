@@ -12,7 +12,7 @@ from holdfast.app.sessions import listed
 from holdfast.app.settings import Settings, load_settings
 from holdfast.app.stores import LogStore, store_at
 from holdfast.app.terminal import RunningKit
-from holdfast.core.errors import ConfigError, HoldfastError, SessionEnded, SessionNotFound
+from holdfast.core.errors import HoldfastError, SessionEnded, SessionNotFound
 from holdfast.core.header import Header
 from holdfast.runtime.service import SessionService
 from holdfast.session import ConversationSession
@@ -20,7 +20,6 @@ from holdfast.session import ConversationSession
 PICK = "?"
 NO_MODEL = "none"
 REPL, CLI = "repl", "cli"
-EFFORTS = ("low", "medium", "high")
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +54,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def config(self) -> AgentConfig:
-        """How the agent works. `ConfigError` for an effort that no model knows."""
-        if self.effort is not None and self.effort not in EFFORTS:
-            raise ConfigError(f"'{self.effort}' is no effort; use one of {', '.join(EFFORTS)}")
+        """How the agent works."""
         given = AgentConfig(
             reasoning=ReasoningConfig(effort=self.effort),
             workflow_mode="plan" if self.plan else None,
@@ -98,6 +95,18 @@ class Desk(msgspec.Struct):
         if session.state.model != model:
             await self.service.choose_model(session.session_id, model)
 
+    async def take_up(self, found: Header) -> str | None:
+        """Set the agent at that session, in the session's own folder; a sentence where that folder is gone.
+
+        Nothing is changed when the rules or settings of that folder are malformed: that is raised.
+        """
+        last, project = self.agent, folder_of(found, self.agent.project_root)
+        if project != last.project_root:
+            self.agent = _agent(self.start, last.config, project, last.store, self.running)
+            await last.close()
+        self.agent.resume_session(found.session_id)
+        return gone_folder(found, project)
+
     def new_session(self) -> None:
         """Begin another session; the last one stays as it is."""
         agent = self.agent
@@ -117,11 +126,12 @@ def desk_for(start: Start, door: str) -> Desk:
     store = store_at(start.store)
     try:
         found = _found(start, settings, store)
-        project = _project_of(found, settings)
-        agent = Agent(None, config, project, store=store, settings=start.settings(project), kit=running)
+        project = settings.project_root if found is None else folder_of(found, settings.project_root)
+        agent = _agent(start, config, project, store, running)
         desk = Desk(agent, SessionService(store, door), start, running)
         if found is not None:
-            desk.came_from = _taken_up(agent, found, start)
+            gone = gone_folder(found, project)
+            desk.came_from = _taken_up(agent, found, start) + (f" {gone}" if gone else "")
         else:
             desk.new_session()
     except BaseException:
@@ -150,11 +160,22 @@ def newest_here(project: Path, store: LogStore) -> Header | None:
     return next((row for row in rows if row.depth == 0), None)
 
 
-def _project_of(found: Header | None, settings: Settings) -> Path:
+def _agent(start: Start, config: AgentConfig, project: Path, store: LogStore, running: RunningKit) -> Agent:
+    return Agent(None, config, project, store=store, settings=start.settings(project), kit=running)
+
+
+def folder_of(found: Header, here: Path) -> Path:
     """A session is gone on with in its own folder; where that is gone, in this one."""
-    if found is None or found.project_root is None or not Path(found.project_root).is_dir():
-        return settings.project_root
-    return Path(found.project_root)
+    if found.project_root is None or not Path(found.project_root).is_dir():
+        return here
+    return Path(found.project_root).resolve()
+
+
+def gone_folder(found: Header, project: Path) -> str | None:
+    """A sentence for a session that cannot be gone on with in its own folder."""
+    if found.project_root is None or Path(found.project_root).is_dir():
+        return None
+    return f"Its folder {found.project_root} is gone; it goes on in {project}."
 
 
 def _taken_up(agent: Agent, found: Header, start: Start) -> str:

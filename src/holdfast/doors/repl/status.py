@@ -7,9 +7,11 @@ import time
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 from holdfast.core.state import SessionState
+from holdfast.doors.cells import cells, cut
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FULL = 0.75
+BRIEFEST = 4
 
 
 def spinner(since: float) -> str:
@@ -59,24 +61,36 @@ class Status:
         self.used = 0
         self.spent = "0 tok"
         self.cost = "$0"
-        self.note = ""
 
     def take(self, state: SessionState) -> None:
         total = state.usage.total
         self.spent = f"{tokens(total.input_tokens + total.output_tokens)} tok"
         self.cost = cost(state)
 
-    def line(self) -> StyleAndTextTuples:
-        dot = ("class:status", " · ")
-        line: StyleAndTextTuples = [("class:status", f" {self.session or 'new session'}"), dot]
-        line += [("class:status.mode", self.mode), dot, ("class:status", short_model(self.model) or "no model")]
+    def line(self, width: int = 1000) -> StyleAndTextTuples:
+        """As much of it as fits, the most important to the last."""
+        pieces = self._pieces(0)
+        for brief in range(1, BRIEFEST + 1):
+            if sum(cells(text) + 3 for _, text in pieces) - 2 <= width:
+                break
+            pieces = self._pieces(brief)
+        line: StyleAndTextTuples = []
+        for style, text in pieces:
+            line += [("class:status", " · " if line else " "), (style, text)]
+        return line
+
+    def _pieces(self, brief: int) -> list[tuple[str, str]]:
+        """What stands on the line; the higher `brief`, the less."""
+        model = short_model(self.model) or "no model"
+        pieces = [] if brief >= BRIEFEST else [("class:status", self.session or "new session")]
+        pieces += [("class:status.mode", self.mode)]
+        pieces += [("class:status", model if brief < 2 else cut(model.rpartition(":")[2], 16))]
         if self.lane:
-            line += [dot, ("class:status.mode", self.lane)]
+            pieces += [("class:status.mode", self.lane)]
         if self.window:
             share = self.used / self.window
-            style = "class:status.warn" if share >= FULL else "class:status"
-            line += [dot, (style, f"ctx {share:.0%} of {tokens(self.window)}")]
-        line += [dot, ("class:status", self.spent), dot, ("class:status", self.cost)]
-        if self.note:
-            line += [dot, ("class:status.mode", self.note)]
-        return line
+            told = f"ctx {share:.0%}" if brief else f"ctx {share:.0%} of {tokens(self.window)}"
+            pieces += [("class:status.warn" if share >= FULL else "class:status", told)]
+        if brief < 3:
+            pieces += [("class:status", self.spent)]
+        return [*pieces, ("class:status", self.cost)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from rich.text import Text
 
 from holdfast.core.messages import Message, Role
-from holdfast.doors.repl.call_line import told_call
+from holdfast.doors.repl.call_line import titled_call
 from holdfast.doors.repl.escaping import readable
-from holdfast.doors.repl.picture import markdown
+from holdfast.doors.repl.picture import CallLine, markdown
 from holdfast.doors.repl.room import Room
 from holdfast.doors.repl.style import HERE
+from holdfast.doors.repl.view import CALL_LENGTH
 
 MESSAGES = 12
 LONGEST = 4000
@@ -35,9 +36,10 @@ def _show(room: Room, message: Message) -> None:
         room.put(Text(f"{HERE} {_cut(message.content)}", style="bold"))
     elif message.role is Role.ASSISTANT:
         if message.content.strip():
+            room.put(Text())
             room.put(markdown(_cut(message.content)))
         for call in message.tool_calls:
-            room.put(Text(f"● {told_call(call.name, call.arguments)}", style="dim"))
+            room.put(CallLine("●", "dim", titled_call(call.name, call.arguments, CALL_LENGTH), ""))
         if message.interrupted:
             room.put(Text("· this reply broke off", style="yellow"))
 

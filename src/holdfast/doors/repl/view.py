@@ -14,15 +14,22 @@ from holdfast.app.feed import Drafted
 from holdfast.core import events as e
 from holdfast.core.log import StoredEvent
 from holdfast.core.messages import FilePart, ImagePart, Role, ToolCall, text_of
-from holdfast.doors.repl.call_line import one_line, told_call, told_result
-from holdfast.doors.repl.escaping import readable
-from holdfast.doors.repl.picture import diff, markdown
+from holdfast.core.state import SessionState
+from holdfast.doors.repl.call_line import one_line, titled_call, told_call, told_result
+from holdfast.doors.repl.escaping import output, readable
+from holdfast.doors.repl.own_command import Ran
+from holdfast.doors.repl.picture import CallLine, diff, folded, markdown
 from holdfast.doors.repl.status import elapsed
 from holdfast.doors.repl.stream import Stream
 from holdfast.doors.repl.style import HERE
+from holdfast.doors.repl.tail import Tail
 
 DIFF_LINES = 24
+OWN_LINES = 60
 KEPT = 200
+CALL_LENGTH = 300
+TAILS = 16
+REFUSED = frozenset({"blocked", "declined"})
 
 
 class Shown(msgspec.Struct, kw_only=True):
@@ -47,6 +54,25 @@ class View:
         self.turn_since: float | None = None
         self.calls: list[Shown] = []
         self._asked: dict[str, tuple[str, dict[str, object]]] = {}
+        self._tails: dict[str, Tail] = {}
+
+    def come_to(self, state: SessionState) -> None:
+        """Whoever comes to a session in the middle of a turn has not seen which calls are open."""
+        for call in state.open_calls:
+            self._asked[call.call_id] = (call.name, dict(call.arguments or {}))
+
+    # --- what a tool puts out while it runs
+
+    def progress(self, call_id: str, text: str) -> None:
+        """A piece of what a running call puts out; it may come before the call itself is seen in the log."""
+        while len(self._tails) >= TAILS and call_id not in self._tails:
+            self._tails.pop(next(iter(self._tails)))
+        self._tails.setdefault(call_id, Tail()).add(text)
+
+    def running_lines(self) -> list[str]:
+        """The last lines of the newest call of this session that runs and has put something out."""
+        mine = [tail for call_id, tail in self._tails.items() if call_id in self._asked]
+        return mine[-1].lines() if mine else []
 
     # --- a reply as it comes
 
@@ -69,6 +95,9 @@ class View:
             self._put(markdown(block.strip("\n")))
 
     def _do(self, what: str) -> None:
+        """This goes on now. Whoever comes to a turn that runs already has not seen it start."""
+        if self.turn_since is None:
+            self.turn_since = time.monotonic()
         if what != self.doing:
             self.doing, self.doing_since = what, time.monotonic()
 
@@ -102,7 +131,9 @@ class View:
                 self._note(f"the reply broke off: {one_line(reason, 160)}", "yellow")
             case e.ToolCallStarted(call_id=call_id, name=name, arguments=arguments):
                 self._asked[call_id] = (name, dict(arguments))
-                self._do(f"running {told_call(name, arguments)}")
+                self._do(f"running {told_call(name, arguments, CALL_LENGTH)}")
+            case e.ApprovalRequested(call_id=call_id, name=name, arguments=arguments):
+                self._asked.setdefault(call_id, (name, dict(arguments)))
             case e.ToolCallFinished():
                 self._finished(event)
             case e.TurnEnded():
@@ -124,21 +155,34 @@ class View:
 
     def _finished(self, event: e.ToolCallFinished) -> None:
         name, arguments = self._asked.pop(event.call_id, (event.name, {}))
-        told, result = told_call(name, arguments), told_result(event)
-        refused = event.status in {"blocked", "declined"}
-        mark = Text(
-            "✗ " if event.is_error else "● ", style="yellow" if refused else "red" if event.is_error else "green"
+        self._tails.pop(event.call_id, None)
+        told, refused = titled_call(name, arguments, CALL_LENGTH), event.status in REFUSED
+        style = "yellow" if refused else "red" if event.is_error else "green"
+        line = CallLine(
+            "✗" if event.is_error else "●",
+            style,
+            told,
+            told_result(event),
+            reason=refused,
         )
-        line = Text.assemble(mark, (told if name != "bash" else f"bash {told}", ""), ("  " + result, "dim"))
         change = str(event.facts.get("diff") or "")
         shown = Shown(name=name, line=line.plain, call=arguments, result=text_of(event.parts), change=change)
         self.calls = [*self.calls[-KEPT:], shown]
         self._put(line)
         if name == "todo" and not event.is_error:
-            self._put(Padding(Text(readable(text_of(event.parts)), style="dim"), (0, 0, 0, 2)))
+            self._put(Padding(Text(output(text_of(event.parts)), style="dim"), (0, 0, 0, 2)))
         elif change and not event.is_error:
             self._put(diff(change, DIFF_LINES))
         self._do("working")
+
+    def ran(self, own: Ran) -> None:
+        """What a command of the user's own came to; a long output is folded."""
+        text = output(own.output).rstrip() or "(no output)"
+        shown = Shown(name="!", line=f"! {readable(own.command)}", call={}, result=text)
+        self.calls = [*self.calls[-KEPT:], shown]
+        self._put(Padding(folded(text, OWN_LINES), (0, 0, 0, 2)))
+        if own.code:
+            self._note(f"exit code {own.code}" if own.code > 0 else "stopped", "red")
 
     def _ended(self, event: e.TurnEnded) -> None:
         self._close_reply(None)
@@ -157,7 +201,7 @@ class View:
             case _:
                 self._note(f"the turn failed{reason}; /retry asks again", "red")
         self.turn_since, self.doing = None, ""
-        self._asked = {}
+        self._asked, self._tails = {}, {}
 
     def _change(self, event: e.Event | e.Opaque) -> None:
         told = told_change(event)

@@ -1,18 +1,18 @@
-"""The first screen: what this is, who answers, where sessions are. And what has to be settled before one can begin."""
+"""The first screen: what this is, who answers, where sessions are. And who answers, where that is not settled yet."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
 from holdfast._version import __version__
 from holdfast.app.models import choice_for, remember_model
 from holdfast.app.settings import Settings
-from holdfast.app.terminal import Pending, consent, pending_consents
 from holdfast.core.errors import HoldfastError
-from holdfast.doors.repl.escaping import exact, readable
+from holdfast.doors.repl.escaping import readable
 from holdfast.doors.repl.picker import Option, Picker
 from holdfast.doors.repl.start import Start
 from holdfast.doors.repl.status import short_model
@@ -46,37 +46,19 @@ def _without_password(url: str) -> str:
     return rest.removeprefix("/")
 
 
-async def settle_model(start: Start, settings: Settings) -> Settings:
+async def settle_model(start: Start) -> Start:
     """With several keys the user says once which model answers; the choice is remembered in the home."""
+    settings = start.settings()
     if settings.model is not None or start.resumes:
-        return settings
+        return start
     choice = choice_for(settings)
     if len(choice.options) < 2:
-        return settings
+        return start
     picked = await Picker("Several keys are set. Which model", [Option(one, one) for one in choice.options]).choose()
     if picked is None:
-        return settings
+        return start
     try:
         remember_model(settings, picked)
     except (HoldfastError, OSError) as error:
         print(f"holdfast: the choice is not remembered: {readable(str(error))}")
-    return start.settings()
-
-
-async def settle_consents(settings: Settings) -> list[str]:
-    """Ask about what the project brings along; what was decided, in words."""
-    return [await _asked(settings, pending) for pending in pending_consents(settings)]
-
-
-async def _asked(settings: Settings, pending: Pending) -> str:
-    name = pending.path.name
-    print(f"\nThis project brings along {exact(str(pending.path))}, which is not in force:\n")
-    for line in exact(pending.content.decode("utf-8", "replace")).split("\n"):
-        print(f"    {line}")
-    what = "It may run programs of its own." if "hooks" in name else "It allows things without asking you."
-    print(f"\n{what} It stays out of force unless you say so, and is asked about again when it changes.")
-    options = [Option(False, "No, leave it out"), Option(True, "Yes, I have read it and want it to count")]
-    if await Picker("Use it", options, "Enter chooses · Esc is no").choose():
-        consent(settings, pending)
-        return f"{name} of this project is in force."
-    return f"{name} of this project is left out."
+    return msgspec.structs.replace(start, model=picked)

@@ -14,11 +14,12 @@ SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", ".holdfast"
 
 
 class Words(Completer):
-    """`commands` gives names with a word about each, `sessions` gives (id, title), `options` what a command takes."""
+    """`project` gives the folder that files are in, `commands` names with a word about each, `sessions` (id, title),
+    `options` what a command takes."""
 
     def __init__(
         self,
-        project: Path,
+        project: Callable[[], Path],
         commands: Callable[[], dict[str, str]],
         sessions: Callable[[], list[tuple[str, str]]],
         options: Callable[[str], list[str]],
@@ -33,7 +34,7 @@ class Words(Completer):
             return
         word = line.split()[-1] if line and not line[-1].isspace() else ""
         if word.startswith("@"):
-            for path in files_like(self._project, word[1:]):
+            for path in files_like(self._project(), word[1:]):
                 yield Completion(path, start_position=-len(word) + 1)
 
     def _command(self, line: str) -> Iterator[Completion]:

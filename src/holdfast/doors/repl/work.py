@@ -27,13 +27,16 @@ class Work:
     def is_running(self) -> bool:
         return self._driving is not None and not self._driving.done()
 
-    async def admit(self, parts: str | tuple[Part, ...], delivery: Delivery | None = None) -> None:
-        """Take an input; stored when this returns. While a turn runs it steers it, unless told otherwise."""
+    async def admit(
+        self, parts: str | tuple[Part, ...], delivery: Delivery | None = None, *, key: str | None = None
+    ) -> None:
+        """Take an input; stored when this returns. While a turn runs it steers it, unless told otherwise. The same key
+        twice is one input."""
         agent = self.desk.agent
         if delivery is None:
             delivery = Delivery.STEER if self.is_running else Delivery.QUEUE
         await self.desk.record_model()
-        admission = self.desk.service.admission(self.desk.session_id, parts, delivery=delivery)
+        admission = self.desk.service.admission(self.desk.session_id, parts, delivery=delivery, key=key)
         [receipt, *_] = await agent.session.commit_async(admission)
         if receipt.session_id != self.desk.session_id:
             agent.resume_session(receipt.session_id)

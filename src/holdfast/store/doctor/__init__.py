@@ -5,12 +5,13 @@ Changes nothing: creates no store and applies no migration.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.core.errors import MissingExtra
 from holdfast.store import place_of
-from holdfast.store.doctor.check import Check, Status, ok
+from holdfast.store.doctor.check import Check, Status, fail, ok
 from holdfast.store.doctor.machine import private, versions
 
 __all__ = ["Check", "Status", "examine"]
@@ -23,7 +24,7 @@ def examine(url: str, home: Path) -> Iterator[Check]:
     if home.exists():
         yield private("home", home)
     if path is not None and not path.exists():
-        yield ok("store", f"{path} does not exist yet; the first write makes it")
+        yield _not_made_yet(path)
     elif path is None:
         yield from _of_postgres(url)
     elif scheme == "files":
@@ -34,6 +35,15 @@ def examine(url: str, home: Path) -> Iterator[Check]:
         from holdfast.store.doctor.sqlite import checks as of_sqlite
 
         yield from of_sqlite(path)
+
+
+def _not_made_yet(path: Path) -> Check:
+    nearest = next(Path(place) for place in path.parents if os.path.exists(place))
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return ok("store", f"{path} does not exist yet; the first write makes it")
+    why = "you may not write there" if nearest.is_dir() else "it is not a folder"
+    remedy = "set HOLDFAST_HOME or --store to another place, or correct this one"
+    return fail("store", f"{path} cannot be made in {nearest}: {why}", remedy)
 
 
 def _of_postgres(url: str) -> Iterator[Check]:

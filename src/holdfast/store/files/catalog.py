@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import NamedTuple
 
 from holdfast.core.errors import HoldfastError
@@ -18,6 +19,9 @@ from holdfast.store.files.place import FILES, Place
 from holdfast.store.files.segment import Segment
 from holdfast.store.files.session import read_gone
 from holdfast.store.tx import Row
+
+LOOK_SECONDS = 5.0
+SETTLE_SECONDS = 1.0
 
 
 class Files(NamedTuple):
@@ -43,6 +47,10 @@ class Catalog:
         self._folder = folder
         self._mutex = threading.Lock()
         self._known: dict[str, Listing] = {}
+        self._working = threading.Lock()
+        self._work: dict[str, Listing] = {}
+        self._announced: tuple[bytes, int] | None = None
+        self._announced_at = self._looked_at = 0.0
 
     def listings(self) -> dict[str, Listing]:
         """Every session that was not deleted."""
@@ -56,6 +64,20 @@ class Catalog:
                 known[session_id] = before
             self._known = known
             return known
+
+    def with_work(self) -> dict[str, Listing]:
+        """Those with work, and those of which that cannot be told. This is asked again and again, so while no process
+        announces a commit the directory is looked through only now and then, for files that came by other ways."""
+        with self._working:
+            now, announced = time.monotonic(), (self._folder.look(), self._folder.commits)
+            if announced != self._announced:
+                self._announced, self._announced_at = announced, now
+            # What is announced is about to be written: it is looked for once more a little later.
+            stale = self._looked_at < self._announced_at + SETTLE_SECONDS or now >= self._looked_at + LOOK_SECONDS
+            if stale or self._folder.read_only:
+                self._work = {name: one for name, one in self.listings().items() if one.row is None or one.row.has_work}
+                self._looked_at = now
+            return self._work
 
     def _load(self, session_id: str, files: Files) -> Listing:
         note = self._folder.index.get(session_id)

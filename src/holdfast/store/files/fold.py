@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast.core import codec
 from holdfast.core.events import Opaque
-from holdfast.core.header import NOTHING, REDACTED, Delta, apply, delta_of
+from holdfast.core.header import NOTHING, REDACTED, Delta, apply, completed, delta_of, imported
 from holdfast.store.files.keys import key_id
 from holdfast.store.files.line import BEGINS, Line, decode
 from holdfast.store.files.segment import Piece, pieces
@@ -97,7 +97,8 @@ class Fold:
 
     def add(self, line: Line) -> None:
         row = self.row
-        apply(row, self._delta(line), seq=line.seq, at=line.at, now=0, touch=False)
+        delta = self._delta(line)
+        apply(row, imported(delta) if line.imported is True else delta, seq=line.seq, at=line.at, now=0, touch=False)
         row.updated_at = line.u
         row.head_hash = bytes.fromhex(line.hash)
         if line.masked:
@@ -116,7 +117,7 @@ class Fold:
 
     def _delta(self, line: Line) -> Delta:
         if line.redacted is True:
-            return line.delta or NOTHING
+            return completed(line.kind, line.delta) if line.delta else NOTHING
         if line.enc not in (PLAIN, ZSTD):
             return NOTHING
         body = bytes(line.body) if line.enc == PLAIN else plain_body(line.event())

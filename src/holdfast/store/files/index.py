@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from holdfast.core.header import HEADER_VERSION
 from holdfast.store.files import disk
 from holdfast.store.files.line import encode, intact
 from holdfast.store.tx import Row
@@ -29,7 +30,8 @@ SLACK = 512
 
 
 class Note(Struct):
-    """A header and how far it reaches: the last line it holds stands at `start` to `end` of segment `number`."""
+    """A header and how far it reaches: the last line it holds stands at `start` to `end` of segment `number`. One that
+    was added up by other rules (`version`) is not believed."""
 
     session: str
     number: int
@@ -41,6 +43,7 @@ class Note(Struct):
     live: Identity
     lease: Identity
     row: Row
+    version: int = 0
 
 
 _note = msgspec.json.Decoder(Note)
@@ -68,6 +71,8 @@ class Index:
         try:
             note = _note.decode(text)
         except msgspec.DecodeError:
+            return None
+        if note.version != HEADER_VERSION:
             return None
         return note if note.session == session_id == note.row.session_id else None
 

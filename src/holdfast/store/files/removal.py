@@ -96,6 +96,7 @@ def _scrubbed(given: Row, now: Row) -> Row:
     scrubbed = copy(given)
     if now.deleted_at is not None:
         scrubbed.title = scrubbed.pending_text = scrubbed.project_root = scrubbed.model = scrubbed.persona = None
+        scrubbed.place = None
     if now.title == REDACTED and given.title is not None:
         scrubbed.title = REDACTED
     if now.pending_text == REDACTED and given.pending_text is not None:

@@ -10,7 +10,7 @@ from holdfast.core.errors import ConflictError, DamagedSession, InvalidInput
 from holdfast.core.header import Delta
 from holdfast.core.ids import is_id
 from holdfast.core.log import StoredEvent
-from holdfast.store.files import gone
+from holdfast.store.files import disk, gone
 from holdfast.store.files.catalog import based_on
 from holdfast.store.files.change import Change
 from holdfast.store.files.folder import STORE
@@ -302,11 +302,21 @@ class FilesRows:
             self.routes = self._group.routes or Routes.load(self._held.folder.path)
         return self.routes
 
+    def locked_route(self, route: str) -> str | None:
+        return self._routes().leads.get(route)
+
     def put_route(self, route: str, session_id: str | None) -> None:
         self.routes = self._routes().put(route, session_id)
 
     def move_routes(self, from_session_id: str, to_session_id: str | None) -> None:
         self.routes = self._routes().move(from_session_id, to_session_id)
+
+    def blob(self, session_id: str, sha256: str) -> bytes | None:
+        for change in (self.changes.get(session_id), self._group.changes.get(session_id)):
+            if change is not None and sha256 in change.blobs:
+                return change.blobs[sha256]
+        path = self._known(session_id).session.place.blob(sha256)
+        return None if path is None else disk.read(path)
 
     def put_blob(self, session_id: str, sha256: str, data: bytes) -> None:
         change = self._known(session_id)

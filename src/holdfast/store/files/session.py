@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.core.errors import DamagedSession
+from holdfast.core.header import HEADER_VERSION
 from holdfast.store.files import disk
 from holdfast.store.files.draft import Draft
 from holdfast.store.files.fold import Fold, Tail
@@ -427,6 +428,7 @@ class Session:
             live,
             lease,
             row,
+            HEADER_VERSION,
         )
 
 

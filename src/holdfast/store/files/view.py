@@ -24,7 +24,7 @@ from holdfast.store.inspection import Flaw, StoredKey
 from holdfast.store.log_store import Listed
 from holdfast.store.port import Chunk, Query, Snapshot
 from holdfast.store.tx import KeyRow, Row
-from holdfast.store.view import Mark, Slice, fits, mark_of
+from holdfast.store.view import Mark, Slice, fits, in_order, last_in, mark_of, place_of
 
 
 class FilesView:
@@ -106,14 +106,26 @@ class FilesView:
             self._listings = sorted(found, key=lambda one: (one[1].updated_at, one[0]), reverse=True)
         return self._listings
 
-    def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+        if query.pending:
+            return self._with_work(query, position)[:limit]
         found: list[Listed] = []
         for session_id, listing in self._sorted():
-            if (listing.updated_at, session_id) < before and (listing.row is None or fits(listing.row, query)):
+            if (listing.updated_at, session_id) < position and (listing.row is None or fits(listing.row, query)):
                 found.append(Listed(session_id, listing.updated_at, listing.row))
                 if len(found) == limit:
                     break
         return found
+
+    def _with_work(self, query: Query, position: tuple[int, str]) -> list[Listed]:
+        """Few of many: only those are put in order."""
+        found: list[Listed] = []
+        for session_id, listing in self._catalog.with_work().items():
+            if listing.row is None:
+                found.append(Listed(session_id, last_in(query), None))
+            elif fits(listing.row, query):
+                found.append(Listed(session_id, place_of(listing.row, query), listing.row))
+        return in_order(found, query, position)
 
     def marks(self) -> list[Mark]:
         marks = [mark_of(listing.row) for _, listing in self._sorted() if listing.row is not None]
@@ -223,9 +235,10 @@ class FilesView:
         with self._told():
             return sorted(blobs_in(Place(self._folder.path, session_id)))
 
-    def routes(self) -> list[tuple[str, str]]:
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
         with self._told(), self._folder.standing_still():
-            return sorted(Routes.load(self._folder.path).leads.items())
+            leads = Routes.load(self._folder.path).leads
+            return sorted((route, name) for route, name in leads.items() if route.startswith(prefix))
 
     def lineages(self) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []

@@ -21,12 +21,15 @@ except ImportError:
 from holdfast.core.header import Header
 from holdfast.core.log import StoredEvent
 from holdfast.store.group import Entry
+from holdfast.store.hints import brings_work, touched
 from holdfast.store.log_store import LogStore, Progress, _Cursor  # pyright: ignore[reportPrivateUsage]
-from holdfast.store.port import Append, Batch, Holder, Page, Query, Receipt, Snapshot
+from holdfast.store.migrations import Watch
+from holdfast.store.port import Append, Batch, Claimed, Holder, Page, Query, Queue, Receipt, Snapshot, Wanted
 from holdfast.store.postgres import faults, schema
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.appending import append, is_plain
 from holdfast.store.postgres.batch import Step, steps_of
+from holdfast.store.postgres.claiming import Claims, queue_of
 from holdfast.store.postgres.inspection import PostgresView
 from holdfast.store.postgres.link import Link
 from holdfast.store.postgres.pool import ReadPool
@@ -52,11 +55,12 @@ class PostgresStore(LogStore):
     poll_seconds = 0.05
     writes_elsewhere = True
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, watch: Watch | None = None) -> None:
         self._address = Address.parse(url)
         self._forked = False
         self._looked_at = 0.0
-        self._writer = self._open()
+        self._writer = self._open(watch)
+        self._claims = Claims(Writer(self._address, None, self._writer.types))
         self._pool = ReadPool(self._address)
         super().__init__(self._address.shown)
         self._wakeups = Wakeups(self._address, self._bell.ring)
@@ -66,7 +70,7 @@ class PostgresStore(LogStore):
     def address(self) -> Address:
         return self._address
 
-    def _open(self) -> Writer:
+    def _open(self, watch: Watch | None) -> Writer:
         """Connect, check and migrate at once: what is wrong with a store is said when it is opened."""
         try:
             link = Link.to(self._address)
@@ -74,7 +78,7 @@ class PostgresStore(LogStore):
             raise faults.translation(error, self._address) from error
         try:
             schema.check_server(link, self._address)
-            return Writer(self._address, link, schema.migrate(link, self._address))
+            return Writer(self._address, link, schema.migrate(link, self._address, watch))
         except BaseException:
             link.close()
             raise
@@ -97,8 +101,13 @@ class PostgresStore(LogStore):
                 self._append(step.entries)
             else:
                 self._carry_out(step.entries)
-        if any(entry.receipts for entry in batch):
-            self._wakeups.announce()
+        written = [entry.commit for entry in batch if entry.receipts]
+        if written:
+            self._wakeups.announce(touched(batch), work=any(brings_work(commit) for commit in written))
+
+    def claim(self, wanted: Wanted) -> list[Claimed]:
+        self._usable()
+        return self._claims.claim(wanted)
 
     def _append(self, entries: list[Entry]) -> None:
         """By the SQL function; what it did not write goes to the engine, which knows why."""
@@ -199,11 +208,22 @@ class PostgresStore(LogStore):
     def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
         return self._patiently(super().resolve, prefix, owner_id=owner_id)
 
+    def queue(self, *, owner_id: str = "local") -> Queue:
+        return self._patiently(self._queue, owner_id)
+
+    def _queue(self, owner_id: str) -> Queue:
+        self._usable()
+        with self._translated(), self._pool.link() as link:
+            return queue_of(link, owner_id)
+
     def tip(self, session_id: str) -> str:
         return self._patiently(super().tip, session_id)
 
     def route(self, route: str) -> str | None:
         return self._patiently(super().route, route)
+
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        return self._patiently(super().routes, prefix)
 
     def blob(self, session_id: str, sha256: str) -> bytes:
         return self._patiently(super().blob, session_id, sha256)
@@ -226,9 +246,13 @@ class PostgresStore(LogStore):
 
     @contextmanager
     def _view(self) -> Generator[PostgresView]:
+        with self._translated(), self._pool.view() as rows:
+            yield rows
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
         try:
-            with self._pool.view() as rows:
-                yield rows
+            yield
         except psycopg.Error as error:
             told = faults.translation(error, self._address)
             raise (Away(str(told)) if faults.is_away(error) else told) from error
@@ -248,6 +272,7 @@ class PostgresStore(LogStore):
         _open_stores.discard(self)
         self._wakeups.close()
         self._pool.close()
+        self._claims.close()
         self._writer.hang_up()
 
     def forget(self) -> None:

@@ -37,8 +37,8 @@ _no_bool = _head(BOOL, -1)
 _true, _false = _head(BOOL, 1) + b"\1", _head(BOOL, 1) + b"\0"
 _later_event = _no_text + _no_bool + _no_text + _no_bytes + _no_number + _no_number + _no_bool + _no_bool
 _nobody = _no_text + _no_number
-_FIELDS = 28
-_CHANGE_FIELDS = 10
+_FIELDS = 29
+_CHANGE_FIELDS = 14
 
 
 class Types(NamedTuple):
@@ -127,6 +127,7 @@ def _record(numbers: bytes, session: bytes, event: Sealed, change: bytes, writer
             _number(INT8, 8, delta.messages),
             _number(INT8, 8, delta.pending),
             _text(delta.pending_text),
+            _number(INT8, 8, delta.estimated),
             _text(delta.first_title),
             change,
             _true if event.closes_attempt else _false,
@@ -149,6 +150,10 @@ def _change(delta: Delta, kind: int) -> bytes | None:
         or delta.turn is not None
         or delta.turn_over
         or delta.boundary
+        or delta.reported
+        or delta.plan_mode is not None
+        or delta.requested
+        or delta.settled
     ):
         return None
     data = b"".join(
@@ -164,6 +169,10 @@ def _change(delta: Delta, kind: int) -> bytes | None:
             _text(delta.turn),
             _true if delta.turn_over else _false,
             _true if delta.boundary else _false,
+            _true if delta.reported else _false,
+            _no_bool if delta.plan_mode is None else _true if delta.plan_mode else _false,
+            _number(INT8, 8, delta.requested),
+            _number(INT8, 8, delta.settled),
         )
     )
     return _head(kind, len(data)) + data

@@ -154,9 +154,9 @@ class PostgresView(PostgresRows):
         found = self._all("SELECT DISTINCT sha256 FROM holdfast.blobs WHERE session_id = %s", (session_id,))
         return [sha256 for (sha256,) in found]
 
-    def routes(self) -> list[tuple[str, str]]:
-        found = self._all("SELECT route, session_id FROM holdfast.routes ORDER BY route")
-        return [(route, name) for route, name in found]
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        statement = "SELECT route, session_id FROM holdfast.routes WHERE starts_with(route, %s) ORDER BY route"
+        return [(route, name) for route, name in self._all(statement, (prefix,))]
 
     def lineages(self) -> list[tuple[str, str]]:
         found = self._all("SELECT root_id, tip_id FROM holdfast.lineage ORDER BY root_id")

@@ -29,12 +29,18 @@ class ReadPool:
     @contextmanager
     def view(self) -> Generator[PostgresView]:
         """Rows as of one moment. Raises `psycopg.Error` when the server goes away meanwhile."""
+        with self.link() as link:
+            yield PostgresView(link)
+
+    @contextmanager
+    def link(self) -> Generator[Link]:
+        """A connection inside a transaction that only reads, as of one moment."""
         if not self._free.acquire(timeout=WAIT_SECONDS):
             raise StoreUnavailable(f"all {MOST} connections for reading are in use; read less at once")
         try:
             link = self._begun()
             try:
-                yield PostgresView(link)
+                yield link
             finally:
                 self._give_back(link)
         finally:

@@ -13,7 +13,7 @@ from holdfast.core.log import StoredEvent
 from holdfast.store.port import Chunk, Query, Snapshot
 from holdfast.store.postgres.link import Link
 from holdfast.store.tx import KeyRow, Row
-from holdfast.store.view import Listed, Mark
+from holdfast.store.view import Listed, Mark, place_of
 
 MIB = 1024 * 1024
 CLOCK_OF = "postgres"
@@ -47,6 +47,27 @@ LISTED = _with_columns(
         "OR project_fingerprint = %s) "
         "AND (%s::text IS NULL OR base_id = %s) "
         "ORDER BY activity DESC, updated_at DESC, session_id DESC LIMIT %s"
+    )
+)
+# Deleted sessions have no work; saying so here would make the list of all others look useful to the planner.
+WITH_WORK = _with_columns(
+    sql.SQL(
+        "SELECT {columns} FROM holdfast.sessions WHERE work_since IS NOT NULL AND owner_id = %s "
+        "AND (updated_at, session_id) < (%s, %s) "
+        "AND (%s::text IS NULL OR state = %s) AND (%s::text IS NULL OR project_key = %s "
+        "OR project_fingerprint = %s) "
+        "AND (%s::text IS NULL OR base_id = %s) "
+        "ORDER BY updated_at DESC, session_id DESC LIMIT %s"
+    )
+)
+WITH_OLDEST_WORK = _with_columns(
+    sql.SQL(
+        "SELECT {columns} FROM holdfast.sessions WHERE work_since IS NOT NULL AND owner_id = %s "
+        "AND (work_since, session_id) > (%s, %s) "
+        "AND (%s::text IS NULL OR state = %s) AND (%s::text IS NULL OR project_key = %s "
+        "OR project_fingerprint = %s) "
+        "AND (%s::text IS NULL OR base_id = %s) "
+        "ORDER BY work_since, session_id LIMIT %s"
     )
 )
 FORKS = _with_columns(
@@ -253,6 +274,11 @@ class PostgresRows:
         found = self._one("SELECT session_id FROM holdfast.routes WHERE route = %s", (route,))
         return None if found is None else found[0]
 
+    def locked_route(self, route: str) -> str | None:
+        self._do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 7))", (route,))  # one that is not there has no row
+        found = self._one("SELECT session_id FROM holdfast.routes WHERE route = %s FOR UPDATE", (route,))
+        return None if found is None else found[0]
+
     def put_route(self, route: str, session_id: str | None) -> None:
         if session_id is None:
             self._do("DELETE FROM holdfast.routes WHERE route = %s", (route,))
@@ -311,13 +337,16 @@ class PostgresRows:
 
     # --- lists
 
-    def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
-        at, session_id = before
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
         project = (query.project_key, query.project_key, query.project_fingerprint)
         filters = (query.state, query.state, *project, query.base_id, query.base_id)
-        found = self._all(LISTED, (query.owner_id, at, at, session_id, *filters, limit))
+        if query.pending:
+            statement = WITH_OLDEST_WORK if query.oldest_first else WITH_WORK
+            found = self._all(statement, (query.owner_id, *position, *filters, limit))
+        else:
+            found = self._all(LISTED, (query.owner_id, position[0], *position, *filters, limit))
         rows = [_row(values) for values in found]
-        return [Listed(row.session_id, row.updated_at, row) for row in rows]
+        return [Listed(row.session_id, place_of(row, query), row) for row in rows]
 
     def marks(self) -> list[Mark]:
         return [Mark(*values) for values in self._all(MARKS, ())]

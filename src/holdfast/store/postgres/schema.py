@@ -8,7 +8,7 @@ import psycopg
 
 from holdfast.core.errors import StoreUnavailable
 from holdfast.store.host import now_us
-from holdfast.store.migrations import Applied, Migration, outstanding
+from holdfast.store.migrations import Applied, Migration, Watch, outstanding
 from holdfast.store.postgres import appending, faults
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.link import ANSWER_SECONDS, LONG_SECONDS, Link
@@ -26,6 +26,14 @@ HAS_SCHEMA = (
     "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'holdfast' AND c.relname = 'migrations')"
 )
 APPLIED = "SELECT number, checksum, min_reader FROM holdfast.migrations ORDER BY number"
+# A table is created with its columns' storage only since PostgreSQL 16; before, it is told afterwards.
+TAKES_STORAGE = 160_000
+STORAGE = """
+ALTER TABLE holdfast.events ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE holdfast.chunks ALTER COLUMN data SET STORAGE EXTERNAL;
+ALTER TABLE holdfast.blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+ALTER TABLE holdfast.snapshots ALTER COLUMN state SET STORAGE EXTERNAL;
+"""
 RECORD = "INSERT INTO holdfast.migrations VALUES (%s, %s, %s, %s, %s)"
 
 
@@ -50,11 +58,11 @@ def check_server(link: Link, address: Address) -> None:
         raise StoreUnavailable(f"{where} is read-only, a standby for example; use the primary server's address")
 
 
-def migrate(link: Link, address: Address) -> appending.Types:
+def migrate(link: Link, address: Address, watch: Watch | None = None) -> appending.Types:
     """Bring the tables up to date, and tell the numbers of the record types that appends are sent in."""
     try:
         if outstanding("postgres", applied_in(link), address.shown):
-            _migrate(link, address)
+            _migrate(link, address, watch or Watch())
         return appending.Types(*_row(link, appending.TYPES))
     except psycopg.Error as error:
         raise faults.translation(error, address) from error
@@ -75,7 +83,7 @@ def applied_in(link: Link) -> list[Applied]:
     return [Applied(*row) for row in link.execute(APPLIED).fetchall()] if has_table else []
 
 
-def _migrate(link: Link, address: Address) -> None:
+def _migrate(link: Link, address: Address, watch: Watch) -> None:
     """All of them in one transaction, by one process at a time; whoever comes second finds nothing left to do."""
     link.answer_seconds = LONG_SECONDS
     with link.transaction():
@@ -85,12 +93,20 @@ def _migrate(link: Link, address: Address) -> None:
         if todo and not has_schema:
             link.execute("CREATE SCHEMA holdfast")
         for migration in todo:
-            _apply(link, migration)
+            _apply(link, migration, watch)
     link.answer_seconds = ANSWER_SECONDS
 
 
-def _apply(link: Link, migration: Migration) -> None:
-    link.execute(migration.sql.encode())
+def _apply(link: Link, migration: Migration, watch: Watch) -> None:
+    from holdfast.store.postgres.upgrading import AFTER  # here and not above: a store is upgraded once
+
+    if link.info.server_version < TAKES_STORAGE and migration.number == 1:
+        link.execute(migration.sql.replace(" STORAGE EXTERNAL", "").encode())
+        link.execute(STORAGE)
+    else:
+        link.execute(migration.sql.encode())
+    if migration.number in AFTER:
+        AFTER[migration.number](link, watch.filling)
     link.execute(RECORD, (migration.number, migration.name, migration.checksum, migration.min_reader, now_us()))
 
 

@@ -41,7 +41,7 @@ class Unsettled(Exception):
 class Writer:
     """Not thread-safe; group commit lets one thread write at a time."""
 
-    def __init__(self, address: Address, link: Link, types: Types) -> None:
+    def __init__(self, address: Address, link: Link | None, types: Types) -> None:
         self.types = types
         self.memory = Memory()
         self._address = address

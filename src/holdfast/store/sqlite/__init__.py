@@ -11,6 +11,7 @@ import apsw
 from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.store.group import Entry
 from holdfast.store.log_store import LogStore, Progress
+from holdfast.store.migrations import Watch
 from holdfast.store.plain import PlainAppend
 from holdfast.store.port import Receipt
 from holdfast.store.sqlite import opening
@@ -25,8 +26,8 @@ __all__ = ["SqliteStore"]
 class SqliteStore(LogStore):
     knows_plain = True
 
-    def __init__(self, path: Path, url: str | None = None) -> None:
-        self._database = Database.shared(path)
+    def __init__(self, path: Path, url: str | None = None, watch: Watch | None = None) -> None:
+        self._database = Database.shared(path, watch)
         self.path = self._database.path
         self._seen: int | None = None
         super().__init__(url or f"sqlite:///{path}")

@@ -20,7 +20,7 @@ import apsw
 
 from holdfast.core.errors import StoreUnavailable
 from holdfast.store.host import now_us
-from holdfast.store.migrations import Applied, Migration, outstanding
+from holdfast.store.migrations import Applied, Migration, Watch, outstanding
 from holdfast.store.sqlite import opening
 from holdfast.store.sqlite.gate import Gate
 from holdfast.store.sqlite.rows import First, Heads
@@ -45,7 +45,7 @@ _carried: set[tuple[int, int] | None] = set()
 class Database:
     """Use `shared`; the constructor opens, checks and migrates."""
 
-    def __init__(self, path: Path, *, migrate: bool = True) -> None:
+    def __init__(self, path: Path, watch: Watch | None = None) -> None:
         self.path = path
         self._name = str(path)
         self.users = 0
@@ -75,8 +75,7 @@ class Database:
             self.writer.close()
             raise
         try:
-            if migrate:
-                self._migrate()
+            self._migrate(watch or Watch())
         except BaseException:
             self.writer.close()
             self.gate.close()
@@ -84,12 +83,12 @@ class Database:
         self.inode = self._stat()
 
     @classmethod
-    def shared(cls, path: Path) -> Database:
+    def shared(cls, path: Path, watch: Watch | None = None) -> Database:
         real = path.resolve()
         with _mutex:
             database = _databases.get(real)
             if database is None:
-                database = _databases[real] = cls(real)
+                database = _databases[real] = cls(real, watch)
             database.users += 1
             return database
 
@@ -300,18 +299,18 @@ class Database:
 
     # --- migrations
 
-    def _migrate(self) -> None:
+    def _migrate(self, watch: Watch) -> None:
         if not self._outstanding():
             return
-        self.gate.pass_through(self._migrate_now)
+        self.gate.pass_through(lambda: self._migrate_now(watch))
 
-    def _migrate_now(self) -> None:
+    def _migrate_now(self, watch: Watch) -> None:
         todo = self._outstanding()
         if todo:
-            self._prepare(todo)
+            self._prepare(todo, watch)
             with opening.translated(self.path):
                 self.ready()
-                self._apply(todo)
+                self._apply(todo, watch)
 
     def applied(self) -> list[Applied]:
         with opening.translated(self.path):
@@ -328,7 +327,7 @@ class Database:
     def _outstanding(self) -> list[Migration]:
         return outstanding("sqlite", self.applied(), str(self.path))
 
-    def _prepare(self, todo: list[Migration]) -> None:
+    def _prepare(self, todo: list[Migration], watch: Watch) -> None:
         """Room for the work and a copy of what was there, unless there was nothing."""
         if not self.applied():
             return
@@ -340,14 +339,20 @@ class Database:
                 f"there are {free // 2**20} MiB; free some space and try again"
             )
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        copy_to(self.writer, self.path.with_name(f"{self.path.name}.before-{todo[0].number:04d}.{stamp}"))
+        copy = self.path.with_name(f"{self.path.name}.before-{todo[0].number:04d}.{stamp}")
+        copy_to(self.writer, copy, watch.copying)
+        watch.copy = copy
 
-    def _apply(self, todo: list[Migration]) -> None:
+    def _apply(self, todo: list[Migration], watch: Watch) -> None:
+        from holdfast.store.sqlite.upgrading import AFTER  # here and not above: a store is upgraded once
+
         self.writer.pragma("application_id", opening.APPLICATION_ID)
         self.writer.execute("BEGIN IMMEDIATE")
         try:
             for migration in todo:
                 self.writer.execute(migration.sql).fetchall()
+                if migration.number in AFTER:
+                    AFTER[migration.number](self.writer, watch.filling)
                 values = (migration.number, migration.name, migration.checksum, migration.min_reader, now_us())
                 self.writer.execute("INSERT INTO migrations VALUES (?, ?, ?, ?, ?)", values)
             self.writer.execute("COMMIT")

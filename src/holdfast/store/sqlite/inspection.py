@@ -23,7 +23,7 @@ from holdfast.store.port import Chunk, Query, Snapshot
 from holdfast.store.sqlite.pages import Pages
 from holdfast.store.sqlite.rows import UNREADABLE, SqliteRows, readable
 from holdfast.store.tx import KeyRow, Row
-from holdfast.store.view import Listed, Slice, fits, place_in
+from holdfast.store.view import Listed, Slice, fits, in_order, last_in, place_in, place_of
 
 CHEAP_PAGES = 131_072  # up to 256 MiB SQLite's quick check is always made
 SEQS = 2**32 - 1
@@ -39,6 +39,8 @@ COLUMNS = (
     "SELECT owner_id, state, project_key, base_id, deleted_at, listed_at, header, crc "
     "FROM sessions WHERE session_id = ?"
 )
+LAST = "\U0010ffff"
+ROUTES_FROM = "SELECT route, session_id FROM routes WHERE route >= ? AND route < ? ORDER BY route"
 KEYS_OF = (
     "SELECT CAST(scope AS BLOB), CAST(key AS BLOB), CAST(session_id AS BLOB), seq, count, digest FROM keys "
     "WHERE session_id IN (SELECT value FROM json_each(?))"
@@ -55,6 +57,7 @@ LOST_KEYS = (
     "SELECT CAST(a.key AS BLOB), a.seq FROM keys a WHERE NOT EXISTS "
     "(SELECT 1 FROM keys b WHERE b.scope = a.scope AND b.key = a.key) LIMIT 100"
 )
+NOTED = "SELECT 1 FROM work WHERE owner_id = ? AND since = ? AND session_id = ?"
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%' ORDER BY type, name"
 
 
@@ -162,9 +165,12 @@ class SqliteView(SqliteRows):
             found = self._execute("SELECT DISTINCT sha256 FROM blobs WHERE sid = ?", (self._sid(session_id),))
             return [sha256 for (sha256,) in found]
 
-    def routes(self) -> list[tuple[str, str]]:
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
         with _told():
-            return self._execute("SELECT route, session_id FROM routes ORDER BY route").fetchall()
+            if not prefix:
+                return self._execute("SELECT route, session_id FROM routes ORDER BY route").fetchall()
+            ends = (prefix, prefix + LAST)
+            return self._execute(ROUTES_FROM, ends).fetchall()
 
     def lineages(self) -> list[tuple[str, str]]:
         with _told():
@@ -189,23 +195,22 @@ class SqliteView(SqliteRows):
         with _told():
             return super().snapshot(session_id, at_most)
 
-    def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
         try:
-            return super().listed(query, before, limit)
+            return super().listed(query, position, limit)
         except UNREADABLE:
-            return self._listed_singly(query, before, limit)
+            return self._listed_singly(query, position, limit)
 
-    def _listed_singly(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
+    def _listed_singly(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
         """The list from the headers themselves, where the table or its index cannot be read as a whole; those that
         cannot be read come last, and `?` stands for sessions whose very ids cannot."""
         names, trouble = self.everything()
-        found = [Listed("?", 0, None)] if trouble else []
+        found = [Listed("?", last_in(query), None)] if trouble else []
         for name in names:
             row = self._readable(name)
             if row is None or fits(row, query):
-                found.append(Listed(name, row.updated_at if row else 0, row))
-        found.sort(key=lambda one: (one.updated_at, one.session_id), reverse=True)
-        return [one for one in found if (one.updated_at, one.session_id) < before][:limit]
+                found.append(Listed(name, last_in(query) if row is None else place_of(row, query), row))
+        return in_order(found, query, position)[:limit]
 
     def _readable(self, session_id: str) -> Row | None:
         try:
@@ -234,9 +239,17 @@ class SqliteView(SqliteRows):
         told = (row.owner_id, row.state, row.project_key, row.base_id, row.deleted_at)
         if told != found[:-3] or not isinstance(found[-3], int) or found[-3] > row.updated_at:
             yield Flaw("what lists select by is not what it says")
+        if row.work_since is not None and not self._is_noted(row):
+            yield Flaw("there is work in it, and those who look for work do not find it")
+
+    def _is_noted(self, row: Row) -> bool:
+        try:
+            return self._execute(NOTED, (row.owner_id, row.work_since, row.session_id)).get is not None
+        except UNREADABLE:
+            return True  # the table as a whole is told of where it is checked
 
     def checks(self, deep: bool) -> Iterator[Flaw]:
-        for check in (self._schema, self._strangers, self._lost_keys, lambda: self._pages(deep)):
+        for check in (self._schema, self._strangers, self._lost_keys, self._work, lambda: self._pages(deep)):
             try:
                 yield from map(Flaw, check())
             except (apsw.Error, UnicodeDecodeError) as error:
@@ -246,6 +259,16 @@ class SqliteView(SqliteRows):
         """A repeat looks a key up: it must be found so, not only by reading them all."""
         for key, seq in self._execute(LOST_KEYS):
             yield f"the key {_text(key)!r} of an event {seq} is stored, but a look-up does not find it"
+
+    def _work(self) -> Iterator[str]:
+        """What is noted as work must be what headers say."""
+        for owner_id, since, session_id in self._execute("SELECT owner_id, since, session_id FROM work"):
+            try:
+                row = self.header(session_id)
+            except DamagedSession:
+                continue  # that is told of the session itself
+            if row is None or (row.owner_id, row.work_since) != (owner_id, since):
+                yield f"work since {since} is noted of session {session_id}, whose header does not say so"
 
     def _pages(self, deep: bool) -> Iterator[str]:
         if deep:

@@ -62,6 +62,25 @@ ALL_LISTED = (
     "WHERE deleted_at IS NULL AND owner_id = :owner AND (listed_at, session_id) < (:at, :id) "
     "ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
 )
+# From the short table of what there is to do, whatever else there is.
+WITH_WORK = (
+    "SELECT s.session_id, s.listed_at, s.header, s.crc FROM work w "
+    "CROSS JOIN sessions s ON s.session_id = w.session_id "
+    "WHERE w.owner_id = :owner AND s.deleted_at IS NULL AND (s.listed_at, s.session_id) < (:at, :id) "
+    "AND (:state IS NULL OR s.state = :state) AND (:project IS NULL OR s.project_key = :project "
+    "OR (:mark IS NOT NULL AND instr(s.header, :mark))) AND (:base IS NULL OR s.base_id = :base) "
+    "ORDER BY s.listed_at DESC, s.session_id DESC LIMIT :limit"
+)
+WITH_OLDEST_WORK = (
+    "SELECT w.session_id, w.since, s.header, s.crc FROM work w "
+    "CROSS JOIN sessions s ON s.session_id = w.session_id "
+    "WHERE w.owner_id = :owner AND s.deleted_at IS NULL AND (w.since, w.session_id) > (:at, :id) "
+    "AND (:state IS NULL OR s.state = :state) AND (:project IS NULL OR s.project_key = :project "
+    "OR (:mark IS NOT NULL AND instr(s.header, :mark))) AND (:base IS NULL OR s.base_id = :base) "
+    "ORDER BY w.since, w.session_id LIMIT :limit"
+)
+PUT_WORK = "INSERT OR REPLACE INTO work VALUES (?, ?, ?)"
+DROP_WORK = "DELETE FROM work WHERE owner_id = ? AND since = ? AND session_id = ?"
 # Read by SQLite itself, because there may be very many; a header that is no JSON gives a row without a hash.
 MARKS = (
     "SELECT session_id, base_id, ifnull(j ->> '$.base_seq', 0), j ->> '$.last_seq', j ->> '$.head_hash', "
@@ -92,6 +111,8 @@ class SqliteRows:
         self.heads: Heads = {} if known is None else known
         self.first = first
         self.dirty: Heads = {}
+        self._worked: dict[str, int | None] = {}
+        """Since when there was work before this transaction, of the sessions that were asked for."""
 
     # --- headers
 
@@ -103,7 +124,10 @@ class SqliteRows:
 
     def header(self, session_id: str) -> Row | None:
         known = self.heads.get(session_id) or self._find(session_id)
-        return None if known is None else known[1]
+        if known is None:
+            return None
+        self._worked.setdefault(session_id, known[1].work_since)
+        return known[1]
 
     def _find(self, session_id: str) -> tuple[int, Row] | None:
         known = self.heads.get(session_id)
@@ -133,6 +157,7 @@ class SqliteRows:
         values = (row.session_id, row.owner_id, listed_at, row.state, row.project_key, row.base_id, header)
         self._execute(CREATE, (*values, _crc(header)))
         self.heads[row.session_id] = (self._connection.last_insert_rowid(), row)
+        self._worked[row.session_id] = None
 
     def save(self, row: Row) -> None:
         self.dirty[row.session_id] = self.heads[row.session_id]
@@ -149,6 +174,7 @@ class SqliteRows:
             if self.first == (row.session_id, row.state, row.base_id, row.deleted_at):
                 header = encode(row)
                 self._execute(SAVE_HEADER, (header, _crc(header), sid))
+                self._save_work(row)
                 self.dirty.clear()
                 return
         if not self.dirty:
@@ -159,11 +185,23 @@ class SqliteRows:
             header = encode(row)
             changed.append((row.updated_at, row.state, row.base_id, row.deleted_at, header, _crc(header), sid))
             owners[row.owner_id] = min(row.updated_at, owners.get(row.owner_id, row.updated_at))
+            self._save_work(row)
         for owner, lowest in owners.items():
             self._settle_first(owner, lowest)
         self._connection.executemany(SAVE, changed)
         self.dirty.clear()
         self.first = self._execute(FIRST_LISTED, (next(reversed(owners)),)).fetchone()
+
+    def _save_work(self, row: Row) -> None:
+        """Only where work began or ended is anything written."""
+        before = self._worked.get(row.session_id)
+        if before == row.work_since:
+            return
+        if before is not None:
+            self._execute(DROP_WORK, (row.owner_id, before, row.session_id))
+        if row.work_since is not None:
+            self._execute(PUT_WORK, (row.owner_id, row.work_since, row.session_id))
+        self._worked[row.session_id] = row.work_since
 
     def _settle_first(self, owner: str, lowest: int) -> None:
         """The first of a list may have a position that lags behind its time. Where a clock went back, what is written
@@ -291,6 +329,8 @@ class SqliteRows:
     def route(self, route: str) -> str | None:
         return self._execute("SELECT session_id FROM routes WHERE route = ?", (route,)).get
 
+    locked_route = route  # whoever writes is alone
+
     def put_route(self, route: str, session_id: str | None) -> None:
         if session_id is None:
             self._execute("DELETE FROM routes WHERE route = ?", (route,))
@@ -347,14 +387,14 @@ class SqliteRows:
 
     # --- lists
 
-    def listed(self, query: Query, before: tuple[int, str], limit: int) -> list[Listed]:
-        plain = query.state is None and query.project_key is None and query.base_id is None
-        values: dict[str, Any] = {"owner": query.owner_id, "at": before[0], "id": before[1], "limit": limit}
-        if not plain:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+        statement = _statement(query)
+        values: dict[str, Any] = {"owner": query.owner_id, "at": position[0], "id": position[1], "limit": limit}
+        if statement is not ALL_LISTED:
             values |= {"state": query.state, "project": query.project_key, "base": query.base_id}
             repository = query.project_fingerprint  # as it stands in a header's JSON, which is not read for it
             values["mark"] = repository and b'"project_fingerprint":%b' % encode(repository)
-        found = self._execute(ALL_LISTED if plain else LISTED, values).fetchall()
+        found = self._execute(statement, values).fetchall()
         try:
             rows = [Listed(name, at, _decode_listed(header)) for name, at, header, crc in found if _crc(header) == crc]
         except (TypeError, msgspec.DecodeError):
@@ -373,6 +413,13 @@ class SqliteRows:
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
         found = self._execute(WITH_PREFIX, (prefix, prefix + "~", owner_id, limit))
         return [session_id for (session_id,) in found]
+
+
+def _statement(query: Query) -> str:
+    if query.pending:
+        return WITH_OLDEST_WORK if query.oldest_first else WITH_WORK
+    plain = query.state is None and query.project_key is None and query.base_id is None
+    return ALL_LISTED if plain else LISTED
 
 
 def _listed(header: Any, crc: Any) -> Header | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from holdfast.store.verify.header import MESSAGES
+from holdfast.store.recount import MESSAGES
 from holdfast.store.verify.history import checked
 from holdfast.store.view import View
 

@@ -14,11 +14,11 @@ from holdfast.core.snapshots import state_to_bytes
 from holdfast.core.state import FOLD_VERSION, SessionState
 from holdfast.store.inspection import StoredKey
 from holdfast.store.port import Snapshot
+from holdfast.store.recount import Recount
 from holdfast.store.sealing import event_of, plain_body
 from holdfast.store.tx import Row
 from holdfast.store.verify.chain import judged
 from holdfast.store.verify.counts import MessageCounts
-from holdfast.store.verify.header import Recount
 from holdfast.store.verify.history import checked
 from holdfast.store.verify.keys import KeyCheck
 from holdfast.store.verify.report import Finding, Report, What
@@ -106,13 +106,14 @@ class SessionCheck:
         return recount
 
     def _recount(self, row: Row | None) -> Recount:
+        imported = 0 if row is None else row.imported_seq
         if row is None or row.base_id is None or row.deleted_at is not None:
-            return Recount(self.session_id, 0, self._redacted)
+            return Recount(self.session_id, 0, self._redacted, imported)
         try:
             inherited = self._counts.at(self.view, row.base_id, row.base_seq)
         except HoldfastError:
             inherited = None  # the damage is reported where it is
-        return Recount(self.session_id, inherited, self._redacted)
+        return Recount(self.session_id, inherited, self._redacted, imported)
 
     def _again(self, row: Row) -> Recount:
         """A redacted event's sums are told by an event that comes after it, so count once more, knowing them."""

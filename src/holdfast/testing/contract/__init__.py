@@ -19,6 +19,7 @@ because that is how pytest hands an exam on.
 from __future__ import annotations
 
 from holdfast.testing.contract.appends import Appends
+from holdfast.testing.contract.claims import Claims
 from holdfast.testing.contract.drafts import Drafts
 from holdfast.testing.contract.follows import Follows
 from holdfast.testing.contract.handles import Handles
@@ -29,13 +30,31 @@ from holdfast.testing.contract.lineages import Lineages
 from holdfast.testing.contract.lists import Lists
 from holdfast.testing.contract.reads import Reads
 from holdfast.testing.contract.removals import Removals
+from holdfast.testing.contract.restores import Restores
+from holdfast.testing.contract.routes import Routes
 from holdfast.testing.contract.texts import Texts
+from holdfast.testing.contract.work import Work
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Appends, Keys, Leases, Drafts, Lineages, Removals, Housekeeping, Reads, Lists, Texts, Follows, Handles
+    Appends,
+    Keys,
+    Leases,
+    Drafts,
+    Lineages,
+    Routes,
+    Removals,
+    Restores,
+    Housekeeping,
+    Reads,
+    Lists,
+    Work,
+    Claims,
+    Texts,
+    Follows,
+    Handles,
 ):
     """The exam for a store adapter: inherit it, provide two methods, and let pytest collect it.
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.events import SessionCreated, ToolCallStarted, TurnStarted
+from holdfast.core.errors import HoldfastError
+from holdfast.core.events import EffectClass, SessionCreated, ToolCallStarted, TurnStarted
 from holdfast.core.header import Header
 from holdfast.core.messages import Message, Role, ToolCall
 from holdfast.doors import cli
@@ -37,10 +38,7 @@ def store(url: str) -> Iterator[LogStore]:
 @pytest.fixture
 def run(url: str, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str) -> tuple[int, str, str]:
-        try:
-            code = cli.main(["sessions", *words, "--store", url])
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 1
+        code = cli.main(["sessions", *words, "--store", url])
         told = capsys.readouterr()
         return code, told.out, told.err
 
@@ -60,6 +58,15 @@ def test_a_list_is_of_this_project_unless_all_are_asked_for(store: LogStore, run
     both = [row["id"] for row in json.loads(run("list", "--json", "--all-projects")[1])["sessions"]]
     assert both == [there.session_id, here.session_id]
     assert here.session_id[:8] in run("list")[1]
+
+
+def test_the_session_of_a_sub_agent_says_whose_it_is(store: LogStore, run: Run) -> None:
+    parent = said(store, "delegate it").session_id
+    made = SessionCreated(parent_session_id=parent, depth=1, title="look around")
+    store.commit(
+        Create(header=Header(session_id="b" * 26, parent_session_id=parent, depth=1), events=(NewEvent(event=made),))
+    )
+    assert f"[sub-agent of {parent[:8]}]" in run("list", "--all-projects")[1]
 
 
 def test_sessions_follow_a_moved_repository(
@@ -115,6 +122,11 @@ def test_an_interrupted_turn_is_told_plainly(store: LogStore, run: Run) -> None:
     store.commit(Append(session_id=session.session_id, events=events))
     assert "interrupted while running `npm test`, outcome unknown" in run("show", session.session_id)[1]
     assert "[interrupted]" in run("list")[1]
+    asked = ToolCallStarted(call_id="q", name="ask_user", arguments={"question": "Which?"}, effect=EffectClass.READ)
+    other = said(store, "ask me")
+    started = (NewEvent(event=TurnStarted(), turn="t2"), NewEvent(event=asked, turn="t2"))
+    store.commit(Append(session_id=other.session_id, events=started))
+    assert "waited for your answer to its question" in run("show", other.session_id)[1]
 
 
 def test_a_session_is_renamed_archived_ended_and_taken_up_again(store: LogStore, run: Run) -> None:
@@ -174,6 +186,25 @@ def test_search_shows_the_words_around_and_the_event(store: LogStore, run: Run) 
     assert run("search", "")[0] == 1
 
 
+def test_the_newest_hit_comes_first_whichever_session_was_active_last(store: LogStore, run: Run) -> None:
+    older, newer = said(store, "the plum"), said(store, "another plum")
+    older.append(Message(role=Role.USER, content="something else"))
+    hits = json.loads(run("search", "plum", "--json")[1])["hits"]
+    assert [hit["session_id"] for hit in hits] == [newer.session_id, older.session_id]
+
+
+def test_an_export_that_breaks_off_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    from holdfast.doors.cli.sessions.export import _write
+
+    def pieces() -> Iterator[bytes]:
+        yield b"first"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(HoldfastError, match="No space left on device"):
+        _write(tmp_path / "out", pieces())
+    assert not (tmp_path / "out").exists()
+
+
 def test_export_writes_a_file_once_and_import_takes_it(store: LogStore, run: Run, tmp_path: Path) -> None:
     session = said(store, "hello")
     path = tmp_path / "out.jsonl"
@@ -197,14 +228,15 @@ def test_stats_are_drawn_and_told_as_json(store: LogStore, run: Run) -> None:
 def test_every_command_has_a_line_of_help(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     from holdfast.doors.cli.sessions import VERBS
 
-    with pytest.raises(SystemExit):
-        cli.main(["sessions", "--help"])
+    assert cli.main(["sessions", "--help"]) == 0
     told = capsys.readouterr().out
     assert all(line in told for line in VERBS.values())
 
 
 def test_without_a_store_there_are_no_sessions_and_none_is_made(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main(["sessions", "list", "--all-projects"])
+    assert cli.main(["sessions", "list", "--all-projects"]) == 0
     assert capsys.readouterr().out == "no sessions\n"
+    for verb in ("show", "end", "resume", "export"):
+        assert cli.main(["sessions", verb, "abcdef"]) == 3
+        assert capsys.readouterr().err == "holdfast: there are no sessions here yet; `holdfast` begins one\n"
     assert not Path(os.environ["HOLDFAST_HOME"], "holdfast.db").exists()

@@ -7,16 +7,21 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.history import InMemoryHistory
 
 from holdfast.core import events as e
+from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import ImagePart, TextPart, Usage
 from holdfast.core.state import SessionState
+from holdfast.doors.cells import cells
 from holdfast.doors.repl.attachment import attached
 from holdfast.doors.repl.call_line import told_call, told_result
+from holdfast.doors.repl.clipboard import pasted_picture
 from holdfast.doors.repl.commands.custom import custom_commands, message_of
 from holdfast.doors.repl.picker import Option, Picker
 from holdfast.doors.repl.question import Asked, Panel
 from holdfast.doors.repl.status import Status, cost, elapsed, short_model, tokens
+from holdfast.doors.repl.typed import typed_before
 from holdfast.doors.repl.words import Words, files_like
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
@@ -77,6 +82,44 @@ def test_what_is_no_file_stays_a_word_and_what_cannot_be_attached_is_told(tmp_pa
     )
 
 
+def _program(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+async def test_the_picture_in_the_clipboard_becomes_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(HoldfastError, match="none is installed"):
+        await pasted_picture(tmp_path / "pasted")
+    _program(tmp_path / "bin", "wl-paste", "exit 1")
+    with pytest.raises(HoldfastError, match="no picture in the clipboard"):
+        await pasted_picture(tmp_path / "pasted")
+    (tmp_path / "shot").write_bytes(PNG)
+    _program(tmp_path / "bin", "xclip", f"while read -r line; do :; done; exec /bin/cat '{tmp_path}/shot'")
+    path = await pasted_picture(tmp_path / "pasted")
+    assert path.read_bytes() == PNG
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [type(part) for part in attached(f'what is @"{path}" ?', tmp_path).parts] == [TextPart, ImagePart]
+
+
+# --- what was typed before
+
+
+def test_what_was_typed_is_kept_for_its_owner_and_a_lost_file_stops_nobody(tmp_path: Path) -> None:
+    history = typed_before(tmp_path / "home" / "typed")
+    history.append_string("first")
+    assert (tmp_path / "home" / "typed").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "home" / "typed").unlink()
+    (tmp_path / "home").rmdir()
+    history.append_string("second")
+    assert history.get_strings()[-1] == "second"
+    (tmp_path / "file").touch()
+    assert isinstance(typed_before(tmp_path / "file" / "typed"), InMemoryHistory)
+
+
 # --- commands of one's own
 
 
@@ -106,7 +149,9 @@ def test_slash_commands_files_and_sessions_are_completed(tmp_path: Path) -> None
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").touch()
     (tmp_path / ".git").mkdir()
-    words = Words(tmp_path, lambda: {"model": "m", "new": "n"}, lambda: [("abcdef", "title")], lambda _: ["--fresh"])
+    words = Words(
+        lambda: tmp_path, lambda: {"model": "m", "new": "n"}, lambda: [("abcdef", "title")], lambda _: ["--fresh"]
+    )
 
     def completed(text: str) -> list[str]:
         return [one.text for one in words.get_completions(Document(text), CompleteEvent())]
@@ -129,6 +174,21 @@ def test_a_picker_finds_by_every_word_that_is_typed() -> None:
     assert [option.value for option in picker.fitting] == [2]
 
 
+def test_a_picker_finds_by_the_last_words_too_and_keeps_the_note_in_sight() -> None:
+    options = [
+        Option(n, "東京タワー" * 20, f"abcdefg{n} · 3 min ago · shop", lambda n=n: f"it: done {n}") for n in range(9)
+    ]
+    picker = Picker("Resume", options)
+    for option in options:
+        option.look_up()
+    lines = "".join(str(piece[1]) for piece in picker.rows(60, 12)).split("\n")
+    assert len(lines) <= 10
+    assert all(cells(line) <= 60 for line in lines)
+    assert "abcdefg0 · 3 min ago · shop" in lines[0]
+    picker.buffer.text = "done 7"
+    assert [option.value for option in picker.fitting] == [7]
+
+
 def asked(**more: object) -> Asked:
     given: dict[str, object] = {
         "session_id": "s",
@@ -147,9 +207,43 @@ def test_a_long_question_is_paged_through_and_never_cut() -> None:
     seen = ""
     for _ in range(12):
         seen += "".join(str(piece[1]) for piece in panel.drawn(10, 80))
-        panel.page(10, 10)
+        panel.page(1)
     assert all(f"  line {n}\n" in seen for n in range(100))
     assert "lines 91 to 100 of 100" in seen
+
+
+def test_a_question_fits_wide_characters_and_says_how_far_an_answer_reaches() -> None:
+    panel = Panel()
+    why = "it runs a program that is not on the list of those that are known to be harmless, 東京"
+    panel.ask(asked(arguments={"command": "echo " + "東京" * 40}, reason=why, scope="this very call and no other"))
+    panel.focused = True
+    lines = "".join(str(piece[1]) for piece in panel.drawn(20, 60)).split("\n")
+    assert all(cells(line) <= 60 for line in lines)
+    assert sum(line.count("東") + line.count("京") for line in lines) == 82  # with those of the reason
+    assert " 2 and 3 cover this very call and no other" in lines
+    assert why in " ".join(line.strip() for line in lines)  # no word is broken
+    assert " 4 No " in lines  # below each other where there is no room beside
+
+
+def test_what_is_typed_answers_the_models_question_and_the_hint_says_so() -> None:
+    panel = Panel()
+    panel.ask(asked(name="ask_user", arguments={"question": "Which?", "choices": ["red\nblue", "green"]}))
+    told = "".join(str(piece[1]) for piece in panel.drawn(10, 80))
+    assert "type an answer and press Enter" in told
+    assert "1 red blue" in told
+    panel.drop()
+    panel.ask(asked())
+    assert "what you type goes to the model" in "".join(str(piece[1]) for piece in panel.drawn(10, 80))
+
+
+def test_on_a_small_screen_the_answers_stay_in_sight() -> None:
+    panel = Panel()
+    panel.ask(asked(arguments={"command": "\n".join("abcdefgh")}, reason="it has eight lines", scope="this very call"))
+    lines = "".join(str(piece[1]) for piece in panel.drawn(4, 30, 12)).split("\n")
+    assert len(lines) <= 12
+    assert " 1 Yes, once " in lines
+    assert " 4 No " in lines
+    assert any("of 8" in line for line in lines)
 
 
 def test_a_question_is_asked_once_and_the_next_one_waits() -> None:
@@ -186,6 +280,17 @@ def test_the_status_line_says_who_where_and_how_full() -> None:
     status.session, status.mode, status.model, status.window, status.used = "abcdefgh", "prompt", "x:y", 1000, 800
     line = "".join(str(piece[1]) for piece in status.line())
     assert line == " abcdefgh · prompt · x:y · ctx 80% of 1.0k · 0 tok · $0"
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+def test_the_status_line_fits_and_keeps_mode_and_cost(width: int) -> None:
+    status = Status()
+    status.session, status.mode, status.model = "abcdefgh", "workspace-write", "scripted:/tmp/a-rather-long-name.json"
+    status.window, status.used = 200_000, 1000
+    line = "".join(str(piece[1]) for piece in status.line(width))
+    assert cells(line) <= max(width, 52)
+    assert "workspace-write" in line
+    assert line.endswith("$0")
 
 
 def test_numbers_are_short() -> None:

@@ -37,3 +37,16 @@ def test_what_is_given_out_is_the_text_and_nothing_twice(pieces: list[str]) -> N
     stream = Stream()
     given_out = "".join(stream.add(piece) for piece in pieces)
     assert given_out + stream.close() == "".join(pieces)
+
+
+def test_of_a_long_code_block_only_its_end_is_drawn_as_code() -> None:
+    stream = Stream()
+    stream.add("Look:\n\n```python\n" + "".join(f"x = {n}\n" for n in range(1000)))
+    assert stream.is_speaking
+    assert stream.end_of_tail(3) == "```python\nx = 997\nx = 998\nx = 999\n"
+    stream.add("```\n\n")
+    assert not stream.is_speaking
+    stream.add("short")
+    assert stream.end_of_tail(3) == "short"
+    stream.add("y" * 100_000)
+    assert len(stream.end_of_tail(3)) <= 12_000

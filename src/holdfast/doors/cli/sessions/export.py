@@ -51,7 +51,9 @@ def export(
 def _lines(session: str, output: Path | None, store: str | None) -> bool:
     """Write the lines; whether something is damaged, which is named and left out."""
     from holdfast.app.integrity import Finding, exported
+    from holdfast.app.sessions import refuse_no_store
 
+    refuse_no_store(store)
     damaged = False
 
     def whole() -> Iterator[bytes]:
@@ -95,7 +97,11 @@ def _opened(output: Path | None) -> Generator[BinaryIO]:
         return
     try:
         with output.open("xb") as file:
-            yield file
+            try:
+                yield file
+            except BaseException:
+                output.unlink(missing_ok=True)  # half of it would look like all of it
+                raise
     except FileExistsError as error:
         raise HoldfastError(f"{output} exists already; choose another file or remove it") from error
     except OSError as error:

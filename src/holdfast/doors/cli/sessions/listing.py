@@ -1,6 +1,7 @@
 """`holdfast sessions list`: this project's sessions, wherever its folder was then; newest activity first."""
 
 import shutil
+import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast.app.sessions import Listing, Summary, listed
+from holdfast.doors.cells import cut
 from holdfast.doors.cli.options import Json, Store
 from holdfast.doors.cli.printing import counted, plain, print_json
 from holdfast.doors.cli.quick import Quick
@@ -44,9 +46,11 @@ def list_sessions(
 
 
 def _show(found: Listing, all_projects: bool) -> None:
-    now, width = time.time_ns() // 1000, shutil.get_terminal_size((100, 24)).columns
+    now = time.time_ns() // 1000
+    width = max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
     for row in found.sessions:
-        print(_line(row, now, all_projects)[: max(40, width)])
+        line = _line(row, now, all_projects)
+        print(line if width is None else cut(line, width))
     for session_id in found.damaged:
         print(f"{session_id[:8]}  DAMAGED; `holdfast verify {session_id[:8]}` tells what")
     if not found.sessions and not found.damaged:
@@ -57,7 +61,9 @@ def _show(found: Listing, all_projects: bool) -> None:
 
 
 def _line(row: Summary, now: int, all_projects: bool) -> str:
-    marks = [mark for mark in (row.state if row.state != "active" else None, row.activity) if mark]
+    state = row.state if row.state != "active" else None
+    under = f"sub-agent of {row.parent_session_id[:8]}" if row.depth and row.parent_session_id else None
+    marks = [mark for mark in (state, row.activity, under) if mark]
     said = f"  [{', '.join(marks)}]" if marks else ""
     project = f"  ({plain(Path(row.project_root).name)})" if all_projects and row.project_root else ""
     messages = counted(row.message_count, "message")

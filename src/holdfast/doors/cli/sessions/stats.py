@@ -10,6 +10,7 @@ import typer
 
 from holdfast.app.stats import Stats, Sum
 from holdfast.app.stats import stats as gather
+from holdfast.doors.cells import cells, cut, padded
 from holdfast.doors.cli.options import Json, Store
 from holdfast.doors.cli.printing import counted, plain, print_json
 from holdfast.doors.cli.progress import bar
@@ -56,13 +57,13 @@ def _bars(title: str, sums: Mapping[str, Sum], *, by_size: bool = True) -> None:
     if by_size:
         rows.sort(key=lambda row: (-_size(row[1]), row[0]))
     largest = max(_size(one) for _, one in rows) or 1
-    names = [plain(name)[:28] for name, _ in rows[: ROWS if by_size else DAYS]]
+    names = [cut(plain(name), 28) for name, _ in rows[: ROWS if by_size else DAYS]]
     width = max(10, min(40, shutil.get_terminal_size((100, 24)).columns - 70))
     print(f"\nper {title}")
     for name, (_, one) in zip(names, rows, strict=False):
         drawn = drawn_bar(_size(one) / largest, width)
         used = f"{_size(one):,} tokens".rjust(18) + counted(one.turns, "turn").rjust(11)
-        print(f"  {name:<{max(map(len, names))}}  {drawn:<{width}}  {used}  {money(one)}")
+        print(f"  {padded(name, max(map(cells, names)))}  {drawn:<{width}}  {used}  {money(one)}")
     if len(rows) > len(names):
         print(f"  ... {len(rows) - len(names)} more; --json shows all")
 

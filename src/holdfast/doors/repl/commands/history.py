@@ -46,7 +46,7 @@ async def rewind(room: Room, arguments: str) -> None:
             "Put the files back too?", yes="Conversation and files", no="Conversation only", first=False
         )
     await _rewound(room, message, files=files)
-    room.screen.input.text = message.content
+    room.screen.offer(message.content)
 
 
 def _option(message: Message) -> Option[Message]:

@@ -15,7 +15,8 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.usage import Spent
 from holdfast.doors.repl.call_line import one_line
 from holdfast.doors.repl.commands.port import Command
-from holdfast.doors.repl.escaping import readable
+from holdfast.doors.repl.escaping import output, readable
+from holdfast.doors.repl.picture import rows
 from holdfast.doors.repl.room import Room
 from holdfast.doors.repl.status import tokens
 
@@ -42,7 +43,14 @@ async def usage(room: Room, arguments: str) -> None:
         "all", f"{total.input_tokens:,}", f"{total.output_tokens:,}", f"{total.cache_read_tokens:,}", _cost(total)
     )
     room.put(Padding(table, (0, 0, 0, 2)))
-    room.say(f"{spent.turns} turns, {spent.replies} replies, {spent.tool_calls} tool calls", "dim")
+    numbers = ((spent.turns, "turn"), (spent.replies, "reply"), (spent.tool_calls, "tool call"))
+    room.say(", ".join(_counted(number, noun) for number, noun in numbers), "dim")
+
+
+def _counted(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun.removesuffix('y')}{'ies' if noun.endswith('y') else 's'}"
 
 
 def _cost(spent: Spent) -> str:
@@ -73,11 +81,16 @@ async def timeline(room: Room, arguments: str) -> None:
     entries = room.session.workflow_timeline[-NEWEST:]
     if not entries:
         room.say("nothing was decided here yet", "dim")
-    for entry in entries:
-        line = Text(f"  {entry.timestamp[11:19]}  {entry.kind:<20} {entry.mode:<8} ", style="dim")
-        line.append(f"{entry.reason_code}  ", style="cyan")
-        line.append(one_line(entry.summary, 120))
-        room.put(line)
+    lines = [
+        (
+            entry.timestamp[11:19],
+            entry.mode,
+            Text.assemble((f"{entry.reason_code}  ", "cyan"), one_line(entry.summary, 200)),
+        )
+        for entry in entries
+    ]
+    if lines:
+        room.put(rows(lines, "dim", "dim", ""))
 
 
 async def ledger(room: Room, arguments: str) -> None:
@@ -92,8 +105,7 @@ async def ledger(room: Room, arguments: str) -> None:
     for name, items in lists:
         if items:
             room.put(Text(f"  {name}", style="bold"))
-        for item in items:
-            room.put(Text(f"    {item.status:<12} {one_line(item.text, 160)}"))
+            room.put(rows([(item.status, one_line(item.text, 400)) for item in items], "dim", ""))
 
 
 async def prompts(room: Room, arguments: str) -> None:
@@ -108,9 +120,11 @@ async def prompts(room: Room, arguments: str) -> None:
             raise HoldfastError(f"there are prompts 1 to {len(found)}")
         room.put(Padding(Text(readable(found[n - 1].content)), (0, 0, 0, 2)))
         return
-    for n, one in enumerate(found, 1):
-        size = f"{len(one.content):,} characters"
-        room.put(Text(f"  {n}  {one.timestamp}  {one.workflow_mode}  {one.permission_mode}  {size}", style="dim"))
+    lines = [
+        (str(n), one.timestamp, one.workflow_mode, f"{one.permission_mode}, {len(one.content):,} characters")
+        for n, one in enumerate(found, 1)
+    ]
+    room.put(rows(lines, "cyan", "dim", "dim", "dim"))
     room.say("/prompts N shows one", "dim")
 
 
@@ -151,7 +165,7 @@ async def _command_line(room: Room, *words: str) -> int:
         stderr=asyncio.subprocess.STDOUT,
     )
     said, _ = await process.communicate()
-    text = readable(said.decode("utf-8", "replace")).rstrip()
+    text = output(said.decode("utf-8", "replace")).rstrip()
     if text:
         room.put(Padding(Text(text), (0, 0, 0, 2)))
     return process.returncode or 0
@@ -164,5 +178,5 @@ REPORTS = (
     Command("ledger", "assumptions, anchors and boundaries of the work", ledger),
     Command("prompts", "the system prompts that were sent", prompts, "[N]"),
     Command("search", "search all sessions", search, "WORDS"),
-    Command("export", "write this session into a file", export, "[FILE.md|.html|.jsonl]"),
+    Command("export", "write this session into a .md, .html or .jsonl file", export, "[FILE]"),
 )

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.header import Header
+from holdfast.doors.repl.arrival import arrived
 from holdfast.doors.repl.commands.port import Command
 from holdfast.doors.repl.escaping import readable
 from holdfast.doors.repl.room import Room
@@ -53,8 +54,12 @@ async def resume(room: Room, arguments: str) -> None:
     if found.header.has_ended:
         name = found.session_id[:8]
         raise HoldfastError(f"session {name} has ended; `holdfast sessions reopen {name}` opens it again")
+    before = room.desk.agent.project_root
     await room.take(found)
     show_transcript(room)
+    if room.desk.agent.project_root != before:
+        room.say(f"this session works in {room.desk.agent.project_root}")
+    await arrived(room)
 
 
 async def rename(room: Room, arguments: str) -> None:

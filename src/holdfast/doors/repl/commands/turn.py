@@ -10,7 +10,7 @@ from rich.text import Text
 from holdfast.core.errors import HoldfastError
 from holdfast.core.events import Delivery
 from holdfast.doors.repl.commands.port import Command
-from holdfast.doors.repl.escaping import readable
+from holdfast.doors.repl.escaping import output, readable
 from holdfast.doors.repl.picture import diff
 from holdfast.doors.repl.room import Room
 from holdfast.doors.repl.view import Shown
@@ -23,12 +23,14 @@ INIT = (
 
 
 async def stop(room: Room, arguments: str) -> None:
-    if not room.work.is_running:
+    """The turn that runs here, or the one that another process runs in this session."""
+    if room.work.is_running:
+        room.screen.offer("\n".join(await room.work.stop()))
+    elif room.is_driven:
+        await room.desk.service.interrupt(room.session.session_id, "the user pressed stop")
+        room.say("asked whoever drives this session to stop the turn", "dim")
+    else:
         room.say("no turn is running", "dim")
-        return
-    taken_back = await room.work.stop()
-    if taken_back:
-        room.screen.input.text = "\n".join(taken_back)
 
 
 async def queue(room: Room, arguments: str) -> None:
@@ -73,7 +75,7 @@ def expanded(room: Room, shown: Shown) -> None:
         room.put(Padding(Text(readable(text), style="dim"), (0, 0, 0, 2)))
     if shown.change:
         room.put(diff(shown.change))
-    room.put(Padding(Text(readable(shown.result)), (0, 0, 0, 2)))
+    room.put(Padding(Text(output(shown.result)), (0, 0, 0, 2)))
 
 
 TURNS = (

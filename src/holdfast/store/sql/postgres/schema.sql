@@ -57,10 +57,18 @@ CREATE TABLE holdfast.sessions (
     lease_boot text COLLATE "C",
     activity bigint NOT NULL,
     was_ended boolean NOT NULL DEFAULT false,
-    imported_seq bigint NOT NULL DEFAULT 0
+    imported_seq bigint NOT NULL DEFAULT 0,
+    estimated_tokens bigint NOT NULL DEFAULT 0,
+    plan_mode boolean NOT NULL DEFAULT false,
+    requests bigint NOT NULL DEFAULT 0,
+    work_since bigint,
+    place text COLLATE "C"
 ) WITH (fillfactor = 50);
 
 CREATE INDEX sessions_by_activity ON holdfast.sessions (owner_id, activity) WHERE deleted_at IS NULL;
+
+-- What there is to do, oldest first: few rows of many. It changes only when work begins or ends.
+CREATE INDEX sessions_with_work ON holdfast.sessions (owner_id, work_since, session_id) WHERE work_since IS NOT NULL;
 
 CREATE INDEX sessions_by_base ON holdfast.sessions (base_id) WHERE base_id IS NOT NULL;
 
@@ -151,7 +159,11 @@ CREATE TYPE holdfast.header_change AS (
     persona text,
     turn_begun text,
     turn_over boolean,
-    boundary boolean
+    boundary boolean,
+    reported boolean,
+    plan_mode boolean,
+    requested bigint,
+    settled bigint
 );
 
 -- One event of an append on its way into the log. `append` numbers the append it belongs to, `round` is its place among
@@ -172,6 +184,7 @@ CREATE TYPE holdfast.new_event AS (
     messages bigint,
     pending bigint,
     pending_text text,
+    estimated bigint,
     first_title text,
     change holdfast.header_change,
     closes_attempt boolean,
@@ -224,12 +237,16 @@ BEGIN
                 head_hash = sha256(s.head_hash || int8send(s.last_seq + 1)
                     || int8send(CASE WHEN e.lease_token IS NULL THEN -1 ELSE s.epoch END) || e.chained),
                 message_count = s.message_count + e.messages,
+                estimated_tokens = s.estimated_tokens + e.estimated,
                 last_message_at = CASE e.messages WHEN 0 THEN s.last_message_at ELSE e.at END,
                 title = coalesce(s.title, e.first_title),
                 pending_count = greatest(0, s.pending_count + e.pending),
                 pending_text = CASE WHEN s.pending_count + e.pending > 0 THEN coalesce(e.pending_text, s.pending_text) END,
                 pending_at = CASE WHEN s.pending_count + e.pending > 0
                     THEN CASE WHEN e.pending_text IS NULL THEN s.pending_at ELSE e.at END END,
+                work_since = CASE WHEN e.pending = 0 THEN s.work_since WHEN s.state = 'ended' OR s.was_ended THEN NULL
+                    WHEN s.pending_count + e.pending > 0 OR s.turn IS NOT NULL OR s.requests <> 0
+                    THEN coalesce(s.work_since, e.at) END,
                 updated_at = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) ELSE s.updated_at END,
                 activity = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) >> 16 ELSE s.activity END
             FROM unnest(new_events) e
@@ -263,6 +280,7 @@ BEGIN
             UPDATE holdfast.sessions s SET
                 input_tokens = s.input_tokens + (e.change).input_tokens,
                 output_tokens = s.output_tokens + (e.change).output_tokens,
+                estimated_tokens = CASE WHEN (e.change).reported THEN 0 ELSE s.estimated_tokens END,
                 title = coalesce((e.change).title, s.title),
                 titled = s.titled OR (e.change).title IS NOT NULL,
                 state = CASE (e.change).state WHEN 'unarchived'
@@ -273,8 +291,16 @@ BEGIN
                 rotated_to = coalesce((e.change).rotated_to, s.rotated_to),
                 model = coalesce((e.change).model, s.model),
                 persona = coalesce((e.change).persona, s.persona),
+                plan_mode = coalesce((e.change).plan_mode, s.plan_mode),
                 turn = CASE WHEN NOT (e.change).turn_over THEN coalesce((e.change).turn_begun, s.turn) END,
-                boundary_seq = CASE WHEN (e.change).boundary THEN s.last_seq ELSE s.boundary_seq END
+                boundary_seq = CASE WHEN (e.change).boundary THEN s.last_seq ELSE s.boundary_seq END,
+                requests = s.requests & ~(e.change).settled | (e.change).requested,
+                work_since = CASE
+                    WHEN CASE (e.change).state WHEN 'active' THEN false WHEN 'ended' THEN true
+                        ELSE s.was_ended OR s.state = 'ended' END THEN NULL
+                    WHEN s.pending_count > 0 OR (s.requests & ~(e.change).settled | (e.change).requested) <> 0
+                        OR (NOT (e.change).turn_over AND coalesce((e.change).turn_begun, s.turn) IS NOT NULL)
+                    THEN coalesce(s.work_since, e.at) END
             FROM unnest(new_events) e
             WHERE e.round = this_round AND s.session_id = e.session_id AND e.append = ANY (appends)
                 AND e.change IS DISTINCT FROM NULL;
@@ -308,12 +334,16 @@ BEGIN
         head_hash = sha256(s.head_hash || int8send(s.last_seq + 1)
             || int8send(CASE WHEN e.lease_token IS NULL THEN -1 ELSE s.epoch END) || e.chained),
         message_count = s.message_count + e.messages,
+        estimated_tokens = s.estimated_tokens + e.estimated,
         last_message_at = CASE e.messages WHEN 0 THEN s.last_message_at ELSE e.at END,
         title = coalesce(s.title, e.first_title),
         pending_count = greatest(0, s.pending_count + e.pending),
         pending_text = CASE WHEN s.pending_count + e.pending > 0 THEN coalesce(e.pending_text, s.pending_text) END,
         pending_at = CASE WHEN s.pending_count + e.pending > 0
             THEN CASE WHEN e.pending_text IS NULL THEN s.pending_at ELSE e.at END END,
+        work_since = CASE WHEN e.pending = 0 THEN s.work_since WHEN s.state = 'ended' OR s.was_ended THEN NULL
+            WHEN s.pending_count + e.pending > 0 OR s.turn IS NOT NULL OR s.requests <> 0
+            THEN coalesce(s.work_since, e.at) END,
         updated_at = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) ELSE s.updated_at END,
         activity = CASE WHEN e.touch THEN greatest(now_us, s.updated_at + 1) >> 16 ELSE s.activity END
     WHERE s.session_id = e.session_id
@@ -341,6 +371,7 @@ BEGIN
         UPDATE holdfast.sessions s SET
             input_tokens = s.input_tokens + (e.change).input_tokens,
             output_tokens = s.output_tokens + (e.change).output_tokens,
+            estimated_tokens = CASE WHEN (e.change).reported THEN 0 ELSE s.estimated_tokens END,
             title = coalesce((e.change).title, s.title),
             titled = s.titled OR (e.change).title IS NOT NULL,
             state = CASE (e.change).state WHEN 'unarchived'
@@ -351,8 +382,16 @@ BEGIN
             rotated_to = coalesce((e.change).rotated_to, s.rotated_to),
             model = coalesce((e.change).model, s.model),
             persona = coalesce((e.change).persona, s.persona),
+            plan_mode = coalesce((e.change).plan_mode, s.plan_mode),
             turn = CASE WHEN NOT (e.change).turn_over THEN coalesce((e.change).turn_begun, s.turn) END,
-            boundary_seq = CASE WHEN (e.change).boundary THEN s.last_seq ELSE s.boundary_seq END
+            boundary_seq = CASE WHEN (e.change).boundary THEN s.last_seq ELSE s.boundary_seq END,
+            requests = s.requests & ~(e.change).settled | (e.change).requested,
+            work_since = CASE
+                WHEN CASE (e.change).state WHEN 'active' THEN false WHEN 'ended' THEN true
+                    ELSE s.was_ended OR s.state = 'ended' END THEN NULL
+                WHEN s.pending_count > 0 OR (s.requests & ~(e.change).settled | (e.change).requested) <> 0
+                    OR (NOT (e.change).turn_over AND coalesce((e.change).turn_begun, s.turn) IS NOT NULL)
+                THEN coalesce(s.work_since, e.at) END
         WHERE s.session_id = e.session_id;
     END IF;
     IF e.closes_attempt THEN

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from holdfast.core import events as e
-from holdfast.core.header import NOTHING, Header, apply, delta_of, delta_of_redacted, shown
+from holdfast.core.header import NOTHING, Delta, Header, apply, delta_of, delta_of_redacted, imported, shown
 from holdfast.core.log import StoredEvent
 
 MESSAGES = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
@@ -24,6 +24,9 @@ ALWAYS = (
     "titled",
     "boundary_seq",
     "last_message_at",
+    "estimated_tokens",
+    "requests",
+    "work_since",
 )
 SUMS = ("input_tokens", "output_tokens")
 WHERE_SAID = ("title", "model", "persona", "pending_text", "pending_at")
@@ -33,28 +36,40 @@ OF_CREATION = ("parent_session_id", "project_key", "project_root", "project_fing
 
 class Recount:
     """Adds up a session's own events. `inherited` is the number of messages in the history it stands on, None where
-    that cannot be told; `counted` what redacted events had added."""
+    that cannot be told; `counted` what redacted events had added; events up to `imported_seq` came from a file."""
 
-    def __init__(self, session_id: str, inherited: int | None, counted: Mapping[int, Mapping[str, int]]) -> None:
-        self.header = Header(session_id=session_id, message_count=inherited or 0)
+    def __init__(
+        self,
+        session_id: str,
+        inherited: int | None,
+        counted: Mapping[int, Mapping[str, int]],
+        imported_seq: int = 0,
+    ) -> None:
+        self.header = Header(session_id=session_id, message_count=inherited or 0, imported_seq=imported_seq)
         self.comparable = inherited is not None
         self.redacted = 0
         self._counted = counted
         self._created: e.SessionCreated | None = None
+        self.plan_said = False
 
     def add(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
-        if stored.redacted:
-            self.redacted += 1
-            delta = delta_of_redacted(stored.kind, stored.turn, self._counted.get(stored.seq, {}))
-        elif isinstance(event, e.Opaque):
-            # A newer Holdfast may have counted what this one does not know.
-            self.comparable = False
-            delta = NOTHING
-        else:
-            delta = delta_of(event, stored.turn)
+        delta = self._delta(stored, event)
+        if stored.seq <= self.header.imported_seq:
+            delta = imported(delta)
         if isinstance(event, e.SessionCreated):
             self._created = event
+        self.plan_said = self.plan_said or delta.plan_mode is not None
         apply(self.header, delta, seq=stored.seq, at=stored.at, now=0, touch=False)
+
+    def _delta(self, stored: StoredEvent, event: e.Event | e.Opaque) -> Delta:
+        if stored.redacted:
+            self.redacted += 1
+            return delta_of_redacted(stored.kind, stored.turn, self._counted.get(stored.seq, {}))
+        if isinstance(event, e.Opaque):
+            # A newer Holdfast may have counted what this one does not know.
+            self.comparable = False
+            return NOTHING
+        return delta_of(event, stored.turn)
 
     def differences(self, stored: Header) -> Iterator[str]:
         """In words, where a stored header is not what its log says."""
@@ -72,6 +87,8 @@ class Recount:
             said = getattr(told, name)
             if said is not None and getattr(stored, name) != said and not self._may_be_given(name, stored):
                 yield f"{name} is {getattr(stored, name)!r}, its log says {said!r}"
+        if self.plan_said and stored.plan_mode != told.plan_mode:
+            yield f"plan_mode is {stored.plan_mode!r}, its log says {told.plan_mode!r}"
         yield from self._of_creation(stored)
 
     def _may_differ(self, name: str, inherits: bool) -> bool:
@@ -97,6 +114,9 @@ class Recount:
             said = getattr(self._created, name, None)
             if said and _plain(said) != _plain(getattr(stored, name)):
                 yield f"{name} is {getattr(stored, name)!r}, its first event says {said!r}"
+        place = self._created.settings.get("place") if self._created is not None else None
+        if place and place != stored.place and not stored.imported_seq:  # a file brings no place with it
+            yield f"place is {stored.place!r}, its first event says {place!r}"
 
 
 def _plain(value: object) -> object:

@@ -1,0 +1,297 @@
+/** One session as the page knows it: what the API told, and what the stream has told since. It draws nothing.
+ *
+ *  Listeners are told `changed(what)`: "rows", "draft", "state" or "questions"; several at once in one frame. */
+
+import { act, readApprovals, readSession, readView } from "./api.js";
+import { Draft } from "./draft.js";
+import { oneLine } from "./invisible.js";
+import { tell } from "./news.js";
+import { NOTED } from "./note.js";
+import { Outbox } from "./outbox.js";
+import { Follower } from "./stream.js";
+import { speak } from "./toast.js";
+import { subjectOf } from "./tool_call.js";
+import { Transcript } from "./transcript.js";
+
+const PAGE = 200;
+/** After these what was shown is not what is shown now: the whole is read again. */
+const TURNS_BACK = new Set(["Rewound", "RewindUndone", "HistoryCleared", "CompactionUndone", "EventRedacted"]);
+const CHANGES_STATE = /^(Session|TurnStarted|TurnEnded|InputAdmitted|ModelChanged|PersonaChanged|RuntimeStateChanged)/;
+
+export class Session {
+  constructor(id, on) {
+    this.id = id;
+    this.on = on; // changed(Set), gone(error), movedTo(id)
+    this.summary = null;
+    this.detail = null;
+    this.lastSeq = 0;
+    this.transcript = new Transcript();
+    this.draft = new Draft();
+    this.questions = [];
+    this.doing = "";
+    this.connection = "connecting";
+    this.showsArchived = false;
+    this.abort = new AbortController();
+    this.pending = new Set();
+    this.outbox = new Outbox(id, { change: () => this.changed("rows"), stored: (ack) => this.stored(ack) });
+  }
+
+  get outgoing() {
+    return this.outbox.messages;
+  }
+
+  get isRunning() {
+    return this.summary?.activity === "running" || this.summary?.activity === "approval";
+  }
+
+  close() {
+    this.abort.abort();
+    this.follower?.stop();
+    this.outbox.close();
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.refreshing);
+  }
+
+  changed(...what) {
+    for (const one of what) this.pending.add(one);
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      const told = this.pending;
+      this.pending = new Set();
+      this.on.changed(told);
+    });
+  }
+
+  // --- reading
+
+  /** Read it and follow it from there. */
+  async open() {
+    this.follower?.stop();
+    const detail = await readSession(this.id, { limit: PAGE, all: this.showsArchived || undefined }, this.abort.signal);
+    if (detail.session.id !== this.id) {
+      this.on.movedTo(detail.session.id); // the place named it by its beginning
+      return;
+    }
+    this.transcript = new Transcript();
+    this.draft = new Draft();
+    this.take(detail);
+    this.lastSeq = detail.last_seq;
+    this.transcript.page(detail.messages);
+    this.transcript.hasOlder = detail.messages.length >= PAGE;
+    this.takeDraft(detail.draft);
+    await Promise.all([this.readNotes(this.transcript.oldest, detail.last_seq + 1), this.readQuestions()]);
+    this.doing = this.questions.length ? "Waiting for your answer" : this.isRunning ? "Working" : "";
+    this.changed("rows", "draft", "state", "questions");
+    this.follow(detail.last_seq);
+  }
+
+  take(detail) {
+    const was = this.summary?.activity;
+    this.detail = detail;
+    this.summary = detail.session;
+    if (detail.approvals && this.summary.activity) this.summary.activity = "approval";
+    if (was !== this.summary.activity) this.changed("rows");
+    this.changed("state");
+    tell("session-changed", this.summary);
+  }
+
+  takeDraft(draft) {
+    if (!draft) return;
+    const parts = [];
+    if (draft.reasoning) parts.push({ part: "reasoning", text: draft.reasoning });
+    if (draft.text) parts.push({ part: "text", text: draft.text });
+    for (const [part, text] of Object.entries(draft.calls ?? {})) parts.push({ part, text });
+    this.draft.take({ attempt: draft.attempt, n: draft.n, parts });
+  }
+
+  /** What happened between the messages of a page: the events that are notes. */
+  async readNotes(from, before) {
+    if (!from) from = 1;
+    const after = this.transcript.hasOlder ? from - 1 : 0;
+    try {
+      const query = { after, before, kinds: NOTED.join(","), limit: 1000 };
+      const events = await readView(this.id, "events", query, this.abort.signal);
+      for (const event of events) this.transcript.event(event, false);
+      this.findWaiting(events);
+    } catch (error) {
+      if (error.name === "AbortError" || error.passing) throw error;
+    }
+  }
+
+  /** Inputs that no turn has read: those behind the last that was read, while the list says that one waits. */
+  findWaiting(events) {
+    if (this.summary.pending_user_message === null) return;
+    const read = new Set(events.flatMap((event) => event.body.inputs ?? []));
+    const newest = Math.max(0, ...events.filter((event) => event.kind === "TurnStarted").map((event) => event.seq));
+    for (const row of this.transcript.rows) {
+      if (row.role === "user" && !row.note && !read.has(row.seq) && (row.seq > newest || !newest))
+        this.transcript.waiting.add(row.seq);
+    }
+  }
+
+  /** The page before what is here; whoever asks while it comes waits for the same one. */
+  older() {
+    if (!this.transcript.hasOlder || !this.transcript.oldest) return Promise.resolve();
+    this.reading ??= this.readOlder().finally(() => (this.reading = null));
+    return this.reading;
+  }
+
+  async readOlder() {
+    const { transcript } = this;
+    const before = transcript.oldest;
+    const query = { limit: PAGE, before, all: this.showsArchived || undefined };
+    const page = await readSession(this.id, query, this.abort.signal);
+    if (transcript !== this.transcript) return; // everything was read anew meanwhile
+    transcript.page(page.messages);
+    transcript.hasOlder = page.messages.length >= PAGE;
+    if (page.messages.length) await this.readNotes(transcript.oldest, before);
+    this.changed("rows");
+  }
+
+  /** The facts of a finished call, which a page of messages does not tell. */
+  async facts(row) {
+    const [event] = await readView(this.id, "events", { after: row.seq - 1, before: row.seq + 1 }, this.abort.signal);
+    row.facts = event?.body?.facts ?? {};
+    return row.facts;
+  }
+
+  async readQuestions() {
+    try {
+      this.questions = await readApprovals(this.id, this.abort.signal);
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+    }
+    this.changed("questions", "state");
+  }
+
+  /** The summary again, soon; whatever happened in between counts once. */
+  refresh(after = 150) {
+    clearTimeout(this.refreshing);
+    this.refreshing = setTimeout(async () => {
+      try {
+        this.take(await readSession(this.id, { limit: 1 }, this.abort.signal));
+      } catch (error) {
+        if (error.name !== "AbortError" && error.passing) this.refresh(1500);
+      }
+    }, after);
+  }
+
+  // --- following
+
+  follow(cursor) {
+    this.follower?.stop(); // another reading may have been under way
+    this.follower = new Follower(this.id, cursor, {
+      event: (event) => this.event(event),
+      delta: (frame) => this.delta(frame),
+      resync: () => this.again(),
+      gone: () => this.on.gone(new Error("This session is not there any more.")),
+      state: (state) => {
+        if (state === "live" && this.connection !== "live") this.refresh(0);
+        this.connection = state;
+        this.changed("state");
+      },
+    }).start();
+  }
+
+  /** Read everything anew: what is here cannot be brought up to date by what follows. */
+  async again() {
+    try {
+      await this.open();
+    } catch (error) {
+      if (error.name !== "AbortError") setTimeout(() => this.again(), 2000);
+    }
+  }
+
+  delta(frame) {
+    this.draft.take(frame);
+    const part = this.draft.parts.at(-1)?.part ?? "";
+    this.doing = part === "reasoning" ? "Thinking" : part === "text" ? "Writing" : "Preparing a call";
+    this.changed("draft");
+    if (!this.draftShown) this.changed("rows");
+    this.draftShown = true;
+  }
+
+  event(event) {
+    if (event.seq <= this.lastSeq) return;
+    this.lastSeq = event.seq;
+    if (TURNS_BACK.has(event.kind)) {
+      this.again();
+      return;
+    }
+    this.transcript.event(event);
+    this.progress(event);
+    this.outbox.seen(event.seq);
+    this.changed("rows");
+    if (CHANGES_STATE.test(event.kind)) this.refresh();
+    if (/^Approval/.test(event.kind)) this.readQuestions().catch(() => {});
+  }
+
+  /** What goes on, in a word or two. */
+  progress({ seq, kind, body }) {
+    switch (kind) {
+      case "TurnStarted":
+        this.set("running", "Starting");
+        break;
+      case "ModelRequested":
+        this.draft.open(seq);
+        this.set(
+          "running",
+          (body.attempt ?? 1) > 1 ? `Asking the model again (attempt ${body.attempt})` : "Waiting for the model",
+        );
+        break;
+      case "AssistantReplied":
+      case "ReplyInterrupted":
+        this.draft.close();
+        this.draftShown = false;
+        this.doing = "Working";
+        if (kind === "AssistantReplied") speak(`Reply: ${oneLine(this.transcript.bySeq.get(seq)?.content ?? "", 300)}`);
+        break;
+      case "ToolCallStarted":
+        this.doing = `Running ${oneLine(body.name, 40)} ${subjectOf(body.name, body.arguments)}`;
+        break;
+      case "ApprovalRequested":
+        this.set("approval", "Waiting for your answer");
+        speak("Your answer is needed.");
+        break;
+      case "ApprovalAnswered":
+        this.set("running", "Working");
+        break;
+      case "TurnEnded":
+        this.draft.close();
+        this.draftShown = false;
+        this.set(null, "");
+        this.questions = [];
+        this.changed("questions");
+        break;
+      case "SessionRotated":
+        this.on.movedTo(body.to_session_id);
+        break;
+      default:
+    }
+    this.changed("draft");
+  }
+
+  set(activity, doing) {
+    this.doing = doing;
+    if (!this.summary || this.summary.activity === activity) return;
+    this.summary = { ...this.summary, activity };
+    this.changed("state");
+    tell("session-changed", this.summary);
+  }
+
+  stored(ack) {
+    if (ack.session_id !== this.id) this.on.movedTo(ack.session_id);
+    else if (ack.seq <= this.lastSeq) this.outbox.seen(this.lastSeq);
+    this.changed("rows");
+  }
+
+  // --- doing
+
+  /** A verb of the API; what it changes comes through the stream. */
+  async act(verb, body) {
+    const answer = await act(this.id, verb, body);
+    this.refresh();
+    return answer;
+  }
+}

@@ -1,0 +1,38 @@
+/** A view that is read once and drawn: with a word while it loads, when there is nothing, and when it fails. */
+
+import { el, replace } from "./dom.js";
+import { hear } from "./news.js";
+
+/** `read(signal)` gives what `draw` draws; where `draw` gives null there is nothing, and `empty` says so. It is read
+ *  again when the session has changed. */
+export function loadedView(name, { session, read, draw, empty }) {
+  const abort = new AbortController();
+  const node = el(
+    "div.view",
+    { tabindex: "0", role: "region", "aria-label": name },
+    el("p.loading", { role: "status" }, "Loading"),
+  );
+  const load = async () => {
+    try {
+      const drawn = draw(await read(abort.signal));
+      replace(node, drawn ?? el("p.empty", {}, empty));
+    } catch (error) {
+      if (error.name !== "AbortError") replace(node, el("p.empty", { role: "alert" }, error.message));
+    }
+  };
+  let timer;
+  const unhear = hear("session-changed", (summary) => {
+    if (summary.id !== session?.id) return;
+    clearTimeout(timer);
+    timer = setTimeout(load, 800);
+  });
+  load();
+  return {
+    node,
+    close: () => {
+      abort.abort();
+      unhear();
+      clearTimeout(timer);
+    },
+  };
+}

@@ -1,0 +1,14 @@
+"""The gateway's tests wait for what happens, never for the clock: pauses after a fault are short here."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.doors.gateway import courier, gateway
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(courier, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(courier, "LONGEST_PAUSE", 0.05)

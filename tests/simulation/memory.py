@@ -1,0 +1,348 @@
+"""A store in memory: dicts for tables, an undo list for a transaction, and the engine's own rules on top.
+
+It is the database of the simulation, and an adapter like the others: it takes the exam (`test_memory.py`). It is also
+the shortest example of what an adapter has to do.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from holdfast.core.errors import HoldfastError
+from holdfast.core.header import Delta
+from holdfast.core.log import StoredEvent
+from holdfast.store import engine, host
+from holdfast.store.group import Entry
+from holdfast.store.inspection import Flaw, StoredKey
+from holdfast.store.log_store import LogStore
+from holdfast.store.port import Chunk, Query, Snapshot
+from holdfast.store.tx import KeyRow, Row
+from holdfast.store.view import Listed, Mark, Slice, fits, in_order, mark_of, place_in, place_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass
+class Memory:
+    """The tables. `ended` counts transactions, `undo` takes the open one back."""
+
+    sessions: dict[str, Row] = field(default_factory=dict[str, Row])
+    events: dict[str, list[StoredEvent]] = field(default_factory=dict[str, list[StoredEvent]])
+    keys: dict[tuple[str, str], KeyRow] = field(default_factory=dict[tuple[str, str], KeyRow])
+    tips: dict[str, str] = field(default_factory=dict[str, str])
+    chunks: dict[str, list[Chunk]] = field(default_factory=dict[str, list[Chunk]])
+    route: dict[str, str] = field(default_factory=dict[str, str])
+    blobs: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict[tuple[str, str], tuple[int, bytes]])
+    snapshots: dict[str, list[Snapshot]] = field(default_factory=dict[str, list[Snapshot]])
+    note: list[str] = field(default_factory=list[str])
+    work: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    ended: int = 0
+    undo: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+    mutex: threading.RLock = field(default_factory=threading.RLock)
+
+    def put(self, table: dict[K, V], key: K, value: V | None) -> None:
+        """Set or remove an entry; `roll_back` brings the old one back."""
+        before = table.get(key)
+        self.undo.append(lambda: table.pop(key, None) if before is None else table.__setitem__(key, before))
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+    def put_session(self, row: Row) -> None:
+        before = self.sessions.get(row.session_id)
+        was, now = (before.work_since if before is not None else None), row.work_since
+        self.put(self.sessions, row.session_id, copy.copy(row))
+        if was != now:
+            self._move_work(row.session_id, was, now)
+            self.undo.append(lambda: self._move_work(row.session_id, now, was))
+
+    def _move_work(self, session_id: str, was: int | None, now: int | None) -> None:
+        if was is not None:
+            with suppress(ValueError):
+                self.work.remove((was, session_id))
+        if now is not None:
+            insort(self.work, (now, session_id))
+
+    def commit(self) -> None:
+        self.undo.clear()
+        self.ended += 1
+
+    def roll_back(self) -> None:
+        while self.undo:
+            self.undo.pop()()
+
+
+class MemoryRows:
+    """Both sides, `Tx` and `View`."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._seen: dict[str, Row] = {}
+
+    # --- headers
+
+    def clock(self) -> int:
+        return host.now_us()
+
+    def lease_clock(self) -> tuple[int, str]:
+        return host.boot_ms(), "the store"
+
+    def header(self, session_id: str) -> Row | None:
+        if session_id not in self._seen:
+            found = self._memory.sessions.get(session_id)
+            if found is None:
+                return None
+            self._seen[session_id] = copy.copy(found)
+        return self._seen[session_id]
+
+    def create(self, row: Row) -> None:
+        self._memory.put(self._memory.events, row.session_id, [])
+        self.save(row)
+
+    def save(self, row: Row) -> None:
+        self._seen[row.session_id] = row
+        self._memory.put_session(row)
+
+    # --- events and keys
+
+    def append(self, row: Row, events: list[StoredEvent]) -> None:
+        log = self._memory.events[row.session_id]
+        count = len(log)
+        self._memory.undo.append(lambda: log.__delitem__(slice(count, None)))
+        log += events
+        self.save(row)
+
+    def restore(
+        self, row: Row, events: list[StoredEvent], deltas: Mapping[int, Delta], keys: Sequence[tuple[str, KeyRow]]
+    ) -> None:
+        self.append(row, [event._replace(redacted=event.seq in deltas) for event in events])
+        for key, found in keys:
+            self.put_key(row.root_id, key, found)
+
+    def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
+        log = self._memory.events.get(session_id, [])
+        first = log[0].seq if log else 1
+        return log[max(0, after + 1 - first) : max(0, upto + 1 - first)]
+
+    def hash_at(self, session_id: str, seq: int) -> bytes | None:
+        return next((row.hash for row in self.rows(session_id, seq - 1, seq)), None)
+
+    def key(self, scope: str, key: str) -> KeyRow | None:
+        return self._memory.keys.get((scope, key))
+
+    def put_key(self, scope: str, key: str, row: KeyRow) -> None:
+        self._memory.put(self._memory.keys, (scope, key), row)
+
+    def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
+        for scope, key in keys:
+            found = self.key(scope, key)
+            if found is not None and found.session_id == session_id:
+                self._memory.put(self._memory.keys, (scope, key), None)
+
+    def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
+        log = self._memory.events.get(session_id, [])
+        return next((KeyRow(session_id, row.seq, 1, b"") for row in log[-4096:] if row.key == key), None)
+
+    def tip(self, root_id: str) -> str | None:
+        return self._memory.tips.get(root_id)
+
+    def put_tip(self, root_id: str, session_id: str) -> None:
+        self._memory.put(self._memory.tips, root_id, session_id)
+
+    def drop_events(self, session_id: str, after: int) -> None:
+        kept = [row for row in self._memory.events[session_id] if row.seq <= after]
+        self._memory.put(self._memory.events, session_id, kept)
+
+    def blank(self, session_id: str, seq: int, digest: bytes) -> None:
+        log = [
+            row._replace(body=digest, redacted=True) if row.seq == seq else row
+            for row in self._memory.events[session_id]
+        ]
+        self._memory.put(self._memory.events, session_id, log)
+
+    def forks(self, session_id: str) -> list[Row]:
+        found = (self.header(name) for name, row in self._memory.sessions.items() if row.base_id == session_id)
+        return [row for row in found if row is not None]
+
+    # --- drafts
+
+    def last_chunk(self, session_id: str, attempt_seq: int) -> int:
+        chunks = self._memory.chunks.get(session_id, [])
+        return chunks[-1].n if chunks and chunks[-1].attempt_seq == attempt_seq else 0
+
+    def chunk(self, session_id: str, attempt_seq: int, n: int) -> Chunk | None:
+        chunks = self._memory.chunks.get(session_id, [])
+        return next((one for one in chunks if (one.attempt_seq, one.n) == (attempt_seq, n)), None)
+
+    def chunks(self, session_id: str, after: int) -> list[Chunk]:
+        return [chunk for chunk in self._memory.chunks.get(session_id, []) if chunk.n > after]
+
+    def put_chunk(self, session_id: str, chunk: Chunk) -> None:
+        before = self._memory.chunks.get(session_id, []) if chunk.n > 1 else []
+        self._memory.put(self._memory.chunks, session_id, [*before, chunk])
+
+    def drop_chunks(self, session_id: str) -> None:
+        if session_id in self._memory.chunks:
+            self._memory.put(self._memory.chunks, session_id, None)
+
+    # --- routes, blobs, snapshots
+
+    def route(self, route: str) -> str | None:
+        return self._memory.route.get(route)
+
+    locked_route = route  # whoever writes is alone
+
+    def put_route(self, route: str, session_id: str | None) -> None:
+        self._memory.put(self._memory.route, route, session_id)
+
+    def move_routes(self, from_session_id: str, to_session_id: str | None) -> None:
+        for route in [name for name, leads in self._memory.route.items() if leads == from_session_id]:
+            self.put_route(route, to_session_id)
+
+    def blob(self, session_id: str, sha256: str) -> bytes | None:
+        found = self._memory.blobs.get((session_id, sha256))
+        return found[1] if found is not None else None
+
+    def put_blob(self, session_id: str, sha256: str, data: bytes) -> None:
+        self._memory.put(self._memory.blobs, (session_id, sha256), (self.clock(), data))
+
+    def blobs(self, session_id: str) -> dict[str, int]:
+        return {name: at for (owner, name), (at, _) in self._memory.blobs.items() if owner == session_id}
+
+    def drop_blobs(self, session_id: str, keep: set[str]) -> None:
+        for name in self.blobs(session_id).keys() - keep:
+            self._memory.put(self._memory.blobs, (session_id, name), None)
+
+    def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
+        found = [one for one in self._memory.snapshots.get(session_id, []) if one.seq <= at_most]
+        return max(found, key=lambda one: one.seq, default=None)
+
+    def put_snapshot(self, session_id: str, seq: int, fold_version: int, state: bytes) -> None:
+        kept = [one for one in self._memory.snapshots.get(session_id, []) if one.seq != seq]
+        made = Snapshot(seq=seq, fold_version=fold_version, state=state)
+        self._memory.put(self._memory.snapshots, session_id, [*kept, made])
+
+    def drop_snapshots(self, session_id: str) -> None:
+        self._memory.put(self._memory.snapshots, session_id, None)
+
+    def put_note(self, text: str) -> None:
+        self._memory.note[:] = [text]
+
+    def note(self) -> str | None:
+        return self._memory.note[0] if self._memory.note else None
+
+    # --- lists
+
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+        if query.pending and query.oldest_first:
+            places = self._memory.work[bisect_right(self._memory.work, position) :]
+            found = (self._memory.sessions[name] for _, name in places)
+            rows: list[Listed] = []
+            for row in found:
+                if fits(row, query):
+                    rows.append(Listed(row.session_id, row.work_since or 0, row))
+                    if len(rows) == limit:
+                        break
+            return rows
+        every = [row for row in self._memory.sessions.values() if fits(row, query)]
+        return in_order([Listed(row.session_id, place_of(row, query), row) for row in every], query, position)[:limit]
+
+    def marks(self) -> list[Mark]:
+        return [mark_of(row) for row in self._memory.sessions.values()]
+
+    def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
+        sessions = self._memory.sessions.values()
+        named = (row for row in sessions if row.session_id.startswith(prefix) and row.owner_id == owner_id)
+        return sorted(row.session_id for row in named if row.deleted_at is None)[:limit]
+
+    # --- housekeeping and inspection
+
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+        places = [place for place in sorted(self._memory.keys) if place > tuple(place_in(cursor, ["", ""]))]
+        rows = [(self._memory.keys[place].session_id, place) for place in places[:limit]]
+        found = [(owner, place if self._was_deleted(owner, deleted_before) else None) for owner, place in rows]
+        return Slice.of(found, list(places[limit - 1]) if len(places) > limit else None, more=len(places) > limit)
+
+    def _was_deleted(self, session_id: str, before: int) -> bool:
+        row = self._memory.sessions.get(session_id)
+        return row is not None and row.deleted_at is not None and row.deleted_at < before
+
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+        places = [place for place in sorted(self._memory.blobs) if place > tuple(place_in(cursor, ["", ""]))]
+        found: list[tuple[str, tuple[str, str] | None]] = []
+        for owner, name in places[:limit]:
+            is_old = after <= self._memory.blobs[(owner, name)][0] < before
+            lives = self._memory.sessions[owner].deleted_at is None
+            found.append((owner, (name, "") if is_old and lives else None))
+        return Slice.of(found, list(places[limit - 1]) if len(places) > limit else None, more=len(places) > limit)
+
+    def everything(self) -> tuple[list[str], list[str]]:
+        return sorted(self._memory.sessions), []
+
+    def scan(self, session_id: str) -> Iterator[StoredEvent]:
+        yield from self._memory.events.get(session_id, [])
+
+    def keys_of(self, session_ids: Collection[str]) -> list[StoredKey]:
+        return [StoredKey(*place, row) for place, row in self._memory.keys.items() if row.session_id in session_ids]
+
+    def blobs_of(self, session_id: str) -> list[str]:
+        return sorted(self.blobs(session_id))
+
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        return sorted((route, leads) for route, leads in self._memory.route.items() if route.startswith(prefix))
+
+    def lineages(self) -> list[tuple[str, str]]:
+        return sorted(self._memory.tips.items())
+
+    def flaws(self, session_id: str) -> Iterator[Flaw]:
+        yield from ()
+
+    def checks(self, deep: bool) -> Iterator[Flaw]:
+        yield from ()
+
+
+class MemoryStore(LogStore):
+    """A handle on a memory, which any number of handles of this process may share."""
+
+    def __init__(self, memory: Memory, url: str = "memory://") -> None:
+        super().__init__(url)
+        self.memory = memory
+        self._heard = memory.ended
+
+    def _run(self, batch: list[Entry]) -> None:
+        for entry in batch:
+            try:
+                entry.receipts = self.carry_out(entry.commit)
+            except HoldfastError as error:
+                entry.error = error
+
+    def carry_out(self, commit: Any) -> Any:
+        """One commit in one transaction."""
+        with self.memory.mutex:
+            try:
+                receipts = engine.run(MemoryRows(self.memory), commit)
+            except BaseException:
+                self.memory.roll_back()
+                raise
+            self.memory.commit()
+            return receipts
+
+    @contextmanager
+    def _view(self) -> Generator[MemoryRows]:
+        with self.memory.mutex:
+            yield MemoryRows(self.memory)
+
+    def _changed(self) -> bool:
+        changed, self._heard = self.memory.ended != self._heard, self.memory.ended
+        return changed
+
+    def _close(self) -> None:
+        """The memory is its owner's."""

@@ -1,0 +1,64 @@
+"""The REPL without a terminal: what becomes of what is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from holdfast.core.errors import HoldfastError, OutcomeUnknown
+from holdfast.doors.repl.repl import Repl
+from holdfast.doors.repl.start import REPL, Start, desk_for
+
+
+@pytest.fixture
+def repl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repl]:
+    """One whose messages are stored and not answered."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        desk = desk_for(Start(model="none", store=f"sqlite:///{tmp_path}/s.db"), REPL)
+        yield Repl(desk)
+        desk.agent.store.close()
+
+
+def said(repl: Repl) -> list[str]:
+    return [message.content for message in repl.room.session.history()]
+
+
+async def test_a_message_whose_fate_is_unknown_comes_back_and_is_stored_once(
+    repl: Repl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admit = repl.room.work.admit
+
+    async def stored_but_not_told(*arguments: Any, **more: Any) -> None:
+        await admit(*arguments, **more)
+        raise OutcomeUnknown("the disk is full", key=more["key"])
+
+    monkeypatch.setattr(repl.room.work, "admit", stored_but_not_told)
+    with pytest.raises(HoldfastError, match="the disk is full; Enter sends it again, and it is stored once"):
+        await repl._say("hello")
+    assert repl.room.screen.input.text == "hello"
+    monkeypatch.setattr(repl.room.work, "admit", admit)
+    await repl._say("hello")
+    assert said(repl) == ["hello"]
+    await repl._say("hello")  # said on purpose this time
+    assert said(repl) == ["hello", "hello"]
+    await repl.room.leave()
+
+
+async def test_a_path_at_the_beginning_is_no_command_and_what_is_typed_is_not_replaced(repl: Repl) -> None:
+    await repl._submit("/etc/hosts is broken")
+    assert said(repl) == ["/etc/hosts is broken"]
+    await repl._submit("/nosuch thing")
+    assert len(said(repl)) == 1
+    repl.room.screen.offer("first")
+    repl.room.screen.offer("second")
+    assert repl.room.screen.input.text == "first"
+    assert repl.room.screen.input.cursor_position == 5
+    await repl.room.leave()

@@ -1,0 +1,187 @@
+"""What a session looks like on the screen: events in, text out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from prompt_toolkit.data_structures import Point
+from prompt_toolkit.layout import Window
+from prompt_toolkit.layout.screen import Char, Screen
+from rich.console import RenderableType
+
+from holdfast.core import events as e
+from holdfast.core.log import StoredEvent
+from holdfast.core.messages import TextPart
+from holdfast.doors.cells import cells
+from holdfast.doors.repl.activity import activity
+from holdfast.doors.repl.application import rows_added
+from holdfast.doors.repl.own_command import Ran
+from holdfast.doors.repl.picture import drawn, folded, markdown
+from holdfast.doors.repl.tail import LINES, Tail
+from holdfast.doors.repl.view import View
+
+STORED: Any = StoredEvent("s", 1, "", 1, 0, "", None, None, None, "plain", b"", b"", False)
+
+
+class Seen:
+    """A view and what it has put on a screen."""
+
+    def __init__(self) -> None:
+        self.put: list[RenderableType] = []
+        self.view = View(self.put.append)
+
+    def happens(self, *events: e.Event) -> None:
+        for event in events:
+            self.view.happened(STORED, event)
+
+    def text(self, width: int = 80) -> str:
+        return drawn(*self.put, width=width, colours=False)
+
+
+def started(call_id: str, command: str) -> e.Event:
+    return e.ToolCallStarted(call_id=call_id, name="bash", arguments={"command": command})
+
+
+def finished(call_id: str, text: str = "", **more: Any) -> e.Event:
+    return e.ToolCallFinished(call_id=call_id, name="bash", parts=(TextPart(text),), **more)
+
+
+# --- what runs
+
+
+def test_the_end_of_a_running_command_is_shown_until_it_ends() -> None:
+    seen = Seen()
+    seen.view.progress("a", "early\n")  # the log may be slower than the command
+    assert seen.view.running_lines() == []
+    seen.happens(e.TurnStarted(), started("a", "make"))
+    assert seen.view.running_lines() == ["early"]
+    seen.view.progress("child", "of a sub-agent\n")
+    seen.view.progress("a", "".join(f"line {n}\n" for n in range(20)))
+    assert seen.view.running_lines() == [f"line {n}" for n in range(20 - LINES, 20)]
+    seen.happens(finished("a", "done"))
+    assert seen.view.running_lines() == []
+
+
+def test_what_a_command_says_cannot_steer_the_terminal() -> None:
+    tail = Tail()
+    tail.add("10 %\r50 %\r99 %\r\n\x1b[31mred\x1b[0m \x1b[2J\tend\n\n")
+    assert tail.lines() == ["99 %", "red <U+001B>[2J end"]
+    tail.add("x" * 100_000)
+    assert len(tail.lines()[-1]) < 10_000
+
+
+def test_the_spinner_line_fits_and_drops_its_hint_first() -> None:
+    def lines(width: int) -> list[str]:
+        pieces = activity(
+            "running `東京 make`", time.monotonic(), "Ctrl-C stops", ["a long line of output 東京"], width
+        )
+        return "".join(str(piece[1]) for piece in pieces).split("\n")
+
+    assert lines(60)[0][2:] == "running `東京 make` 0 s · Ctrl-C stops"
+    assert lines(30)[0][2:] == "running `東京 make` 0 s"
+    assert all(cells(line) <= 20 for line in lines(20))
+
+
+# --- what was done
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_a_call_is_one_line_at_any_width_and_its_result_is_seen(width: int) -> None:
+    seen = Seen()
+    command = "echo 東京 " * 30
+    seen.happens(started("a", command), finished("a", "1\n2", facts={"seconds": 2.5}))
+    [line] = seen.text(width).splitlines()
+    assert cells(line) <= width
+    assert line.startswith("● bash `echo 東京")
+    assert line.endswith("2 lines, 2.5 s")
+
+
+def test_a_refusal_is_told_whole_and_names_the_call_that_only_the_question_knew() -> None:
+    seen = Seen()
+    why = "Not executed: " + "because of many reasons " * 8
+    asked = e.ApprovalRequested(call_id="v", name="bash", arguments={"command": "test -f x"}, call_digest="d")
+    seen.happens(asked, finished("v", why, status="declined", is_error=True))
+    told = " ".join(seen.text(60).split())
+    assert told.startswith("✗ bash `test -f x`")
+    assert told.count("because of many reasons") == 8
+
+
+def test_who_comes_to_a_running_turn_sees_that_it_runs() -> None:
+    seen = Seen()
+    assert seen.view.turn_since is None
+    seen.happens(e.ModelRequested(model="m", attempt=1))
+    assert seen.view.turn_since is not None
+
+
+def test_a_long_output_of_ones_own_command_is_folded_and_can_be_expanded() -> None:
+    seen = Seen()
+    seen.view.ran(Ran("seq 300", "".join(f"{n}\n" for n in range(1, 301)), 0))
+    told = [line.strip() for line in seen.text().splitlines()]
+    assert (told[0], told[-1]) == ("1", "300")
+    assert "… 240 more lines: /expand" in told
+    assert len(told) == 61
+    assert seen.view.calls[-1].result.count("\n") == 299
+    assert folded("a\nb", 2).plain == "a\nb"
+
+
+# --- how it is drawn
+
+
+def test_no_line_is_filled_up_with_spaces_and_blocks_begin_at_their_text() -> None:
+    text = "# Title\n\nA *word*, `code`.\n\n```python\nx = 1\n```\n\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    plain = drawn(markdown(text), width=60, colours=False)
+    assert all(line == line.rstrip() for line in plain.splitlines())
+    assert plain.startswith("Title\n\nA word, code.\n\n  x = 1\n")
+    assert drawn(markdown("- one"), width=60, colours=False) == " • one\n"
+    coloured = drawn(markdown(text), width=60)
+    assert "\x1b[40m" not in coloured  # no ground of our own
+    assert "\x1b[1m" in coloured or "\x1b[1;" in coloured
+
+
+PIECES = st.sampled_from(
+    [
+        "# ",
+        "> ",
+        "- ",
+        "1. ",
+        "`",
+        "```",
+        "**",
+        "[",
+        "](",
+        ")",
+        "<b>",
+        "<!-- ",
+        "|",
+        "|---|\n",
+        "\n",
+        "\n\n",
+        "    ",
+        "a ",
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@example(["> ", "- ", "<!-- ", "\n", ">"])
+@given(st.lists(PIECES, max_size=30))
+def test_anything_that_a_model_writes_can_be_drawn(parts: list[str]) -> None:
+    drawn(markdown("".join(parts)), width=40)
+
+
+def test_what_a_narrower_terminal_breaks_is_counted() -> None:
+    screen = Screen()
+    window = Window()
+    for row, length in enumerate((100, 10, 0, 61)):
+        for column in range(length):
+            screen.data_buffer[row][column] = Char("x")
+        screen.data_buffer[row][length + 5] = Char(" ")
+    screen.set_cursor_position(window, Point(x=2, y=4))
+    cursor = screen.get_cursor_position(window)
+    assert rows_added(screen, cursor.x, cursor.y, 60) == 2
+    assert rows_added(screen, cursor.x, cursor.y, 100) == 0
+    assert rows_added(screen, 70, 0, 60) == 1

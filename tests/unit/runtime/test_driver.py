@@ -1,0 +1,36 @@
+"""The driver's lease: it is renewed while the driver has it, and never mistaken for one that was taken over."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from holdfast.core import events as e
+from holdfast.core.header import Header
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.driver import Driver
+from holdfast.store import open_store
+from holdfast.store.port import Create, NewEvent
+from holdfast.testing.contract.exam import new_id
+
+
+class Hasty(SystemClock):
+    """Never waits, so that renewals come all the time."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+async def test_a_renewal_never_meets_the_commit_that_gives_the_lease_back(tmp_path: Path) -> None:
+    session_id = new_id()
+    with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store:
+        store.commit(Create(header=Header(session_id=session_id), events=(NewEvent(event=e.SessionCreated()),)))
+        driver = await Driver.open(store, session_id, Hasty())
+        renewing = asyncio.create_task(driver.renew_for_ever())
+        for n in range(60):
+            await driver.claim()
+            await driver.write(e.RuntimeStateChanged(changes={"n": n}), release=True)
+            assert not renewing.done(), renewing.exception()
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+    assert driver.state.runtime["n"] == 59

@@ -1,0 +1,90 @@
+"""The bell wakes those whom it concerns, and nobody misses what was rung after he began to listen."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from holdfast.store.bell import Bell
+from holdfast.store.postgres.wakeups import MOST_NAMED, Hint
+
+
+def never() -> bool:
+    return False
+
+
+async def test_only_those_who_follow_a_session_wake_when_it_is_written_to() -> None:
+    bell = Bell(never)
+    with bell.ear("a") as a, bell.ear("b") as b:
+        waits = [asyncio.create_task(ear.wait_async(ear.now(), 5.0)) for ear in (a, b)]
+        await asyncio.sleep(0)
+        bell.ring({"b", "c"}, work=False)
+        assert await waits[1]
+        assert not waits[0].done()
+        bell.ring(work=False)
+        assert await waits[0]
+    assert not bell.is_heard
+    bell.close()
+
+
+async def test_what_was_rung_before_the_wait_ends_it_at_once() -> None:
+    bell = Bell(never)
+    with bell.ear("a") as ear:
+        since = ear.now()
+        bell.ring({"a"})
+        assert await ear.wait_async(since, None)
+        assert not await ear.wait_async(ear.now(), 0.01)
+    since = bell.work()
+    bell.ring((), work=True)
+    assert await bell.await_work(since, None)
+    bell.close()
+
+
+async def test_who_waits_for_work_sleeps_through_everything_else() -> None:
+    bell = Bell(never)
+    waiting = asyncio.create_task(bell.await_work(bell.work(), 5.0))
+    await asyncio.sleep(0)
+    bell.ring(work=False)
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    bell.ring((), work=True)
+    assert await waiting
+    bell.close()
+
+
+def test_a_thread_wakes_for_its_session_and_when_the_bell_is_closed() -> None:
+    bell = Bell(never)
+    heard: list[bool] = []
+    with bell.ear("a") as ear:
+        thread = threading.Thread(target=lambda: heard.append(ear.wait(ear.now(), 10)))
+        thread.start()
+        while not bell._listeners:
+            pass
+        bell.ring({"a"})
+        thread.join()
+        other = threading.Thread(target=lambda: heard.append(ear.wait(ear.now(), 10)))
+        other.start()
+        bell.close()
+        other.join()
+    assert heard == [True, True]
+
+
+def test_a_hint_says_as_much_as_fits_and_is_understood_whoever_sent_it() -> None:
+    def told(*texts: str) -> tuple[set[str] | None, bool]:
+        hint = Hint()
+        for text in texts:
+            hint.add_text(text)
+        return hint.sessions, hint.work
+
+    hint = Hint()
+    hint.add({"a", "b"}, work=False)
+    assert told(hint.text()) == ({"a", "b"}, False)
+    hint.add({"c"}, work=True)
+    assert told(hint.text(), "-d") == ({"a", "b", "c", "d"}, True)
+    hint.add({f"{number:026d}" for number in range(MOST_NAMED)}, work=False)
+    assert told(hint.text()) == (None, True)
+    hint.add({"e"}, work=False)
+    assert len(hint.text()) < 8_000
+    assert told("-*") == (None, False)
+    assert told("-a", "w*", "-b") == (None, True)
+    assert told("") == (None, True), "an older version says nothing, and means everything"

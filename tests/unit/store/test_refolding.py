@@ -1,0 +1,62 @@
+"""The fields that migration 4 adds are filled from the events of a few kinds, and those are all that have a say."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core import events as e
+from holdfast.core.header import Delta, Header, delta_of
+from holdfast.core.log import StoredEvent
+from holdfast.store.port import Append, NewEvent
+from holdfast.store.refolding import DECISIVE, refold
+from holdfast.store.sealing import seal
+from holdfast.store.tx import Row
+from tests.histories import SESSION, Log
+from tests.strategies import events
+from tests.unit.core.test_projections import kept
+
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+
+FIELDS = ("estimated_tokens", "plan_mode", "requests", "work_since")
+SILENT = {"messages", "title", "first_title", "model", "persona", "input_tokens", "output_tokens"}
+"""What an event may say without a say in these fields."""
+
+
+@given(events())
+def test_a_kind_that_is_not_read_has_no_say(event: e.Event) -> None:
+    delta = delta_of(event, "turn")
+    said = {name for name in Delta.__struct_fields__ if getattr(delta, name) != getattr(Delta(), name)}
+    assert type(event).__name__ in DECISIVE or said <= SILENT
+
+
+class Rows:
+    """One session as an adapter shows it."""
+
+    def __init__(self, log: Log) -> None:
+        news = tuple(
+            NewEvent(event=event, turn=row.turn, at=row.at) for row, event in log.rows if isinstance(event, e.Event)
+        )
+        [sealed] = seal((Append(session_id=SESSION, events=news),), compress=True).writes
+        self.rows = [event.row(SESSION, seq, None, b"") for seq, event in enumerate(sealed.events, 1)]
+        self.blobs = sealed.blobs
+
+    def row(self, session_id: str) -> Row | None:
+        raise AssertionError("it stands on nothing")
+
+    def events(self, row: Row, kinds: tuple[str, ...], upto: int) -> list[StoredEvent]:
+        return [event for event in self.rows if event.kind in kinds and event.seq <= upto]
+
+    def blob(self, row: Row, sha256: str) -> bytes:
+        return self.blobs[sha256]
+
+
+@given(st.lists(events(), min_size=1, max_size=15))
+def test_a_header_of_an_older_version_gets_what_it_would_have_had(chaos: list[e.Event]) -> None:
+    log = Log()
+    log.add(*chaos)
+    right = kept(log)
+    older = Row(session_id=SESSION, last_seq=len(log.rows))
+    changed = refold(older, Rows(log))
+    assert [getattr(older, name) for name in FIELDS] == [getattr(right, name) for name in FIELDS]
+    assert changed == any(getattr(right, name) != getattr(Header(session_id=SESSION), name) for name in FIELDS)
+    assert not refold(older, Rows(log))
