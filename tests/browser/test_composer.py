@@ -7,11 +7,13 @@ import re
 import secrets
 from typing import Any
 
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from tests.browser.conftest import Visitor
 from tests.browser.serving import Server
 
+NOTHING_KEPT = "() => !Object.keys(localStorage).some((name) => name.includes('outbox.'))"
+"""Whether the server has acknowledged every message of this browser."""
 ENDLESS = {"content": "One two three four five six seven eight. " * 50, "delay_ms": 60_000}
 
 
@@ -153,10 +155,24 @@ def test_a_message_that_cannot_be_sent_is_kept_and_arrives_once(visitor: Visitor
     expect(page.locator(".outgoing")).to_contain_text("Important")
     expect(page.locator(".row.user:not(.outgoing)")).to_contain_text("Important")
     expect(page.locator(".outgoing")).to_have_count(0)
+    page.wait_for_function(NOTHING_KEPT)
     assert len(keys) == 3
     assert len(set(keys)) == 1
     events = server.call("GET", f"/api/sessions/{session}/events?kinds=InputAdmitted")
     assert len(events) == 1
+
+
+def test_a_message_that_is_stored_before_it_is_acknowledged_is_shown_once(visitor: Visitor, server: Server) -> None:
+    page = visitor.session(server.new_session(title="Slow answer"))
+    answers: list[tuple[Route, APIResponse]] = []
+    page.route("**/messages", lambda route: answers.append((route, route.fetch())))
+    send(page, "Once, please")
+    expect(page.locator(".row.reply:not(.draft)").first).to_contain_text("Answer")
+    expect(page.locator(".row.user .said")).to_have_text(["Once, please"])
+    [(route, answer)] = answers
+    route.fulfill(response=answer)
+    page.wait_for_function(NOTHING_KEPT)
+    expect(page.locator(".row.user .said")).to_have_text(["Once, please"])
 
 
 def test_a_message_that_was_not_sent_before_a_reload_is_sent_after_it(visitor: Visitor, server: Server) -> None:

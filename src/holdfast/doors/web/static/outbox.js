@@ -58,14 +58,19 @@ export class Outbox {
     this.on.change();
   }
 
-  mark(message, change) {
-    this.messages = this.messages.map((one) => (one === message ? { ...one, ...change } : one));
+  mark({ key }, change) {
+    this.messages = this.messages.map((one) => (one.key === key ? { ...one, ...change } : one));
   }
 
   forget(message) {
     keep(nameOf(this.sessionId, message.key), null);
     const at = held.findIndex((one) => one.message.key === message.key);
     if (at >= 0) held.splice(at, 1);
+  }
+
+  /** Those that the transcript does not show yet. */
+  get unseen() {
+    return this.messages.filter((message) => !message.shown);
   }
 
   /** The session has shown event `seq`: a message that is there need not be shown as being sent. */
@@ -76,11 +81,17 @@ export class Outbox {
     this.on.change();
   }
 
+  /** Somebody's `words` were stored. The event may come before the answer to the post: then the message that is being
+   *  posted is known by its words. */
+  arrived(words) {
+    if (this.posting?.content === words) this.mark(this.posting, { shown: true });
+  }
+
   async run() {
-    if (this.busy || this.closed) return;
+    if (this.posting || this.closed) return;
     const next = this.messages.find((message) => !message.seq && !message.error);
     if (!next || Date.now() < (this.notBefore ?? 0)) return;
-    this.busy = true;
+    this.posting = next;
     try {
       const { key, content, delivery, attachments } = next;
       const body = { content, key, delivery, ...(attachments.length ? { attachments } : {}) };
@@ -91,10 +102,10 @@ export class Outbox {
       this.on.stored(ack);
     } catch (error) {
       if (error.passing) this.later();
-      else this.mark(next, { error: error.message });
+      else this.mark(next, { error: error.message, shown: false });
       this.on.change();
     } finally {
-      this.busy = false;
+      this.posting = null;
     }
     if (!this.notBefore || Date.now() >= this.notBefore) this.run();
   }

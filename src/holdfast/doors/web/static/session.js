@@ -37,7 +37,7 @@ export class Session {
   }
 
   get outgoing() {
-    return this.outbox.messages;
+    return this.outbox.unseen;
   }
 
   get isRunning() {
@@ -219,7 +219,8 @@ export class Session {
       this.again();
       return;
     }
-    this.transcript.event(event);
+    const row = this.transcript.event(event);
+    if (event.kind === "InputAdmitted") this.outbox.arrived(row.content);
     this.progress(event);
     this.outbox.seen(event.seq);
     this.changed("rows");
