@@ -126,7 +126,11 @@ def said_before(
         rows = [*decoded(store, reversed(page)), *rows]
         told = transcript(rows, state, include_archived=include_archived, summaries=True)
         by_seq = {stored.seq: (stored, event) for stored, event in rows}
-        shown = [one for one in told if (one.seq or 0) < before and not _is_prompt(one, by_seq[one.seq or 0])]
+        shown = [
+            one
+            for one in told
+            if (one.seq or 0) < before and not (one.role is Role.SYSTEM and _is_prompt(one, by_seq[one.seq or 0]))
+        ]
         top = page[-1].seq if page else 1
         if top <= lowest or len(shown) >= limit:
             return [_said(one, by_seq[one.seq or 0]) for one in shown[-limit:]] if limit else []
@@ -164,7 +168,7 @@ def _first_in_sight(state: SessionState) -> int:
 
 def _is_prompt(message: Message, row: Row) -> bool:
     """A system message that a program put there is its prompt; what the runtime says is part of the transcript."""
-    return message.role is Role.SYSTEM and not message.is_summary and Actor.parse(row[0].actor).door == "library"
+    return not message.is_summary and Actor.parse(row[0].actor).door == "library"
 
 
 def _said(message: Message, row: Row) -> Said:

@@ -111,8 +111,9 @@ class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         parts = self.parts
         if len(parts) == 1 and type(parts[0]) is TextPart and type(parts) is tuple:  # as most are that are read back
             put(self, "content", parts[0].text)
-            put(self, "tool_calls", [])
-            put(self, "tool_results", [])
+            if self.tool_calls or self.tool_results:  # the parts are what counts
+                put(self, "tool_calls", [])
+                put(self, "tool_results", [])
             return
         if not parts:
             text: tuple[Part, ...] = (TextPart(self.content),) if self.content else ()

@@ -35,6 +35,9 @@ def transcript(
         message = message_of(stored, event)
         if message is None or (message.is_summary and not summaries):
             continue
+        if whole and not retried:  # as in most sessions
+            messages.append(message)
+            continue
         places = promoted.get(stored.seq) or (stored.seq,)
         archived = stored.seq in retried or not (whole or any(not view.archives(seq) for seq in places))
         if include_archived or not archived:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.core.codec import BlobReader
 from holdfast.core.errors import StoreUnavailable
 from holdfast.core.fold import Row, fold
 from holdfast.core.log import StoredEvent
 from holdfast.core.snapshots import state_from_bytes, state_to_bytes
 from holdfast.core.state import FOLD_VERSION, SessionState
 from holdfast.store.port import PutSnapshot, Store
-from holdfast.store.sealing import event_of
+from holdfast.store.sealing import event_of, plain_event
 
 SNAPSHOT_EVERY = 1_000
 FOLD_PAGE = 512
@@ -18,7 +19,11 @@ FOLD_PAGE = 512
 
 def decoded(store: Store, rows: Iterable[StoredEvent]) -> list[Row]:
     """Each row with its event; texts that lie in blobs are fetched."""
-    return [(stored, event_of(stored, lambda sha256, at=stored: store.blob(at.session_id, sha256))) for stored in rows]
+    return [(stored, plain_event(stored) or event_of(stored, blobs_of(store, stored))) for stored in rows]
+
+
+def blobs_of(store: Store, stored: StoredEvent) -> BlobReader:
+    return lambda sha256: store.blob(stored.session_id, sha256)
 
 
 def folded_state(store: Store, session_id: str, *, upto: int | None = None) -> SessionState:

@@ -226,6 +226,12 @@ def plain_body(stored: StoredEvent) -> bytes:
     return stored.body
 
 
+def plain_event(stored: StoredEvent) -> Event | None:
+    """The event in a row that is written the way most are; for all others ask `event_of`."""
+    _, _, kind, v, _, _, _, _, _, enc, body, _, redacted = stored
+    return codec.decode_plain(kind, v, body) if enc == PLAIN and not redacted else None
+
+
 def event_of(stored: StoredEvent, blob: codec.BlobReader | None = None) -> Event | Opaque:
     """The event in a row. Redacted bodies and encodings we do not know are opaque."""
     if stored.redacted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -94,8 +95,10 @@ def _listing(client: _Client) -> Work:
 
 def _opening(names: list[str]) -> Callable[[_Client], Work]:
     def of(client: _Client) -> Work:
+        numbers = itertools.count()  # each time others, of all
+
         def some(count: int) -> None:
-            for number in range(count):
+            for number in itertools.islice(numbers, count):
                 client.ask(f"/api/sessions/{names[number * 7919 % len(names)]}")
 
         return some

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.app.deleting import Receipt
 from holdfast.app.history import Said
 from holdfast.app.sessions import Summary
-from holdfast.core.messages import FilePart, ImagePart, Part, ToolCall, ToolResult
+from holdfast.core.messages import FilePart, ImagePart, Part, ReasoningPart, TextPart, ToolCall, ToolResult
 from holdfast.core.usage import Spent
 from holdfast.doors.http.wire import (
     DeleteReceipt,
@@ -43,7 +43,7 @@ def message_row(session_id: str, said: Said) -> MessageInfo:
         role=message.role.value,
         content=message.content,
         parts=[_part(session_id, seq, n, part) for n, part in enumerate(message.parts)],
-        tool_calls=[_call(call) for call in message.tool_calls],
+        tool_calls=[_call(call) for call in message.tool_calls] if message.tool_calls else [],
         token_count=said.token_count,
         is_summary=message.is_summary,
         archived=message.archived,
@@ -57,6 +57,8 @@ def message_row(session_id: str, said: Said) -> MessageInfo:
 def _part(session_id: str, seq: int, n: int, part: Part) -> PartInfo:
     """A picture or a file is told of, and fetched apart: a page of them would be too large."""
     match part:
+        case TextPart() | ReasoningPart():
+            return part
         case ToolCall():
             return _call(part)
         case ToolResult(call_id=call_id, content=content, is_error=is_error, name=name):
@@ -66,8 +68,6 @@ def _part(session_id: str, seq: int, n: int, part: Part) -> PartInfo:
             return ImageInfo(media_type=media_type, size=len(data), url=url, alt=alt, source=source)
         case FilePart(name=name, media_type=media_type, data=data):
             return FileInfo(name=name, media_type=media_type, size=len(data), url=_url(session_id, seq, n))
-        case _:
-            return part
 
 
 def _call(call: ToolCall) -> ToolCallInfo:

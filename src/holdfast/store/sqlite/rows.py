@@ -43,7 +43,7 @@ CREATE = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 EVENTS = (
-    "SELECT id & 4294967295, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted IS 1 "
+    "SELECT ?, id & 4294967295, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted IS 1 "
     "FROM events WHERE id > ? AND id <= ? ORDER BY id"
 )
 HASH = "SELECT hash FROM events WHERE id = ?"
@@ -245,7 +245,7 @@ class SqliteRows:
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
         sid = self._sid(session_id) << 32
         try:
-            return [StoredEvent(session_id, *values) for values in self._execute(EVENTS, (sid | after, sid | upto))]
+            return list(map(StoredEvent._make, self._execute(EVENTS, (session_id, sid | after, sid | upto))))
         except UNREADABLE as error:
             raise DamagedSession(session_id, None, f"events {after + 1} to {upto} cannot be read ({error})") from error
 

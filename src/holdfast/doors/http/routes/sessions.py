@@ -14,6 +14,7 @@ from holdfast.app.history import opened
 from holdfast.app.sessions import Listing, damaged_summary, listed_in, summary_of
 from holdfast.core.errors import ConflictError
 from holdfast.doors.http.desk import DOOR, OWNER, Desk, folder
+from holdfast.doors.http.exchange import JsonResponse, encoded
 from holdfast.doors.http.routes.parameters import SESSION, BeforeSeq, Limit, OpenDesk, SessionId, refused
 from holdfast.doors.http.rows import message_row, summary_row
 from holdfast.doors.http.wire import CreateSessionRequest, SessionAck, SessionDetail, SessionSummary
@@ -109,9 +110,14 @@ async def get_session(
     all: Annotated[bool, QueryParameter(description="With those that were cleared or rewound.")] = False,
     before: BeforeSeq = None,
     limit: Limit = 200,
-) -> SessionDetail:
+) -> Response[SessionDetail]:
     """The last messages, newest last, and the reply that is being written. Older ones: `before` the first of these."""
-    return await desk.read(_detail, desk, session_id, before, limit, all)
+    return JsonResponse(await desk.read(_told, desk, session_id, before, limit, all))
+
+
+def _told(desk: Desk, named: str, before: int | None, limit: int, include_archived: bool) -> bytes:
+    """It may be long: it is written beside the loop, too."""
+    return encoded(_detail(desk, named, before, limit, include_archived))
 
 
 def _detail(desk: Desk, named: str, before: int | None, limit: int, include_archived: bool) -> SessionDetail:
