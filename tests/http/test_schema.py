@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.http.inside import Inside
 from tests.http.server import Server
 
 NAMES = {
@@ -62,6 +63,12 @@ def test_the_document_names_what_the_contract_names(server: Server) -> None:
     for path, item in document["paths"].items():
         for operation in item.values():
             assert path == "/healthz" or {"401", "403"} <= set(operation["responses"])
+
+
+async def test_a_path_with_nothing_at_it_is_told_in_json_beside_the_document_too(door: Inside) -> None:
+    for method in ("GET", "POST"):
+        for path in ("/api/nothing", "/api/openapi.yaml", "/api/nothing/more", "/nothing"):
+            assert "nothing at this path" in (await door.api(method, path, status=404))["detail"]
 
 
 @pytest.mark.slow

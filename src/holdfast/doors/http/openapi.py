@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+from litestar import Router
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import (
@@ -24,10 +25,13 @@ from litestar.openapi.spec import (
     Schema,
     SecurityScheme,
 )
+from litestar.routes import BaseRoute
+from litestar.types import ControllerRouterHandler
 
 from holdfast._version import __version__
 from holdfast.doors.http.wire import Body
 
+DOCUMENT = "/openapi.json"
 TEXT = Schema(type=OpenAPIType.STRING)
 BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
 CURSOR = Schema(type=OpenAPIType.STRING, description="Where the next page begins; not there on the last one.")
@@ -56,6 +60,13 @@ class _Config(OpenAPIConfig):
         return Document(**{one.name: getattr(made, one.name) for one in fields(made)})
 
 
+class _OnlyTheDocument(Router):
+    """Without the page, in HTML, that the framework answers with wherever there is nothing beside the document."""
+
+    def register(self, value: ControllerRouterHandler) -> list[BaseRoute]:
+        return super().register(value) if DOCUMENT in getattr(value, "paths", ()) else []
+
+
 def openapi_config() -> OpenAPIConfig:
     schemes = {
         "bearer": SecurityScheme(
@@ -69,8 +80,8 @@ def openapi_config() -> OpenAPIConfig:
         title="Holdfast",
         version=__version__,
         description="Sessions that cannot be lost, over HTTP. docs/http.md tells what each part promises.",
-        path="/api",
-        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        openapi_router=_OnlyTheDocument("/api", route_handlers=[], include_in_schema=False),
+        render_plugins=[JsonRenderPlugin(path=DOCUMENT)],
         use_handler_docstrings=True,
         components=Components(security_schemes=schemes),  # pyright: ignore[reportArgumentType]
         security=[{"bearer": []}, {"cookie": []}],
