@@ -57,6 +57,13 @@ async def test_another_body_under_the_same_key_is_a_conflict(door: Inside) -> No
     assert len(await door.messages(sid)) == 1
 
 
+async def test_what_may_be_left_out_may_be_null(door: Inside) -> None:
+    sid = await door.create()
+    first = await door.post(sid, "hello", key="k-1", delivery=None, attachments=None)
+    assert await door.post(sid, "hello", key="k-1", delivery="queue", attachments=[]) == first
+    assert await door.post(sid, "hello", key=None) != first
+
+
 async def test_a_key_counts_after_the_session_has_ended(door: Inside) -> None:
     sid = await door.create()
     first = await door.post(sid, "hello", key="k-1")

@@ -157,13 +157,13 @@ class Attachment(Body, frozen=True, kw_only=True):
 
 
 class PostMessageRequest(Body, frozen=True, kw_only=True):
-    """The same `key` twice is one message. `delivery`: queue waits for its own turn, steer is read by the running one,
-    interrupt stops it."""
+    """The same `key` twice is one message. `delivery`: queue, as without one, waits for its own turn, steer is read by
+    the running one, interrupt stops it."""
 
     content: SomeText
     key: Key | None = None
-    delivery: Literal["queue", "steer", "interrupt"] = "queue"
-    attachments: Annotated[list[Attachment], Meta(max_length=20)] = []
+    delivery: Literal["queue", "steer", "interrupt"] | None = None
+    attachments: Annotated[list[Attachment], Meta(max_length=20)] | None = None
 
 
 class MessageAck(Answer, frozen=True, kw_only=True):

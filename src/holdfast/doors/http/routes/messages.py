@@ -29,8 +29,8 @@ async def post_message(desk: OpenDesk, session_id: SessionId, data: JSONBody[Pos
     """Stored before this answers. The same `key` with the same body again gives the same answer and no second turn;
     with another body it is a conflict. A session that has ended takes no more messages (409)."""
     header = await desk.named(session_id)
-    parts = (TextPart(data.content), *[_part(one) for one in data.attachments])
-    return await desk.admit(header.session_id, parts, data.key, Delivery(data.delivery))
+    parts = (TextPart(data.content), *[_part(one) for one in data.attachments or ()])
+    return await desk.admit(header.session_id, parts, data.key, Delivery(data.delivery or Delivery.QUEUE))
 
 
 def _part(given: Attachment) -> Part:
