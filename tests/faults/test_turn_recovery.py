@@ -86,6 +86,21 @@ async def test_what_is_left_of_a_reply_is_kept_and_never_shown_as_final(past: Pa
     assert not any(batch.chunks for batch in past.store.follow(past.session_id, after=broken.attempt_seq, timeout=0))
 
 
+@pytest.mark.parametrize("verb", ["end", "clear", "rewind"])
+async def test_what_is_left_of_a_reply_is_kept_by_whoever_closes_the_turn(past: Past, project: Path, verb: str) -> None:
+    past.turn()
+    past.attempt("I will n", "ot be fin")
+    recovered = Recovered(past, project)
+    service, kit = recovered.agent.service, recovered.agent._kit()
+    if verb == "end":
+        await service.end(past.session_id, kit)
+    else:
+        assert await service.boundary(past.session_id, verb, {"seq": past.input}, kit) == "done"
+    [broken] = only(recovered.agent, e.ReplyInterrupted)
+    assert text_of(broken.parts) == "I will not be fin"
+    recovered.check()
+
+
 async def test_an_attempt_that_was_closed_is_not_closed_again(past: Past, project: Path) -> None:
     past.turn()
     past.driver(e.ReplyInterrupted(attempt_seq=past.attempt(), reason="overloaded"))

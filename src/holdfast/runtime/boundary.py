@@ -25,7 +25,7 @@ from holdfast.runtime.current import current
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.failpoints import reach
 from holdfast.runtime.kit import Kit
-from holdfast.runtime.recovery import closing
+from holdfast.runtime.recovery import closing, left_of_reply
 from holdfast.runtime.rewinding import rewind, unrewind
 from holdfast.runtime.summariser import summary_of
 from holdfast.store.host import holder
@@ -57,7 +57,9 @@ async def carry_out(driver: Driver, kit: Kit, what: str, arguments: dict[str, An
     """Draw one boundary. `InvalidInput` when there is nothing to draw it around."""
     match what:
         case "clear":
-            await driver.write(*closing(driver.state, "interrupted", "the history was cleared"), HistoryCleared())
+            partial = await left_of_reply(driver)
+            closed = closing(driver.state, "interrupted", "the history was cleared", partial)
+            await driver.write(*closed, HistoryCleared())
         case "rewind":
             await rewind(
                 driver,

@@ -37,7 +37,7 @@ async def take_over(driver: Driver) -> bool:
     events: list[Event] = [_recorded(str(phase))]
     attempt = driver.state.attempt
     if attempt is not None:
-        partial = await asyncio.to_thread(stored_draft, driver.store, driver.session_id, driver.state.last_seq)
+        partial = await left_of_reply(driver)
         events.append(ReplyInterrupted(attempt_seq=attempt, parts=partial, reason="the process driving it was gone"))
     await driver.write(*events)
     if turn.recoveries < RECOVERIES or driver.state.open_approvals:  # it is a person who is waited for
@@ -46,6 +46,13 @@ async def take_over(driver: Driver) -> bool:
         *closing(driver.state, FAILED_RECOVERY, f"taken over {turn.recoveries} times without getting further")
     )
     return False
+
+
+async def left_of_reply(driver: Driver) -> tuple[Part, ...]:
+    """What is stored of a reply that another driver was writing: whoever closes it keeps that."""
+    if driver.state.attempt is None:
+        return ()
+    return await asyncio.to_thread(stored_draft, driver.store, driver.session_id, driver.state.last_seq)
 
 
 def _recorded(phase: str) -> RuntimeStateChanged:

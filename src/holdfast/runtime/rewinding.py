@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.core import events as e
 from holdfast.core.errors import InvalidInput
 from holdfast.core.fold import Row
-from holdfast.core.messages import Message, Role
+from holdfast.core.messages import Message, Part, Role
 from holdfast.core.state import SessionState
 from holdfast.core.transcript import message_of
 from holdfast.core.window import whole_from
@@ -22,7 +22,7 @@ from holdfast.runtime.driver import Driver
 from holdfast.runtime.kit import Kit
 from holdfast.runtime.permissions.mode import PermissionMode
 from holdfast.runtime.project_files import ProjectFiles
-from holdfast.runtime.recovery import closing
+from holdfast.runtime.recovery import closing, left_of_reply
 from holdfast.runtime.restoring import Change
 from holdfast.store.reading import decoded
 
@@ -87,12 +87,15 @@ def _calls(seq: int, event: e.Event | e.Opaque) -> list[Any]:
     return []
 
 
-def rewind_events(state: SessionState, to_seq: int, files: dict[str, Any] | None = None) -> tuple[e.Event, ...]:
-    """What to write, in one commit and under the lease. `files` is from `holdfast.runtime.restoring.recorded`."""
+def rewind_events(
+    state: SessionState, to_seq: int, files: dict[str, Any] | None = None, partial: tuple[Part, ...] = ()
+) -> tuple[e.Event, ...]:
+    """What to write, in one commit and under the lease. `files` is from `holdfast.runtime.restoring.recorded`, and
+    `partial` what there is of an open reply."""
     waiting = [seq for seq in state.unanswered if seq > to_seq and not (state.turn and seq in state.turn.inputs)]
     withdrawn = (e.InputWithdrawn(inputs=waiting, reason=REWOUND),) if waiting else ()
     rewound = e.Rewound(to_seq=to_seq, files=files or {})
-    return (*closing(state, REWOUND, "the session was rewound"), *withdrawn, rewound)
+    return (*closing(state, REWOUND, "the session was rewound", partial), *withdrawn, rewound)
 
 
 def rewind_to_undo(state: SessionState) -> int:
@@ -109,14 +112,15 @@ async def rewind(
     """Rewind to the message at `seq`, with `files` those too; the files that were left alone, each with its problem."""
     rows = await _rows(driver, max(0, seq - LOOK_BACK))
     to_seq = rewind_point(rows, driver.state, seq, keep=keep)
+    partial = await left_of_reply(driver)
     if not files:
-        await driver.write(*rewind_events(driver.state, to_seq))
+        await driver.write(*rewind_events(driver.state, to_seq, partial=partial))
         return []
     place = _files(driver, kit)
     plan = restoring.steps(rows, driver.state, to_seq, anyway=anyway)
     changes = await asyncio.to_thread(restoring.decided, plan, place.read)
     begun = e.RuntimeStateChanged(changes={RESTORING: {"undo": False}})
-    await driver.write(*rewind_events(driver.state, to_seq, restoring.recorded(changes)), begun)
+    await driver.write(*rewind_events(driver.state, to_seq, restoring.recorded(changes), partial), begun)
     return await _restored(driver, place, changes)
 
 
@@ -126,15 +130,16 @@ async def unrewind(driver: Driver, kit: Kit) -> list[Change]:
     _, event = await driver.event(seq) if seq else (None, None)
     if not isinstance(event, e.Rewound):
         raise InvalidInput("the session is not rewound, so there is nothing to undo")
+    closed = closing(driver.state, REWOUND, "a rewind was undone", await left_of_reply(driver))
     undone = e.RewindUndone(rewound_seq=seq)
     plan = restoring.undone(restoring.changes_in(event.files))
     if not plan:
-        await driver.write(*closing(driver.state, REWOUND, "a rewind was undone"), undone)
+        await driver.write(*closed, undone)
         return []
     place = _files(driver, kit)
     changes = await asyncio.to_thread(restoring.decided, plan, place.read)
     begun = e.RuntimeStateChanged(changes={RESTORING: {"undo": True, "rewound_seq": seq}})
-    await driver.write(*closing(driver.state, REWOUND, "a rewind was undone"), undone, begun)
+    await driver.write(*closed, undone, begun)
     return await _restored(driver, place, changes)
 
 

@@ -32,7 +32,7 @@ from holdfast.runtime.boundary import carry_out
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.failpoints import reach
 from holdfast.runtime.kit import Kit
-from holdfast.runtime.recovery import closing
+from holdfast.runtime.recovery import closing, left_of_reply
 from holdfast.store.port import Append, Header, NewEvent, Receipt, Store
 from holdfast.store.reading import folded_state
 
@@ -131,7 +131,7 @@ class SessionService:
         """End it: take the lease by force, so that whoever drives it stops, close its turn, take no more input."""
         driver = await Driver.open(self.store, session_id, kit.clock, kit.ttl_ms)
         await driver.claim(force=True)
-        closed = closing(driver.state, "interrupted", "the session was ended")
+        closed = closing(driver.state, "interrupted", "the session was ended", await left_of_reply(driver))
         await driver.write(*closed, SessionEnded(reason=reason), release=True)
 
     # --- boundaries
