@@ -56,7 +56,7 @@ class StreamClient:
                 self.heartbeats += 1
                 assert not fields, f"a heartbeat within a frame: {block!r}"
         if "data" not in fields:
-            assert "id" not in fields, f"an id without data: {block!r}"
+            assert not fields, f"neither a frame nor a comment: {block!r}"
             return
         self._frame(fields.get("id"), fields["event"], json.loads(fields["data"]))
 

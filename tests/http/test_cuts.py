@@ -41,14 +41,16 @@ class Cutter:
     async def _connection(self, cursor: str, budget: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._server.port)
         try:
-            asked = f"GET /api/sessions/{self._session_id}/stream HTTP/1.0\r\nHost: 127.0.0.1:{self._server.port}\r\n"
+            asked = f"GET /api/sessions/{self._session_id}/stream HTTP/1.1\r\nHost: 127.0.0.1:{self._server.port}\r\n"
             sent = f"Last-Event-ID: {cursor}\r\n" if cursor else ""
             writer.write(f"{asked}{sent}Authorization: Bearer {self._server.token}\r\n\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
             assert b" 200 " in head.split(b"\r\n")[0], head
-            while budget > 0 and (data := await reader.read(min(budget, 4096))):
+            while budget > 0 and (size := int(await reader.readline() or b"0", 16)):
+                data = await reader.readexactly(min(size, budget))
                 budget -= len(data)
                 self.client.feed(data)
+                await reader.readexactly(2 if budget else 0)
         finally:
             writer.transport.abort()
 

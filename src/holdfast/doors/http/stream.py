@@ -15,12 +15,11 @@ from typing import Any
 
 from litestar.response.base import ASGIResponse, Response
 
-from holdfast.app.live import BEGINNING, Cursor, Live, cursor_from
+from holdfast.app.live import BEGINNING, HEARTBEAT, Cursor, Live, cursor_from
 from holdfast.app.logs import say, why
 from holdfast.core.errors import HoldfastError, InvalidInput
 
 WRITE_SECONDS = 20.0
-PREAMBLE = b"retry: 1000\n\n"
 ABORT = "holdfast.abort"
 """Where the server's protocol leaves the function that cuts a connection."""
 
@@ -87,7 +86,7 @@ class _Streaming(ASGIResponse):
 
     async def _send_all(self, scope: Any, send: Any, patience: Patience) -> None:
         if self._follow:
-            await send(_body(PREAMBLE))
+            await send(_body(HEARTBEAT))  # so that a client whose session is silent knows that it is connected
         try:
             async for data in self._frames:
                 patience.since = time.monotonic()
