@@ -52,7 +52,7 @@ class Inside:
         """Wait until a session's detail is so; that detail. Each look comes after something was stored."""
         desk = await self.door.desk()
         seen = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 found = await self.detail(session_id)
                 if true(found):
@@ -95,6 +95,6 @@ async def inside(folder: Path, *lines: dict[str, Any], **more: Any) -> AsyncGene
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         door.lifespan(),
-        httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers, timeout=30) as client,
+        httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers, timeout=60) as client,
     ):
         yield Inside(door, client, settings.project_root)

@@ -37,7 +37,7 @@ from tests.acceptance.terminal import Place, call, reply
 
 __all__ = ["Server", "call", "reply"]
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Server:

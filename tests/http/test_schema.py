@@ -72,11 +72,12 @@ async def test_a_path_with_nothing_at_it_is_told_in_json_beside_the_document_too
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(450)
 def test_no_request_gets_a_server_error_or_an_answer_that_the_document_does_not_tell(
     tmp_path: Path,
 ) -> None:
     with Server(tmp_path / "served", model="none") as server:
-        assert "Tested: 37" in _asked(server, tmp_path, examples=2, seconds=100)
+        assert "Tested: 37" in _asked(server, tmp_path, examples=2, seconds=400)
         assert server.stop()[1].count("failed") == 0
 
 

@@ -49,7 +49,7 @@ def test_it_says_where_it_is_and_how_to_get_in(tmp_path: Path) -> None:
         assert _mode(place.home / "state") == 0o700
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert "no server runs" in place.run("serve", "url").stderr
     assert not (place.home / "state" / "serve.json").exists()
 

@@ -29,7 +29,7 @@ async def app_client(temp_dir: Path) -> AsyncIterator[AsyncClient]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         app.router.lifespan_context(app),
-        AsyncClient(transport=transport, base_url="http://test", timeout=10.0, headers=headers) as client,
+        AsyncClient(transport=transport, base_url="http://test", timeout=60.0, headers=headers) as client,
     ):
         yield client
 

@@ -27,7 +27,7 @@ from holdfast.testing import ScriptedBackend
 from tests.agents import call
 from tests.http.server import Server, reply
 
-SOON = 10.0
+SOON = 60.0
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ class TestPeriodicCheckpoint:
         assert other.head(one).turn is None
 
     async def test_checkpoint_fires_on_new_text(self, store: LogStore, other: LogStore, temp_dir: Path) -> None:
-        worker = agent(store, temp_dir, Line(reply="one two three four five six seven eight", delay=0.5))
+        worker = agent(store, temp_dir, Line(reply="one two three four five six seven eight", delay=2))
         running = asyncio.create_task(worker.run("talk"))
         texts = await _drafts(other, worker, 2)
         assert len(texts) >= 2
