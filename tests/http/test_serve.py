@@ -175,6 +175,12 @@ def test_a_store_that_cannot_be_opened_is_told_in_one_sentence(tmp_path: Path) -
     assert "not-a-store" in told
 
 
+def test_a_model_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert "unknown model 'nonsense'" in refused(place, "--port", "0", "--model", "nonsense")
+    assert "ANTHROPIC_API_KEY" in refused(place, "--port", "0", "--model", "anthropic:some-model")
+
+
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     place = Place(tmp_path)
     without = "import sys; sys.modules['litestar'] = None; from holdfast.doors.cli import main; sys.exit(main())"

@@ -26,6 +26,7 @@ from holdfast.models.scripted import ScriptedFile
 __all__ = [
     "LOCAL_NOTE",
     "Choice",
+    "check_named",
     "choice_for",
     "key_variables",
     "model_for",
@@ -58,7 +59,20 @@ def model_for(settings: Settings, name: str | None = None) -> Model | None:
     return _provided(settings, wanted)
 
 
+def check_named(settings: Settings) -> None:
+    """Refuse the model that the settings name if it cannot be had, as `model_for` does, without loading anything."""
+    name = settings.model
+    if name is not None and name not in (NONE, "local") and not name.startswith("scripted:"):
+        _access(settings, name)
+
+
 def _provided(settings: Settings, name: str) -> ProviderModel:
+    key, variable, url = _access(settings, name)
+    return ProviderModel(name, key=key, url=url, variable=variable, context_window=settings.context_window)
+
+
+def _access(settings: Settings, name: str) -> tuple[str | None, str | None, str | None]:
+    """The key for it, the variable that holds the key, and the address."""
     provider, _ = provider_of(name)
     require_installed(provider)
     url = _url(settings, provider)
@@ -67,7 +81,7 @@ def _provided(settings: Settings, name: str) -> ProviderModel:
         raise ConfigError(
             f"{name} needs a key: set {' or '.join(provider.variables)}, or choose another model (`holdfast models`)"
         )
-    return ProviderModel(name, key=key, url=url, variable=variable, context_window=settings.context_window)
+    return key, variable, url
 
 
 def choice_for(settings: Settings) -> Choice:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.app.agents import AgentConfig
+from holdfast.app.models import check_named
 from holdfast.app.serving import Running, forget_running, note_running, running
 from holdfast.app.settings import Settings
 from holdfast.app.stores import shown_url
@@ -42,6 +43,8 @@ def serve_here(
 ) -> None:
     """Serve until a signal comes. Whatever is wrong with the flags is told before anything is opened."""
     warnings, tls, working = check(wanted), tls_context(wanted), (working or Working()).checked()
+    if working.works:
+        check_named(settings)
     if new_token:
         TokenFile(settings).replace()
     listener = listening(wanted)
