@@ -31,6 +31,7 @@ ARGUMENTS = [
 ]
 PATIENCE = 20_000  # milliseconds; the machine may do other things, too
 expect.set_options(timeout=PATIENCE)
+HERE = Path(__file__).parent
 BLANK = "about:blank"
 UNTOUCHED = """() => !document.querySelector("dialog[open], .menu, .toast")
   && !document.querySelector("#search")?.value
@@ -80,6 +81,11 @@ def server(talking: Server) -> Server:
     return talking
 
 
+def drawn(page: Page) -> None:
+    """What the page has heard so far is on the screen."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def _with_size(options: dict[str, Any]) -> dict[str, Any]:
     return {"viewport": DESKTOP, "reduced_motion": "reduce", **options}
 
@@ -109,6 +115,14 @@ class Visitor:
     def session(self, session_id: str, view: str = "") -> Page:
         page = self.tab(f"#/s/{session_id}{view}")
         expect(page.locator(f".pane[data-id^='{session_id}'] h1.title")).to_have_text(re.compile("."))
+        return page
+
+    def followed(self, session_id: str, script: str) -> Page:
+        """A session in a tab of its own, whose stream goes through that script; it is open."""
+        page = self.context.new_page()
+        page.add_init_script(path=HERE / script)
+        with page.expect_response(re.compile("/stream")):
+            page.goto(f"{self.server.url}/#/s/{session_id}")
         return page
 
     def leave(self) -> None:

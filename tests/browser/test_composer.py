@@ -68,7 +68,7 @@ def test_enter_sends_and_shift_enter_begins_a_line(visitor: Visitor, server: Ser
     expect(page.locator("#composer")).to_have_value("one\ntwo")
     page.keyboard.press("Enter")
     expect(page.locator("#composer")).to_have_value("")
-    expect(page.locator(".row.user .said")).to_have_text("one\ntwo")
+    expect(page.locator(".row.user .said")).to_have_text(["one\ntwo"])
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
 
 
@@ -109,6 +109,22 @@ def test_control_enter_steers_the_running_turn(visitor: Visitor, server: Server)
     inputs = [event["body"] for event in events if event["kind"] == "InputAdmitted"]
     assert [one.get("delivery", "queue") for one in inputs] == ["queue", "steer"]
     assert [event["kind"] for event in events].count("TurnStarted") == 1
+
+
+def test_what_the_stream_has_told_is_not_undone_by_an_answer_that_comes_late(visitor: Visitor, server: Server) -> None:
+    gate = Gate(server)
+    session = server.saying(gate.call, {"content": "Done."})
+    page = visitor.session(session)
+    late = server.call("GET", f"/api/sessions/{session}?limit=1")
+    late["session"]["title"] = "Told late"
+    send(page, "Begin")
+    expect(page.locator(".head-state")).to_have_text("Running")
+    page.route("**/api/sessions/*?limit=1", lambda route: route.fulfill(json=late))
+    server.call("PATCH", f"/api/sessions/{session}", {"title": "Something to look at"})
+    expect(page.locator("h1.title")).to_have_text("Told late")
+    expect(page.locator(".head-state")).to_have_text("Running")
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    gate.open()
 
 
 def test_a_turn_is_stopped_by_the_button_and_by_its_key(visitor: Visitor, server: Server) -> None:
@@ -170,6 +186,21 @@ def test_a_message_that_is_stored_before_it_is_acknowledged_is_shown_once(visito
     expect(page.locator(".row.reply:not(.draft)").first).to_contain_text("Answer")
     expect(page.locator(".row.user .said")).to_have_text(["Once, please"])
     [(route, answer)] = answers
+    route.fulfill(response=answer)
+    page.wait_for_function(NOTHING_KEPT)
+    expect(page.locator(".row.user .said")).to_have_text(["Once, please"])
+
+
+def test_a_message_that_was_stored_before_a_reload_is_shown_once(visitor: Visitor, server: Server) -> None:
+    page = visitor.session(server.new_session(title="Reloaded too soon"))
+    answers: list[tuple[Route, APIResponse]] = []
+    page.route("**/messages", lambda route: answers.append((route, route.fetch())))
+    send(page, "Once, please")
+    expect(page.locator(".row.reply:not(.draft)").first).to_contain_text("Answer")
+    page.reload()
+    expect(page.locator(".row.reply:not(.draft)").first).to_contain_text("Answer")
+    expect(page.locator(".row.user .said")).to_have_text(["Once, please"])  # it is on its way again, and known
+    route, answer = answers[-1]
     route.fulfill(response=answer)
     page.wait_for_function(NOTHING_KEPT)
     expect(page.locator(".row.user .said")).to_have_text(["Once, please"])

@@ -82,10 +82,13 @@ def test_it_stays_small_on_the_way_up_to_its_beginning(visitor: Visitor, long: s
     for _ in range(12):
         scroll(page)
         assert nodes(page) < MOST_NODES
+    pages: list[str] = []
+    page.on("request", lambda request: pages.append(request.url) if "before=" in request.url else None)
     page.goto(f"{visitor.server.url}/#/s/{long}/at/2")
     expect(page.get_by_text("Message 0", exact=True)).to_be_in_viewport()
     expect(page.get_by_text("The beginning of this session")).to_be_visible()
     assert nodes(page) < MOST_NODES
+    assert len(pages) < 30  # a long way is gone in large steps
     page.locator(".jump").click()
     expect(page.get_by_text(f"Message {MESSAGES - 2}", exact=True)).to_be_in_viewport()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Visitor
+from tests.browser.conftest import Visitor, drawn
 from tests.browser.serving import Server
 
 HIDDEN = "echo safe\u202e \u200b# ok\tx  "
@@ -117,6 +118,28 @@ def test_a_question_answered_elsewhere_goes_away(visitor: Visitor, server: Serve
     [open_one] = server.call("GET", f"/api/sessions/{session}/approvals")
     answer = {"approval_id": open_one["approval_id"], "answer": "once"}
     server.call("POST", f"/api/sessions/{session}/approvals", answer)
+    over(page)
+
+
+def test_an_answer_that_comes_late_hides_no_newer_question(visitor: Visitor, server: Server) -> None:
+    _, page = asked(visitor, server, calling("bash", command="echo one"), calling("bash", command="echo two"))
+    late: list[Route] = []
+    readings = re.compile(r"/approvals$")
+
+    def first(route: Route) -> None:
+        if route.request.method == "GET" and not late:
+            late.append(route)
+        else:
+            route.continue_()
+
+    page.route(readings, first)
+    page.get_by_role("button", name="Allow once").click()
+    expect(page.locator(".question pre.command")).to_have_text("echo two")
+    with page.expect_event("requestfinished", lambda request: bool(readings.search(request.url))):
+        late[0].fulfill(json=[])
+    drawn(page)
+    expect(page.locator(".question pre.command")).to_have_text("echo two")
+    page.get_by_role("button", name="Deny").click()
     over(page)
 
 

@@ -30,12 +30,13 @@ def newest(page: Page) -> Locator:
 
 
 def test_a_reply_streams_as_markdown_and_ends_as_the_same(visitor: Visitor, server: Server) -> None:
-    session = server.saying({"content": MARKDOWN, "delay_ms": 3000})
-    page = visitor.session(session)
+    session = server.saying({"content": MARKDOWN, "delay_ms": 1500})
+    page = visitor.followed(session, "holding.js")
     server.post(session, "Say it in Markdown")
     draft = page.locator(".row.draft")
     expect(draft.locator("h4")).to_have_text("Done")  # before the end
     expect(draft).to_have_attribute("aria-busy", "true")
+    page.evaluate("goOn()")
     expect(draft).to_have_count(0)
     reply = newest(page)
     expect(reply.locator("h4")).to_have_text("Done")
@@ -50,8 +51,8 @@ def test_a_reply_streams_as_markdown_and_ends_as_the_same(visitor: Visitor, serv
 
 def test_what_comes_while_the_rest_is_parsed_is_written_on_where_it_ends(visitor: Visitor, server: Server) -> None:
     code = "```python\n" + "".join(f"line_{n} = {n}\n" for n in range(40)) + "```"
-    session = server.saying({"content": code, "delay_ms": 3000})
-    page = visitor.session(session)
+    session = server.saying({"content": code, "delay_ms": 1500})
+    page = visitor.followed(session, "holding.js")
     parsed: list[str] = []
 
     def once(route: Route) -> None:
@@ -66,6 +67,7 @@ def test_what_comes_while_the_rest_is_parsed_is_written_on_where_it_ends(visitor
     server.post(session, "Say it in code")
     expect(page.locator(".draft pre code")).to_contain_text("line_10 = 10 line_11 = 11")
     expect(page.locator(".draft .prose > .raw")).to_have_count(0)
+    page.evaluate("goOn()")
     expect(page.locator(".draft")).to_have_count(0)
 
 
@@ -84,9 +86,16 @@ def test_links_lead_outside_safely_and_pictures_are_not_loaded(visitor: Visitor,
 def test_code_can_be_copied(visitor: Visitor, server: Server) -> None:
     visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = visitor.session(server.saying(*SCRIPT, text="Say it in Markdown"))
-    page.locator(".row.reply:not(.draft) .code .copy").click()
-    expect(page.locator(".code .copy")).to_have_attribute("aria-label", "Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == "def f(x):\n    return x  # same\n"  # it said: copied
+    button = page.locator(".row.reply:not(.draft) .code .copy")
+    button.evaluate(
+        """(button) => {
+        window.labels = [];
+        new MutationObserver(() => labels.push(button.ariaLabel)).observe(button, {attributes: true});
+      }"""
+    )
+    button.click()
+    page.wait_for_function("labels.includes('Copied')")  # it says so for a moment
+    assert page.evaluate("navigator.clipboard.readText()") == "def f(x):\n    return x  # same\n"
 
 
 def worked(server: Server) -> str:
@@ -158,6 +167,18 @@ def test_reasoning_is_folded(visitor: Visitor, busy: str) -> None:
     expect(page.get_by_text("about it.")).to_have_count(0)
     thoughts.click()
     expect(page.locator(".thought em")).to_have_text("think")
+
+
+def test_messages_and_the_notes_between_them_come_at_once(visitor: Visitor, busy: str) -> None:
+    page = visitor.tab()
+    held: list[Route] = []
+    page.route("**/events?*", lambda route: held.append(route))
+    page.goto(f"{visitor.server.url}/#/s/{busy}")
+    expect(page.locator("h1.title")).to_have_text("Much was done")
+    expect(page.locator(".row")).to_have_count(0)
+    held[0].continue_()
+    expect(page.locator(".row.note", has_text="The turn failed")).to_be_visible()
+    expect(page.locator(".row.user")).to_have_count(1)
 
 
 def test_what_the_runtime_said_and_why_a_turn_failed_are_notes(visitor: Visitor, busy: str) -> None:

@@ -75,7 +75,7 @@ export class Home {
     if (!made) return false;
     keep("new", Object.keys(wanted).length ? wanted : null);
     // From here on the message cannot be lost: it is kept under the session that it belongs to.
-    leave(made.session_id, content, { ...how, delivery: "queue" });
+    leave(made.session_id, content, { ...how, delivery: "queue", after: 0 });
     tell("list-changed");
     goTo(`#/s/${made.session_id}`);
     return true;

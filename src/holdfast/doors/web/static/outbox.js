@@ -17,8 +17,9 @@ const nameOf = (sessionId, key) => `outbox.${sessionId}.${key}`;
 /** A message to be sent as soon as its session is open; what does not fit into storage is at least held here. */
 const held = [];
 
-export function leave(sessionId, content, { delivery = "queue", attachments = [] } = {}) {
-  const message = { key: newKey(), at: Date.now(), content, delivery, attachments };
+/** `after`: the newest event that there was when it was written, where that is known. */
+export function leave(sessionId, content, { delivery = "queue", attachments = [], after } = {}) {
+  const message = { key: newKey(), at: Date.now(), content, delivery, attachments, after };
   if (!keep(nameOf(sessionId, message.key), message)) held.push({ sessionId, message });
   return message;
 }
@@ -68,9 +69,14 @@ export class Outbox {
     if (at >= 0) held.splice(at, 1);
   }
 
-  /** Those that the transcript does not show yet. */
-  get unseen() {
-    return this.messages.filter((message) => !message.shown);
+  /** Those that the transcript, with these rows, does not show yet. */
+  unseen(rows) {
+    const taken = new Set();
+    return this.messages.filter((message) => {
+      const row = message.error ? undefined : rows.find((one) => !taken.has(one.seq) && isOf(message, one));
+      if (row) taken.add(row.seq);
+      return !row;
+    });
   }
 
   /** The session has shown event `seq`: a message that is there need not be shown as being sent. */
@@ -81,17 +87,11 @@ export class Outbox {
     this.on.change();
   }
 
-  /** Somebody's `words` were stored. The event may come before the answer to the post: then the message that is being
-   *  posted is known by its words. */
-  arrived(words) {
-    if (this.posting?.content === words) this.mark(this.posting, { shown: true });
-  }
-
   async run() {
-    if (this.posting || this.closed) return;
+    if (this.busy || this.closed) return;
     const next = this.messages.find((message) => !message.seq && !message.error);
     if (!next || Date.now() < (this.notBefore ?? 0)) return;
-    this.posting = next;
+    this.busy = true;
     try {
       const { key, content, delivery, attachments } = next;
       const body = { content, key, delivery, ...(attachments.length ? { attachments } : {}) };
@@ -102,10 +102,10 @@ export class Outbox {
       this.on.stored(ack);
     } catch (error) {
       if (error.passing) this.later();
-      else this.mark(next, { error: error.message, shown: false });
+      else this.mark(next, { error: error.message });
       this.on.change();
     } finally {
-      this.posting = null;
+      this.busy = false;
     }
     if (!this.notBefore || Date.now() >= this.notBefore) this.run();
   }
@@ -119,4 +119,11 @@ export class Outbox {
       this.run();
     }, pause);
   }
+}
+
+/** Whether this row is that message. The event may come before the answer to the post, or that answer be lost, or the
+ *  page be loaded anew meanwhile: then the message is known by its words. */
+function isOf(message, row) {
+  if (message.seq) return row.seq === message.seq;
+  return row.role === "user" && row.seq > (message.after ?? Infinity) && row.content === message.content;
 }

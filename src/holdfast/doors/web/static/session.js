@@ -14,6 +14,7 @@ import { subjectOf } from "./tool_call.js";
 import { Transcript } from "./transcript.js";
 
 const PAGE = 200;
+const MOST = 1000; // rows that the server gives at once
 /** After these what was shown is not what is shown now: the whole is read again. */
 const TURNS_BACK = new Set(["Rewound", "RewindUndone", "HistoryCleared", "CompactionUndone", "EventRedacted"]);
 const CHANGES_STATE = /^(Session|TurnStarted|TurnEnded|InputAdmitted|ModelChanged|PersonaChanged|RuntimeStateChanged)/;
@@ -21,7 +22,7 @@ const CHANGES_STATE = /^(Session|TurnStarted|TurnEnded|InputAdmitted|ModelChange
 export class Session {
   constructor(id, on) {
     this.id = id;
-    this.on = on; // changed(Set), gone(error), movedTo(id)
+    this.on = on; // changed(Set), gone(error), movedTo(id), prepare(transcript)
     this.summary = null;
     this.detail = null;
     this.lastSeq = 0;
@@ -37,7 +38,12 @@ export class Session {
   }
 
   get outgoing() {
-    return this.outbox.unseen;
+    return this.outbox.unseen(this.transcript.rows);
+  }
+
+  /** The newest event that is known of, if any is. */
+  get newest() {
+    return this.summary ? Math.max(this.lastSeq, this.summary.last_seq) : undefined;
   }
 
   get isRunning() {
@@ -73,14 +79,21 @@ export class Session {
       this.on.movedTo(detail.session.id); // the place named it by its beginning
       return;
     }
-    this.transcript = new Transcript();
-    this.draft = new Draft();
     this.take(detail);
-    this.lastSeq = detail.last_seq;
-    this.transcript.page(detail.messages);
-    this.transcript.hasOlder = detail.messages.length >= PAGE;
+    const transcript = new Transcript();
+    transcript.page(detail.messages);
+    transcript.hasOlder = detail.messages.length >= PAGE;
+    const [events] = await Promise.all([
+      this.readNotes(transcript, detail.last_seq + 1),
+      this.readQuestions(),
+      this.on.prepare(transcript),
+    ]);
+    this.findWaiting(transcript, events);
+    this.transcript = transcript; // all of it at once
+    this.draft = new Draft();
     this.takeDraft(detail.draft);
-    await Promise.all([this.readNotes(this.transcript.oldest, detail.last_seq + 1), this.readQuestions()]);
+    this.lastSeq = detail.last_seq;
+    this.outbox.seen(this.lastSeq);
     this.doing = this.questions.length ? "Waiting for your answer" : this.isRunning ? "Working" : "";
     this.changed("rows", "draft", "state", "questions");
     this.follow(detail.last_seq);
@@ -96,6 +109,16 @@ export class Session {
     tell("session-changed", this.summary);
   }
 
+  /** The same while the stream goes on: what it has told since then is newer. */
+  takeLater(detail) {
+    if (detail.last_seq >= this.lastSeq) {
+      this.take(detail);
+      return;
+    }
+    this.take({ ...detail, approvals: 0, session: { ...detail.session, activity: this.summary.activity } });
+    this.refresh(500);
+  }
+
   takeDraft(draft) {
     if (!draft) return;
     const parts = [];
@@ -105,47 +128,51 @@ export class Session {
     this.draft.take({ attempt: draft.attempt, n: draft.n, parts });
   }
 
-  /** What happened between the messages of a page: the events that are notes. */
-  async readNotes(from, before) {
-    if (!from) from = 1;
-    const after = this.transcript.hasOlder ? from - 1 : 0;
+  /** What happened between the messages of the oldest page: the events that are notes. */
+  async readNotes(transcript, before) {
+    let after = transcript.hasOlder ? (transcript.oldest ?? 1) - 1 : 0;
+    const events = [];
     try {
-      const query = { after, before, kinds: NOTED.join(","), limit: 1000 };
-      const events = await readView(this.id, "events", query, this.abort.signal);
-      for (const event of events) this.transcript.event(event, false);
-      this.findWaiting(events);
+      for (let found = MOST; found === MOST; after = events.at(-1)?.seq) {
+        const query = { after, before, kinds: NOTED.join(","), limit: MOST };
+        const page = await readView(this.id, "events", query, this.abort.signal);
+        events.push(...page);
+        found = page.length;
+      }
+      for (const event of events) transcript.event(event, false);
     } catch (error) {
       if (error.name === "AbortError" || error.passing) throw error;
     }
+    return events;
   }
 
   /** Inputs that no turn has read: those behind the last that was read, while the list says that one waits. */
-  findWaiting(events) {
+  findWaiting(transcript, events) {
     if (this.summary.pending_user_message === null) return;
     const read = new Set(events.flatMap((event) => event.body.inputs ?? []));
     const newest = Math.max(0, ...events.filter((event) => event.kind === "TurnStarted").map((event) => event.seq));
-    for (const row of this.transcript.rows) {
+    for (const row of transcript.rows) {
       if (row.role === "user" && !row.note && !read.has(row.seq) && (row.seq > newest || !newest))
-        this.transcript.waiting.add(row.seq);
+        transcript.waiting.add(row.seq);
     }
   }
 
-  /** The page before what is here; whoever asks while it comes waits for the same one. */
-  older() {
+  /** The page before what is here, or a larger one if the way is `far`. Who asks while it comes waits for the same. */
+  older({ far = false } = {}) {
     if (!this.transcript.hasOlder || !this.transcript.oldest) return Promise.resolve();
-    this.reading ??= this.readOlder().finally(() => (this.reading = null));
+    this.reading ??= this.readOlder(far ? MOST : PAGE).finally(() => (this.reading = null));
     return this.reading;
   }
 
-  async readOlder() {
+  async readOlder(limit) {
     const { transcript } = this;
     const before = transcript.oldest;
-    const query = { limit: PAGE, before, all: this.showsArchived || undefined };
+    const query = { limit, before, all: this.showsArchived || undefined };
     const page = await readSession(this.id, query, this.abort.signal);
     if (transcript !== this.transcript) return; // everything was read anew meanwhile
     transcript.page(page.messages);
-    transcript.hasOlder = page.messages.length >= PAGE;
-    if (page.messages.length) await this.readNotes(transcript.oldest, before);
+    transcript.hasOlder = page.messages.length >= limit;
+    if (page.messages.length) await this.readNotes(transcript, before);
     this.changed("rows");
   }
 
@@ -156,12 +183,21 @@ export class Session {
     return row.facts;
   }
 
+  /** The newest reading counts, in whatever order they come back. */
   async readQuestions() {
+    const reading = (this.newestReading = {});
     try {
-      this.questions = await readApprovals(this.id, this.abort.signal);
+      const found = await readApprovals(this.id, this.abort.signal);
+      if (reading === this.newestReading) this.ask(found);
     } catch (error) {
       if (error.name === "AbortError") throw error;
+      if (reading === this.newestReading && error.passing) setTimeout(() => this.readQuestions().catch(() => {}), 1500);
     }
+  }
+
+  ask(questions) {
+    this.newestReading = null;
+    this.questions = questions;
     this.changed("questions", "state");
   }
 
@@ -170,7 +206,7 @@ export class Session {
     clearTimeout(this.refreshing);
     this.refreshing = setTimeout(async () => {
       try {
-        this.take(await readSession(this.id, { limit: 1 }, this.abort.signal));
+        this.takeLater(await readSession(this.id, { limit: 1 }, this.abort.signal));
       } catch (error) {
         if (error.name !== "AbortError" && error.passing) this.refresh(1500);
       }
@@ -219,8 +255,7 @@ export class Session {
       this.again();
       return;
     }
-    const row = this.transcript.event(event);
-    if (event.kind === "InputAdmitted") this.outbox.arrived(row.content);
+    this.transcript.event(event);
     this.progress(event);
     this.outbox.seen(event.seq);
     this.changed("rows");
@@ -262,8 +297,7 @@ export class Session {
         this.draft.close();
         this.draftShown = false;
         this.set(null, "");
-        this.questions = [];
-        this.changed("questions");
+        this.ask([]);
         break;
       case "SessionRotated":
         this.on.movedTo(body.to_session_id);

@@ -24,6 +24,7 @@ export class SessionPane {
       changed: (what) => this.changed(what),
       gone: (error) => this.gone(error),
       movedTo: (id) => here().id === this.id && goTo(`#/s/${id}`),
+      prepare: (transcript) => this.transcript.prepare(transcript),
     });
     const session = this.session;
     this.transcript = new TranscriptView(session, {
@@ -59,8 +60,6 @@ export class SessionPane {
   async open(place) {
     try {
       await this.session.open();
-      await this.transcript.ready();
-      this.changed(new Set(["rows", "state", "questions"]));
       if (place.at) await this.reveal(place.at);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -93,7 +92,7 @@ export class SessionPane {
 
   async reveal(seq) {
     const { session } = this; // its transcript may be another one after each step
-    while (session.transcript.hasOlder && (session.transcript.oldest ?? 0) > seq) await session.older();
+    while (session.transcript.hasOlder && (session.transcript.oldest ?? 0) > seq) await session.older({ far: true });
     this.transcript.show();
     const next = session.transcript.rows.find((row) => row.seq >= seq)?.seq;
     if (!this.transcript.reveal(seq)) this.transcript.reveal(next);
@@ -129,7 +128,7 @@ export class SessionPane {
   }
 
   send(text, how) {
-    this.session.outbox.add(text, how);
+    this.session.outbox.add(text, { ...how, after: this.session.newest });
     this.transcript.list.toEnd();
     return true;
   }

@@ -101,9 +101,9 @@ export class TranscriptView {
     this.draftView.show(this.session.draft, this.session.doing);
   }
 
-  /** Parse the newest rows, so that what is seen first does not jump. */
-  async ready() {
-    const newest = this.session.transcript.rows.slice(-READY);
+  /** Parse its newest rows, so that what is seen first does not jump. */
+  async prepare(transcript) {
+    const newest = transcript.rows.slice(-READY);
     const texts = newest.filter((row) => row.role === "assistant").flatMap((row) => row.parts);
     await prepare(texts.filter((part) => part.type === "text").map((part) => part.text));
   }
