@@ -165,5 +165,8 @@ def test_waiting_and_interrupted_sessions_say_so_and_offer_to_go_on(visitor: Vis
 
 
 def test_what_others_do_appears_by_itself(page: Page, server: Server) -> None:
-    server.new_session(title="From another door")
+    session = server.new_session(title="From another door")
     expect(titles(page).first).to_have_text("From another door")
+    page.locator(f".session-row[data-id='{session}']").focus()
+    server.call("PATCH", f"/api/sessions/{session}", {"title": "Renamed elsewhere"})
+    expect(page.locator(".session-row:focus .session-title")).to_have_text("Renamed elsewhere")

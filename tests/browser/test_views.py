@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from holdfast.core import events as e
 from holdfast.core.messages import TextPart
-from tests.browser.conftest import Visitor
+from tests.browser.conftest import Visitor, drawn
 from tests.browser.serving import Server
 from tests.browser.writing import Writer, forked, sub_agent
 
@@ -116,6 +116,20 @@ def test_nothing_yet_is_said_in_words(visitor: Visitor, family: dict[str, str]) 
     expect(page.locator(".empty")).to_contain_text("Nothing was decided here yet")
     page.locator(".tabs").get_by_role("link", name="Ledger").click()
     expect(page.locator(".empty")).to_contain_text("The ledger is empty")
+
+
+def test_a_view_that_is_read_again_keeps_what_has_the_focus(visitor: Visitor, server: Server) -> None:
+    with server.store() as store:
+        writer = Writer(store, title="Looked at")
+        entry = {"kind": "route", "mode": "execute", "summary": "it is concrete", "evidence_summary": ["48 passed"]}
+        writer.add(e.TimelineRecorded(entry=entry))
+    page = visitor.session(writer.id, "/timeline")
+    button = page.locator(".timeline").get_by_role("button")
+    button.focus()
+    with page.expect_event("requestfinished", lambda request: request.url.endswith("/timeline")):
+        server.call("PATCH", f"/api/sessions/{writer.id}", {"title": "Changed elsewhere"})
+    drawn(page)
+    expect(button).to_be_focused()
 
 
 def test_all_sessions_together_are_counted(visitor: Visitor, server: Server, family: dict[str, str]) -> None:

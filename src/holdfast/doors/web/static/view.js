@@ -4,7 +4,7 @@ import { el, replace } from "./dom.js";
 import { hear } from "./news.js";
 
 /** `read(signal)` gives what `draw` draws; where `draw` gives null there is nothing, and `empty` says so. It is read
- *  again when the session has changed. */
+ *  again when the session has changed, and drawn anew when that made a difference. */
 export function loadedView(name, { session, read, draw, empty }) {
   const abort = new AbortController();
   const node = el(
@@ -12,12 +12,18 @@ export function loadedView(name, { session, read, draw, empty }) {
     { tabindex: "0", role: "region", "aria-label": name },
     el("p.loading", { role: "status" }, "Loading"),
   );
+  let shown = "";
   const load = async () => {
     try {
-      const drawn = draw(await read(abort.signal));
-      replace(node, drawn ?? el("p.empty", {}, empty));
+      const found = await read(abort.signal);
+      const text = JSON.stringify(found);
+      if (text === shown) return; // what is read or has the focus stays
+      const { scrollTop } = node;
+      replace(node, draw(found) ?? el("p.empty", {}, empty));
+      node.scrollTop = scrollTop;
+      shown = text;
     } catch (error) {
-      if (error.name !== "AbortError") replace(node, el("p.empty", { role: "alert" }, error.message));
+      if (error.name !== "AbortError" && !shown) replace(node, el("p.empty", { role: "alert" }, error.message));
     }
   };
   let timer;

@@ -59,13 +59,16 @@ export class WindowedList {
     this.render(anchor);
   }
 
-  /** Draw an item anew. */
+  /** Draw an item anew. What had the focus in it has it again. */
   refresh(key) {
     this.guesses.delete(key);
-    if (!this.nodes.has(key)) return;
+    const before = this.nodes.get(key);
+    if (!before) return;
+    const at = usable(before).indexOf(document.activeElement);
     const anchor = this.anchor();
     this.remove(key);
     this.render(anchor);
+    if (at >= 0) usable(this.nodes.get(key))[at]?.focus({ preventScroll: true });
   }
 
   toEnd() {
@@ -197,10 +200,17 @@ export class WindowedList {
       this.nodes.set(key, node);
       this.watcher.observe(node);
     }
-    if (node.nextSibling !== before || node.parentNode !== this.body) this.body.insertBefore(node, before);
+    if (node.nextSibling !== before || node.parentNode !== this.body) this.move(node, before);
     node.setAttribute("aria-posinset", this.index.get(key) + 1);
     node.setAttribute("aria-setsize", this.keys.length);
     return node;
+  }
+
+  /** One that is moved keeps the focus. */
+  move(node, before) {
+    const focused = node.contains(document.activeElement) ? document.activeElement : null;
+    this.body.insertBefore(node, before);
+    focused?.focus({ preventScroll: true });
   }
 
   remove(key) {
@@ -250,4 +260,10 @@ export class WindowedList {
     this.wasHidden = false;
     if (this.measure() || own) this.render(anchor);
   }
+}
+
+/** What can have the focus in it, itself included. */
+function usable(node) {
+  if (!node) return [];
+  return [node, ...node.querySelectorAll("a, button, [tabindex]")].filter((one) => one.tabIndex >= 0);
 }
