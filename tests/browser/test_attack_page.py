@@ -91,7 +91,9 @@ def test_an_attack_page_reads_nothing_and_does_nothing(
     assert len(outcomes) == 24
     assert [f"{name}: {what}" for name, what in outcomes.items() if not what.startswith(("nothing", "refused"))] == []
     assert everything(server) == before
-    assert all(opened.title() != "Precious" for opened in victim.context.pages)
+    for opened in victim.context.pages:
+        opened.wait_for_load_state()
+        assert opened.title() != "Precious"
 
 
 def everything(server: Server) -> str:

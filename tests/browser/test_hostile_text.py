@@ -136,17 +136,18 @@ def test_nothing_runs_in_the_list_in_a_search_and_in_the_sum_of_all(visitor: Vis
     )
     for query in ("script", "onerror", "evil.example", "<img", "javascript:"):
         page.fill("#search", query)
-        expect(page.locator(".session-row.hit").first).to_be_visible()
+        expect(page.locator(".session-row.hit mark").first).to_have_text(query, ignore_case=True)
     page.goto(f"{visitor.server.url}/#/stats")
     expect(page.locator(".usage")).to_be_visible()
 
 
 def test_nothing_runs_while_a_hostile_reply_streams_asks_and_fails(visitor: Visitor, server: Server) -> None:
     session = server.new_session(title=safe(PAYLOADS[3]))
-    page = visitor.session(session)
+    page = visitor.followed(session, "holding.js")
     page.fill("#composer", PAYLOADS[4])
     page.keyboard.press("Enter")
     expect(page.locator(".draft .prose")).to_contain_text("script")
+    page.evaluate("goOn()")
     expect(page.locator(".asks")).to_contain_text(VISIBLE[0])
     page.locator(".question").get_by_role("button").first.click()
     expect(page.locator(".note-text.bad")).to_contain_text("The turn failed")
