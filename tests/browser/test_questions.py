@@ -13,6 +13,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Visitor, drawn
 from tests.browser.serving import Server
 
+READINGS = re.compile(r"/approvals$")
 HIDDEN = "echo safe\u202e \u200b# ok\tx  "
 
 
@@ -103,6 +104,18 @@ def test_what_is_typed_never_answers(visitor: Visitor, server: Server) -> None:
     over(page)
 
 
+def test_the_second_of_two_clicks_answers_no_question(visitor: Visitor, server: Server) -> None:
+    """The next question may stand where the one before it was answered."""
+    session, page = asked(visitor, server, calling("bash", command="true"))
+    allow = page.get_by_role("button", name="Allow once")
+    allow.dispatch_event("click", {"detail": 2})
+    expect(allow).to_be_enabled()
+    assert answers(server, session) == []
+    page.get_by_role("button", name="Deny").click()
+    over(page)
+    assert answers(server, session) == ["deny"]
+
+
 def test_the_list_tells_which_sessions_wait_for_an_answer(visitor: Visitor, server: Server) -> None:
     session, page = asked(visitor, server, calling("bash", command="true"))
     other = visitor.tab()
@@ -113,18 +126,23 @@ def test_the_list_tells_which_sessions_wait_for_an_answer(visitor: Visitor, serv
     expect(row.get_by_role("img", name="Needs your answer")).to_have_count(0)
 
 
-def test_a_question_answered_elsewhere_goes_away(visitor: Visitor, server: Server) -> None:
-    session, page = asked(visitor, server, calling("bash", command="true"))
+def test_a_question_answered_elsewhere_goes_away_at_once(visitor: Visitor, server: Server) -> None:
+    session, page = asked(visitor, server, calling("bash", command="echo one"), calling("bash", command="echo two"))
+    held: list[Route] = []
+    page.route(READINGS, lambda route: held.append(route))
     [open_one] = server.call("GET", f"/api/sessions/{session}/approvals")
     answer = {"approval_id": open_one["approval_id"], "answer": "once"}
     server.call("POST", f"/api/sessions/{session}/approvals", answer)
+    expect(page.locator(".question")).to_have_count(0)
+    page.unroute(READINGS)  # which lets them go on
+    expect(page.locator(".question pre.command")).to_have_text("echo two")
+    page.get_by_role("button", name="Deny").click()
     over(page)
 
 
 def test_an_answer_that_comes_late_hides_no_newer_question(visitor: Visitor, server: Server) -> None:
     _, page = asked(visitor, server, calling("bash", command="echo one"), calling("bash", command="echo two"))
     late: list[Route] = []
-    readings = re.compile(r"/approvals$")
 
     def first(route: Route) -> None:
         if route.request.method == "GET" and not late:
@@ -132,10 +150,10 @@ def test_an_answer_that_comes_late_hides_no_newer_question(visitor: Visitor, ser
         else:
             route.continue_()
 
-    page.route(readings, first)
+    page.route(READINGS, first)
     page.get_by_role("button", name="Allow once").click()
     expect(page.locator(".question pre.command")).to_have_text("echo two")
-    with page.expect_event("requestfinished", lambda request: bool(readings.search(request.url))):
+    with page.expect_event("requestfinished", lambda request: bool(READINGS.search(request.url))):
         late[0].fulfill(json=[])
     drawn(page)
     expect(page.locator(".question pre.command")).to_have_text("echo two")

@@ -1,5 +1,6 @@
 /** What waits for the user's answer: a call to be approved, with its exact arguments and its diff, or a question of the
- *  model. Shown one at a time; keys answer only when a button has the focus, so no typed word approves anything. */
+ *  model. Shown one at a time; keys answer only when a button has the focus, so no typed word approves anything, and
+ *  no double click answers two of them. */
 
 import { answerApproval } from "./api.js";
 import { diffView } from "./diff.js";
@@ -52,7 +53,7 @@ export class Questions {
 
   approval(question) {
     const buttons = ANSWERS.map(([answer, label, look]) =>
-      el("button", { type: "button", class: look, on: { click: () => this.answer(question, answer) } }, label),
+      el("button", { type: "button", class: look, on: { click: once(() => this.answer(question, answer)) } }, label),
     );
     return el(
       "div.question",
@@ -90,15 +91,19 @@ export class Questions {
         ? el(
             "div.answers",
             {},
-            offered.map((choice) =>
-              el("button", { type: "button", on: { click: () => this.answer(question, choice) } }, readable(choice)),
-            ),
+            offered.map((choice) => {
+              const click = once(() => this.answer(question, choice));
+              return el("button", { type: "button", on: { click } }, readable(choice));
+            }),
           )
         : null,
       form,
     );
   }
 }
+
+/** A click, but not the second one of two: that was meant for the question that stood here before. */
+const once = (act) => (event) => event.detail <= 1 && act();
 
 /** What would be done, to the letter. */
 function exactly(question) {

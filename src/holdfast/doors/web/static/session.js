@@ -291,6 +291,7 @@ export class Session {
         speak("Your answer is needed.");
         break;
       case "ApprovalAnswered":
+        this.ask(this.questions.filter((question) => question.approval_id !== body.approval_seq));
         this.set("running", "Working");
         break;
       case "TurnEnded":
