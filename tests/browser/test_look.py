@@ -121,6 +121,22 @@ def overflowing(page: Page) -> list[str]:
     return found
 
 
+def test_what_is_to_be_answered_is_told_on_a_phone_however_long_the_call_is(phone: Visitor, session: str) -> None:
+    page = phone.session(session)
+    words = page.locator(".tool.asked .tool-words")
+    expect(words).to_have_text("waits for your answer")
+    assert not words.evaluate("(node) => node.scrollWidth > node.clientWidth")  # not cut
+    phone.leave()
+
+
+def test_help_is_read_from_its_beginning_on_a_phone(phone: Visitor) -> None:
+    page = phone.tab()
+    page.get_by_role("button", name="Keys and help").tap()
+    expect(page.get_by_role("heading", name="Keys and marks")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Close")).to_be_focused()
+    phone.leave()
+
+
 def test_a_phone_shows_the_list_or_a_session_and_goes_back(phone: Visitor, session: str) -> None:
     page = phone.tab()
     row_of(page, session).tap()

@@ -70,6 +70,18 @@ def test_the_ledger_tells_what_became_of_assumptions(visitor: Visitor, family: d
     expect(page.locator(".chip.warn")).to_have_text("contradicted")
 
 
+def test_times_of_the_timeline_stand_below_each_other(visitor: Visitor, server: Server) -> None:
+    with server.store() as store:
+        writer = Writer(store, title="Times")
+        for evidence in ([], ["48 passed"]):  # one that can be unfolded, and one that cannot
+            writer.add(e.TimelineRecorded(entry={"kind": "route", "mode": "execute", "evidence_summary": evidence}))
+    page = visitor.session(writer.id, "/timeline")
+    times = page.locator(".timeline .time")
+    expect(times).to_have_count(2)
+    one, other = times.evaluate_all("(times) => times.map((time) => time.getBoundingClientRect().right)")
+    assert one == other
+
+
 def test_usage_and_context_are_drawn(visitor: Visitor, family: dict[str, str]) -> None:
     page = visitor.session(family["root"], "/usage")
     expect(page.locator(".tile", has_text="turns").locator("b")).to_have_text("5")

@@ -79,5 +79,6 @@ export function panel(title, ...children) {
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   document.body.append(dialog);
   dialog.showModal();
-  close.focus();
+  close.focus({ preventScroll: true }); // it is read from its beginning
+  dialog.scrollTop = 0;
 }
