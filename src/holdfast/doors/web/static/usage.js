@@ -161,7 +161,7 @@ function valuesOf(one) {
 const modelsView = (models) => tableView("Models", "model", models, (name) => name);
 
 function tableView(title, first, found, shown) {
-  const rows = Object.entries(found);
+  const rows = Object.entries(found).filter(([, spent]) => spent.input_tokens || spent.output_tokens);
   if (!rows.length) return null;
   const heads = [first, "input", "cached", "output", "cost"];
   return el(
