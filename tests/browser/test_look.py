@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from holdfast.core import events as e
 from holdfast.core.messages import TextPart
-from tests.browser.conftest import Visit, Visitor
+from tests.browser.conftest import HERE, Visit, Visitor
 from tests.browser.serving import Server
 from tests.browser.writing import Writer, thought
 
@@ -185,6 +185,20 @@ def nameless(page: Page) -> list[str]:
     ]
     client.detach()
     return found
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_every_text_can_be_read(visit: Visit, session: str, colours: str) -> None:
+    page = visit(color_scheme=colours).tab()
+    expect(row_of(page, session)).to_be_visible()
+    faint = (HERE / "contrast.js").read_text()
+    assert page.evaluate(faint) == []
+    for view in VIEWS:
+        page.goto(f"{page.url.partition('#')[0]}#/s/{session}{view}")
+        shown(page, view)
+        expect(page.locator(".question")).to_be_visible()
+        unfold(page)
+        assert page.evaluate(faint) == []
 
 
 def test_the_page_is_used_with_the_keyboard_alone(visitor: Visitor, session: str) -> None:
