@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import APIResponse, Locator, Page, Route, expect
@@ -218,14 +219,17 @@ def test_a_message_that_was_not_sent_before_a_reload_is_sent_after_it(visitor: V
     expect(said(page)).to_have_text(["Do not forget me"])
 
 
-def test_a_message_that_is_refused_can_be_edited(visitor: Visitor, server: Server) -> None:
+def test_a_message_that_is_refused_can_be_edited(visitor: Visitor, server: Server, picture: Path) -> None:
     session = server.new_session(title="Will be ended")
     page = visitor.session(session)
     page.route("**/messages", lambda route: route.fulfill(status=409, json={"detail": "session has ended"}))
+    page.locator("input[type=file]").set_input_files(picture)
+    expect(page.locator(".chosen-one")).to_have_count(1)
     send(page, "Too late")
     expect(page.locator(".outgoing .badge.bad")).to_have_text("session has ended")
     page.get_by_role("button", name="Edit").click()
     expect(page.locator("#composer")).to_have_value("Too late")
+    expect(page.locator(".chosen-one")).to_have_count(1)
     expect(page.locator(".outgoing")).to_have_count(0)
 
 

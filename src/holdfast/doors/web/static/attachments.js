@@ -44,6 +44,12 @@ export class Attachments {
     this.show();
   }
 
+  /** Put these back, before those that are here. */
+  restore(items) {
+    this.items.unshift(...items);
+    this.show();
+  }
+
   clear() {
     this.items = [];
     this.show();

@@ -120,10 +120,10 @@ export class Composer {
     }
   }
 
-  /** Put a text back that is to be written anew, before what is there. */
-  restore(text) {
+  /** Put a message back that is to be written anew, before what is there. */
+  restore(text, attachments = []) {
     this.text.value = this.text.value ? `${text}\n\n${this.text.value}` : text;
-    this.changed();
+    this.attachments.restore(attachments);
     this.text.focus();
   }
 

@@ -35,7 +35,7 @@ export class SessionPane {
       older: () => trying(() => session.older()),
       takeBack: (message) => {
         session.outbox.drop(message);
-        this.composer.restore(message.content);
+        this.composer.restore(message.content, message.attachments);
       },
     });
     this.banner = new Banner(session, { verb: (verb) => this.verb(verb) });
