@@ -170,3 +170,15 @@ def test_what_others_do_appears_by_itself(page: Page, server: Server) -> None:
     page.locator(f".session-row[data-id='{session}']").focus()
     server.call("PATCH", f"/api/sessions/{session}", {"title": "Renamed elsewhere"})
     expect(page.locator(".session-row:focus .session-title")).to_have_text("Renamed elsewhere")
+
+
+def test_only_what_nobody_has_answered_waits_in_a_session_that_was_imported(visitor: Visitor, server: Server) -> None:
+    with server.store() as store:
+        writer = Writer(store, title="From elsewhere")
+        writer.appended(Role.USER, "An old question")
+        writer.appended(Role.ASSISTANT, "An old answer")
+        writer.asked("A new question")
+    page = visitor.session(writer.id)
+    expect(page.locator(".row.user")).to_have_count(2)
+    expect(page.locator(".row.user", has=page.locator(".badge.waits"))).to_have_count(1)
+    expect(page.locator(".row.user").last).to_contain_text("waiting for an answer")

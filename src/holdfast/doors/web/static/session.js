@@ -146,15 +146,17 @@ export class Session {
     return events;
   }
 
-  /** Inputs that no turn has read: those behind the last that was read, while the list says that one waits. */
+  /** Inputs that no turn has read, while the list says that one waits: those behind the beginning of the last turn, or
+   *  where none ever ran, as in a session that was imported, behind the last reply. */
   findWaiting(transcript, events) {
-    if (this.summary.pending_user_message === null) return;
-    const read = new Set(events.flatMap((event) => event.body.inputs ?? []));
-    const newest = Math.max(0, ...events.filter((event) => event.kind === "TurnStarted").map((event) => event.seq));
-    for (const row of transcript.rows) {
-      if (row.role === "user" && !row.note && !read.has(row.seq) && (row.seq > newest || !newest))
-        transcript.waiting.add(row.seq);
-    }
+    const { pending_user_message: pending, active_stream_id: turn } = this.summary;
+    if (pending === null) return;
+    const read = new Set(events.flatMap((event) => event.body?.inputs ?? []));
+    const begun = events.findLast((event) => event.kind === "TurnStarted");
+    const replied = turn ? undefined : transcript.rows.findLast((row) => row.role === "assistant");
+    const newest = (begun ?? replied)?.seq ?? 0;
+    for (const row of transcript.rows)
+      if (row.role === "user" && !row.note && !read.has(row.seq) && row.seq > newest) transcript.waiting.add(row.seq);
   }
 
   /** The page before what is here, or a larger one if the way is `far`. Who asks while it comes waits for the same. */
