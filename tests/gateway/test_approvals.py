@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.core import events as e
 from holdfast.core.messages import ToolCall
+from holdfast.doors.gateway.platform import Update
 from holdfast.models.port import CompletionResponse, ModelRequest
 from holdfast.runtime.permissions.mode import PermissionMode
 from holdfast.runtime.service import SessionService
@@ -64,9 +65,9 @@ async def question_in(world: World, chat: str = OWNER) -> Shown:
     return shown
 
 
-def pressed(room: Room, shown: Shown, label: str, **more: Any) -> None:
+def pressed(room: Room, shown: Shown, label: str, **more: Any) -> Update:
     data = next(button.data for button in shown.buttons if button.label == label)
-    room.say(None, pressed=data, chat=shown.address.chat, **{"message_id": shown.message_id, **more})
+    return room.say(None, pressed=data, chat=shown.address.chat, **{"message_id": shown.message_id, **more})
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,10 @@ async def test_a_button_that_is_pressed_again_does_nothing(tmp_path: Path) -> No
         allow, deny = shown.buttons[0].data, shown.buttons[-1].data
         first = room.say(None, pressed=deny, message_id=shown.message_id)
         await room.until(lambda: any(one.startswith("result:") for one in room.texts()))
+        taken = [await world.gateway.take("test", first) for _ in range(2)]
+        assert taken[0] is not None
+        assert taken[0].replayed
+        assert taken[0] == taken[1], "the very same update is answered as it was"
         room.queue.put_nowait(first)
         room.say(None, pressed=allow, message_id=shown.message_id)
         room.say(None, pressed=deny, message_id=shown.message_id)
@@ -235,10 +240,13 @@ async def test_what_the_model_asks_is_answered(tmp_path: Path, kind: str, answer
         world.room.say("do it")
         shown = await question_in(world)
         if kind == "button":
-            pressed(world.room, shown, "red")
+            given = pressed(world.room, shown, "red")
         else:
-            world.room.say(answer, reply_to=shown.message_id if kind == "reply" else None)
+            given = world.room.say(answer, reply_to=shown.message_id if kind == "reply" else None)
         await world.room.until(lambda: any("result:" in one for one in world.room.texts()))
         [answered] = kinds_of(world.store, world.session(), e.ApprovalAnswered)
         assert answered.answer == answer
+        again = await world.gateway.take("test", given)
+        assert again is not None
+        assert again.replayed
         assert len(kinds_of(world.store, world.session(), e.InputAdmitted)) == 1

@@ -98,6 +98,23 @@ async def test_the_same_id_is_one_message_and_the_same_answer(tmp_path: Path) ->
         assert other.status_code == 409
 
 
+async def test_a_command_that_comes_again_is_answered_as_it_was_though_it_would_say_something_else(
+    tmp_path: Path,
+) -> None:
+    async with listening(tmp_path) as (world, callback):
+        await posted(world, said("hello"))
+        await eventually(lambda: len(callback.got) == 1)
+        first = [await posted(world, said(text), text) for text in ("/status", "/sessions", "/new")]
+        await posted(world, said("in the new one"), "m2")
+        again = [await posted(world, said(text), text) for text in ("/status", "/sessions", "/new")]
+        assert [answer.text for answer in again] == [answer.text for answer in first]
+        assert [answer.status_code for answer in again] == [200, 200, 200]
+        other = await posted(world, said("/help"), "/status")
+        assert other.status_code == 409
+        await eventually(lambda: len(callback.got) == 5)
+        assert len(set(callback.ids)) == 5
+
+
 async def test_a_bad_signature_is_refused_whatever_is_wrong_with_it(tmp_path: Path) -> None:
     async with listening(tmp_path) as (world, _):
         now = int(time.time())

@@ -116,6 +116,13 @@ def shown_in(store: LogStore, route: str, session_id: str, message_id: str | Non
     return [shown for shown in found if shown is not None]
 
 
+def answered_at(store: LogStore, shown: Shown, route: str, update_id: str) -> int | None:
+    """The event by which this very update answered the question; None when something else did, or nothing yet."""
+    rows = store.read(shown.session_id, after=shown.seq, kinds=frozenset({"NoticePosted"}))
+    ours = [row for row in rows if row.key == update_id]
+    return next((row.seq for row, event in decoded(store, ours) if getattr(event, "route", None) == route), None)
+
+
 def _question_at(store: LogStore, session_id: str, seq: int) -> Shown | None:
     [(_, event)] = decoded(store, store.read(session_id, after=seq - 1, before=seq + 1))
     match event:

@@ -5,15 +5,17 @@ Promises:
   The first message of a chat makes the session and the route in that commit too.
 - A route is moved by compare-and-swap, here and nowhere else; a rotation moves it in its own commit
   (`holdfast.store.lineage`). A message that changes nothing about the route writes nothing to it.
-- What a command says is a notice in the same commit as what it does, with the same key.
+- What a command says is a notice in the same commit as what it does, with the same key. It says what it answers, so a
+  command that would be answered otherwise by now is still known for the same when it is delivered again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,7 +24,7 @@ from holdfast.app.chat_sessions import Shown
 from holdfast.app.places import bound_to, place_for
 from holdfast.core import events as e
 from holdfast.core.chat_routes import debt_key, named, route_of_debt
-from holdfast.core.errors import ConflictError, OutcomeUnknown, SessionBusy, SessionEnded, SessionNotFound
+from holdfast.core.errors import ConflictError, KeyUsed, OutcomeUnknown, SessionBusy, SessionEnded, SessionNotFound
 from holdfast.core.header import Header
 from holdfast.core.ids import id_from
 from holdfast.core.log import Actor
@@ -32,24 +34,26 @@ from holdfast.runtime.permissions.mode import PermissionMode
 from holdfast.runtime.project import project_fingerprint, project_key
 from holdfast.store.log_store import LogStore
 from holdfast.store.port import Append, Create, NewEvent, PutRoute, Receipt, Write
-from holdfast.store.reading import folded_state
+from holdfast.store.reading import decoded, folded_state
 
 RACES = 20
+ASKED = "asked"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 REPEATS = 5
 ENDED_NOTICE = "The session before this one has ended, so this is a new one."
 
 
 class TakenBefore(ConflictError):
-    """This update was taken before, as something else: a message that is an answer the first time is none any more
-    when it comes again. Nothing is written."""
+    """The id of this update was used for something else before. Nothing is written."""
 
 
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
-    """Who speaks, where, and under which id the platform delivered it."""
+    """Who speaks, where, and under which id the platform delivered it. `asked` is the digest of what was said."""
 
     route: str
     user: str
     update_id: str
+    asked: str
     message_id: str | None = None
 
 
@@ -102,7 +106,7 @@ class Chats:
                 return await self._append(leads, sender, event)
             return await self._begin(sender, place, leads, event)
 
-        return await self._racing(sender.route, once)
+        return await self._racing(sender, once)
 
     async def _begin(self, sender: Sender, place: Place, leads: str | None, event: e.Event) -> Taken:
         """A new session, the route to it, and the message in it: one commit, or nothing."""
@@ -115,19 +119,35 @@ class Chats:
         try:
             return _taken(await self._commit(_keyed(session_id, sender, *events, touch=touch)))
         except ConflictError as error:
-            raise TakenBefore(str(error)) from error
+            return await self._again(sender, error)
 
-    async def _racing(self, route: str, once: Callable[[str | None], Awaitable[Taken]]) -> Taken:
+    async def _again(self, sender: Sender, error: ConflictError) -> Taken:
+        """Where the very same was taken before, though it would be taken otherwise by now: a question is answered, a
+        turn has ended. `TakenBefore` when it is something else."""
+        if isinstance(error, KeyUsed) and await asyncio.to_thread(self._asked, error) == sender.asked:
+            return Taken(session_id=error.session_id, seq=error.seq, replayed=True)
+        raise TakenBefore(str(error)) from error
+
+    def _asked(self, used: KeyUsed) -> str | None:
+        """What the notice there answers; None when it is none."""
+        try:
+            rows = self.store.read(used.session_id, after=used.seq - 1, before=used.seq + 1)
+        except SessionNotFound:
+            return None
+        notices = [event for _, event in decoded(self.store, rows) if isinstance(event, e.NoticePosted)]
+        return notices[0].facts.get(ASKED) if notices else None
+
+    async def _racing(self, sender: Sender, once: Callable[[str | None], Awaitable[Taken]]) -> Taken:
         """Do it with where the route leads; again, when that turns out to have changed in the same moment."""
         for _ in range(RACES):
-            leads = await self.leads(route)
+            leads = await self.leads(sender.route)
             try:
                 return await once(leads)
             except TakenBefore:
                 raise
             except ConflictError as error:
-                if await self.leads(route) == leads:  # not about the route, so about the id
-                    raise TakenBefore(str(error)) from error
+                if await self.leads(sender.route) == leads:  # not about the route, so about the id
+                    return await self._again(sender, error)
             except (SessionEnded, SessionNotFound):
                 continue
         raise SessionBusy("the chat's route moves faster than it can be followed; send it again")
@@ -135,10 +155,10 @@ class Chats:
     # --- commands
 
     async def post(
-        self, sender: Sender, session_id: str, text: str, *effects: e.Event, facts: dict[str, Any] | None = None
+        self, sender: Sender, session_id: str, text: str, *effects: e.Event, facts: Mapping[str, Any] = NOTHING
     ) -> Taken:
         """The answer to a command, and what the command does, in the session's log; once, however often it comes."""
-        notice = e.NoticePosted(route=sender.route, text=text, reply_to=sender.message_id, facts=facts or {})
+        notice = _notice(sender, text, facts)
         return await self._append(session_id, sender, *effects, notice, touch=False)
 
     async def request(self, sender: Sender, session_id: str, what: str) -> Taken:
@@ -154,23 +174,23 @@ class Chats:
             events=_by(sender, event),
             key=f"approval-{question.session_id}-{question.seq}",
         )
-        notice = e.NoticePosted(route=sender.route, text=told, reply_to=sender.message_id)
-        return _taken(await self._commit(answered, _keyed(question.session_id, sender, notice, touch=False)))
+        notice = _keyed(question.session_id, sender, _notice(sender, told), touch=False)
+        return _taken(await self._commit(answered, notice))
 
     async def begin(self, sender: Sender, place: Place, text: str) -> Taken:
         """`/new`: from now on the chat is in a new session. What the old one still owes it will come."""
-        notice = e.NoticePosted(route=sender.route, text=text, reply_to=sender.message_id)
+        notice = _notice(sender, text)
 
         async def once(leads: str | None) -> Taken:
             session_id, create = await asyncio.to_thread(self._created, sender, place, leads)
             moved = await asyncio.to_thread(self._moved, sender.route, session_id, leads)
             return _taken(await self._commit(create, *moved, _keyed(session_id, sender, notice)), began=True)
 
-        return await self._racing(sender.route, once)
+        return await self._racing(sender, once)
 
     async def join(self, sender: Sender, session_id: str, mode: PermissionMode, text: str) -> Taken:
         """`/resume`: from now on the chat is in that session, under the chat's rights if those are fewer."""
-        notice = e.NoticePosted(route=sender.route, text=text, reply_to=sender.message_id)
+        notice = _notice(sender, text)
 
         async def once(leads: str | None) -> Taken:
             target = await asyncio.to_thread(self.store.tip, session_id)
@@ -180,7 +200,7 @@ class Chats:
             said = _keyed(target, sender, opened, *lowered, notice, touch=False)
             return _taken(await self._commit(*moved, msgspec.structs.replace(said, to_tip=False)))
 
-        return await self._racing(sender.route, once)
+        return await self._racing(sender, once)
 
     def _moved(self, route: str, session_id: str, leads: str | None) -> list[Write]:
         """The route goes there, and a debt stays behind until the chat has got what it is owed."""
@@ -243,6 +263,12 @@ class Chats:
             except OutcomeUnknown:
                 await asyncio.sleep(0.05 * 2**pause)
         return await self.store.commit_async(*writes)
+
+
+def _notice(sender: Sender, text: str, facts: Mapping[str, Any] = NOTHING) -> e.NoticePosted:
+    """What is told to whoever spoke."""
+    told = {**facts, ASKED: sender.asked}
+    return e.NoticePosted(route=sender.route, text=text, reply_to=sender.message_id, facts=told)
 
 
 def _keyed(session_id: str, sender: Sender, *events: e.Event, touch: bool = True) -> Append:

@@ -18,7 +18,8 @@ The docstring of a class is its default message; the text given on raising names
     ├── InvalidTransition      a turn tried to go from one phase to another that does not follow it
     └── Refused                certainly not written
         ├── InvalidInput       the value cannot be stored as it is
-        ├── ConflictError      same key with other content, or the head moved
+        ├── ConflictError      the head moved, or somebody was faster
+        │   └── KeyUsed        same key with other content
         ├── SessionEnded       the session takes no more input
         ├── SessionBusy        somebody else holds the lease
         ├── StaleLease         the lease was taken over
@@ -148,6 +149,15 @@ class ConflictError(Refused):
     """The write conflicts with what is stored."""
 
     exit_code = 4
+
+
+class KeyUsed(ConflictError):
+    """The key stands for something else: for what was written up to event `seq` of a session."""
+
+    def __init__(self, message: str, *, session_id: str, seq: int) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.seq = seq
 
 
 class SessionEnded(Refused):

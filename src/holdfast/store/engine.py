@@ -14,6 +14,7 @@ import msgspec
 from holdfast.core.errors import (
     ConflictError,
     InvalidInput,
+    KeyUsed,
     SessionBusy,
     SessionEnded,
     StaleLease,
@@ -68,7 +69,11 @@ def _replay(tx: Tx, commit: Commit) -> list[Receipt] | None:
         if row is None:
             continue
         if row.digest and row.digest != sealed.digest:
-            raise ConflictError(f"key '{sealed.key}' was already used for something else (event {row.seq})")
+            raise KeyUsed(
+                f"key '{sealed.key}' was already used for something else (event {row.seq})",
+                session_id=row.session_id,
+                seq=row.seq,
+            )
         found[number] = row
     if not found:
         return _deleted_before(tx, commit) if commit.rerun else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.app.chat_sessions import Open, Shown, found, of_chat, open_questions, shown_in
+from holdfast.app.chat_sessions import Open, Shown, answered_at, found, of_chat, open_questions, shown_in
 from holdfast.app.chats import Sender, Taken
 from holdfast.core.errors import ConflictError
 from holdfast.core.outbox import Item
@@ -52,9 +52,11 @@ class Answering:
     async def pressed(self) -> Taken | None:
         """A button was pressed. A stranger's, an old one, one that was pressed before: nothing."""
         shown = await self._shown(self.update.message_id)
-        question = await self._open(shown) if shown is not None else None
-        if shown is None or question is None:
+        if shown is None:
             return None
+        question = await self._open(shown)
+        if question is None:
+            return await self._pressed_before(shown)
         if (reaction := reacted(self.update.pressed or "")) is not None:
             return await self._reacted(question, reaction)
         data = unpressed(self.update.pressed or "")
@@ -65,6 +67,12 @@ class Answering:
             choices = choices_of(question.asked)
             return await self._answer(question, choices[int(answer)]) if _indexes(answer, choices) else None
         return await self._approve(question, answer)
+
+    async def _pressed_before(self, shown: Shown) -> Taken | None:
+        """The very same update once more is answered as it was; a button that is pressed again is none."""
+        update_id = self.sender.update_id
+        seq = await asyncio.to_thread(answered_at, self.line.store, shown, self.sender.route, update_id)
+        return Taken(session_id=shown.session_id, seq=seq, replayed=True) if seq is not None else None
 
     async def _reacted(self, question: Open, reaction: str) -> Taken | None:
         if question.asked.name == "ask_user" or reaction not in YES | NO:

@@ -6,8 +6,11 @@ who > forwarded > where > button > text > length > command > answer to a questio
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from contextlib import suppress
+
+import msgspec
 
 from holdfast.app.chats import Sender, Taken
 from holdfast.core.errors import SessionNotFound
@@ -42,9 +45,15 @@ class Intake:
         if not (update.private or self._is_meant(update)):
             return None
         route = line.route(update.address, update.user, private=update.private)
-        sender = Sender(route=route, user=update.user, update_id=update.update_id, message_id=update.message_id)
+        sender = Sender(
+            route=route,
+            user=update.user,
+            update_id=update.update_id,
+            asked=digest_of(update),
+            message_id=update.message_id,
+        )
         taken = await self._taken(update, sender, role)
-        if taken is not None and update.pressed is not None:
+        if taken is not None and update.pressed is not None and not taken.replayed:
             await line.platform.acknowledge(update)
         if taken is not None:
             await self.attend(route, taken.session_id)
@@ -104,3 +113,9 @@ class Intake:
         if answered is not None:
             return await command.told(answered) if isinstance(answered, str) else answered
         return await self.line.chats.admit(sender, text, self.line.place(update.address.chat), self.line.table.busy)
+
+
+def digest_of(update: Update) -> str:
+    """The same for the same thing said, and for nothing else."""
+    said = msgspec.json.encode((update.text, update.media, update.pressed, update.reply_to))
+    return hashlib.sha256(said).hexdigest()[:32]
