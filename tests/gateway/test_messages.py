@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import pytest
 from holdfast.core import events as e
 from holdfast.core.errors import ConflictError, StoreUnavailable
 from holdfast.core.events import Delivery
+from holdfast.doors.gateway import courier
+from holdfast.doors.gateway.gateway import Gateway
 from holdfast.doors.gateway.platform import NotSent
 from holdfast.runtime.service import SessionService
 from holdfast.store import open_store
 from holdfast.store.port import Delete
 from tests.gateway.echo import Echo
 from tests.gateway.room import OWNER, Room
-from tests.gateway.world import World, events_of, eventually, inputs_of, kinds_of, running
+from tests.gateway.world import World, events_of, eventually, inputs_of, kinds_of, running, settings_for
 
 
 async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
@@ -207,15 +210,10 @@ async def test_a_chat_that_changes_nothing_writes_nothing_to_its_route(tmp_path:
 
 
 async def test_why_nothing_answers_is_told_once(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from holdfast.doors.gateway.gateway import Gateway
-    from tests.gateway.world import settings_for
-
     room = Room()
     settings = replace(settings_for(tmp_path), model="anthropic:claude-sonnet-4-5")
     with open_store(settings.store) as store:
-        gateway = Gateway(store, settings, make=lambda table, settings: room)
+        gateway = Gateway(store, settings, make=lambda table, given: room)
         await gateway.start()
         room.say("hello")
         await room.until(lambda: any("needs a key" in text for text in room.texts()))
@@ -223,6 +221,40 @@ async def test_why_nothing_answers_is_told_once(tmp_path: Path) -> None:
         await room.until(lambda: len(room.confirmed) == 2)
         await gateway.look(gateway.lines["test"])
         assert len(room.texts()) == 1
+        await gateway.close(0.2)
+
+
+async def test_a_trouble_that_comes_later_is_told_though_nobody_sees_us_typing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(courier, "TROUBLE_SECONDS", 0.01)
+    room = Room()
+    room.typing_seconds = 3600.0
+    settings = settings_for(tmp_path)
+    with open_store(settings.store) as store:
+        gateway = Gateway(store, settings, make=lambda table, given: room, works=False)
+        looks = iter([None, None])
+
+        def trouble(session_id: str) -> str | None:
+            return next(looks, "no model")
+
+        monkeypatch.setattr(gateway.lines["test"].crew, "trouble", trouble)
+        await gateway.start()
+        room.say("hello")
+        await room.heard("⚠️ Nothing answers here just now: no model")
+        await gateway.close(0.2)
+
+
+async def test_why_a_request_is_not_carried_out_is_told_too(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.asked("hello")
+    settings = replace(world.settings, model="anthropic:claude-sonnet-4-5")
+    room = Room()
+    with open_store(world.settings.store) as store:
+        gateway = Gateway(store, settings, make=lambda table, given: room)
+        await gateway.start()
+        room.say("/compact", update_id="another")
+        await room.until(lambda: any("needs a key" in text for text in room.texts()))
         await gateway.close(0.2)
 
 

@@ -35,6 +35,8 @@ PACE = 0.05
 """A store that changes all the time is looked at this often and no more."""
 TAKE_OVER_SECONDS = 60.0
 """After so long another gateway that cannot be seen to be dead is taken for dead."""
+TROUBLE_SECONDS = 2.0
+"""While a chat waits, so often it is looked whether anything keeps it from being answered."""
 MOST_ATTEMPTS = 5
 SHORTEST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
@@ -89,6 +91,7 @@ class Courier:
         self._pause = self._not_before = 0.0
         self._edited_at: dict[int, float] = {}
         self._typed_at = 0.0
+        self._troubled = 0
         self._since = monotonic()
         self._shown: dict[tuple[int, int], Outgoing] = {}
         self._sent: dict[tuple[int, int], tuple[int, str]] = {}
@@ -203,15 +206,27 @@ class Courier:
         waits = bool(self.box.inputs) or any(not item.over for item in self.box.items.values())
         if not waits:
             return []
-        trouble = self._trouble(self.session_id)
-        if trouble is not None and self.box.inputs and self.box.turn_item is None:
-            text = f"⚠️ Nothing answers here just now: {trouble}"
-            key = f"trouble {min(self.box.inputs)}"
-            await self.deliveries.tell(self.route, self.session_id, text, key)
+        trouble, asked = self._trouble(self.session_id), self._not_begun()
+        if trouble is not None and asked:
+            await self._tell_trouble(trouble, min(asked))
         elif monotonic() - self._typed_at >= self.platform.typing_seconds and self._is_working():
             self._typed_at = monotonic()
             await self.platform.typing(self.address)
-        return [self.platform.typing_seconds]
+        return [min(self.platform.typing_seconds, TROUBLE_SECONDS)]
+
+    async def _tell_trouble(self, trouble: str, since: int) -> None:
+        """Say why nothing comes of what was asked for; once for whatever waits longest."""
+        if self._troubled != since:
+            text = f"⚠️ Nothing answers here just now: {trouble}"
+            await self.deliveries.tell(self.route, self.session_id, text, f"trouble {since}")
+            self._troubled = since
+
+    def _not_begun(self) -> list[int]:
+        """What the chat asked for and nobody is at: its messages and requests, by their events."""
+        if self.box.turn_item is not None:
+            return []
+        requests = [item.of_seq for item in self.box.items.values() if item.what is What.REQUEST and not item.over]
+        return [*self.box.inputs, *requests]
 
     def _is_working(self) -> bool:
         """Whether an answer may come any moment: a turn runs and does not wait for the chat, or was only just asked
