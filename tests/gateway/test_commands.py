@@ -118,6 +118,8 @@ async def test_sessions_and_resume_stay_in_the_project_of_the_chat(tmp_path: Pat
         for prefix in (other.session_id[:8], "aaaaaaaa", "x"):
             world.room.say(f"/resume {prefix}")
         await world.room.until(lambda: len(world.room.shown) == 5)
+        told = {text.replace(other.session_id[:8], "aaaaaaaa") for text in world.room.texts()[2:4]}
+        assert told == {"no session of this chat's project begins with aaaaaaaa; /sessions lists them"}
         assert world.session() == mine
 
 

@@ -98,6 +98,17 @@ async def test_the_same_id_is_one_message_and_the_same_answer(tmp_path: Path) ->
         assert other.status_code == 409
 
 
+async def test_what_is_said_where_there_is_no_session_has_the_same_fields(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (world, callback):
+        assert (await posted(world, said("/help"), "m1")).json() == {}
+        await eventually(lambda: len(callback.got) == 1)
+        await posted(world, said("hello"), "m2")
+        await eventually(lambda: len(callback.got) == 2)
+        notice, turn = callback.got
+        assert notice.keys() == turn.keys()
+        assert (notice["kind"], notice["session_id"], notice["part"], notice["parts"]) == ("notice", None, 1, 1)
+
+
 async def test_a_command_that_comes_again_is_answered_as_it_was_though_it_would_say_something_else(
     tmp_path: Path,
 ) -> None:

@@ -57,10 +57,13 @@ def recent(store: LogStore, project: Path, limit: int) -> list[Summary]:
 
 def found(store: LogStore, project: Path, prefix: str) -> Summary:
     """The session of this project whose id begins so. One of another project is not there, for a chat."""
-    session_id = store.tip(store.resolve(prefix))
-    header = store.head(session_id)
+    missing = SessionNotFound(f"no session of this chat's project begins with {prefix}; /sessions lists them")
+    try:
+        header = store.head(store.tip(store.resolve(prefix)))
+    except SessionNotFound as error:
+        raise missing from error
     if header.project_key != project_key(project) or header.depth:
-        raise SessionNotFound(f"no session of this chat's project begins with {prefix}; /sessions lists them")
+        raise missing
     return summary_of(header, store)
 
 

@@ -365,19 +365,24 @@ class Courier:
             buttons=buttons_of(item, private=self._private) if part.n == part.parts else (),
             reply_to=item.reply_to if part.n == 1 and not self._private else None,
             repeat=repeat,
-            facts={
-                "kind": str(item.what),
-                "session_id": self.session_id,
-                "seq": item.of_seq,
-                "part": part.n,
-                "parts": part.parts,
-                "outcome": item.outcome,
-            },
+            facts=facts_of(item.what, self.session_id, item.of_seq, part.n, part.parts, item.outcome),
         )
 
     async def _close(self, item: Item, failed: str | None) -> None:
         await self.deliveries.closed(self.box, self.session_id, item.of_seq, failed)
         self.box.items.pop(item.of_seq, None)
+
+
+def facts_of(
+    what: What,
+    session_id: str | None = None,
+    seq: int | None = None,
+    n: int = 1,
+    parts: int = 1,
+    outcome: str | None = None,
+) -> dict[str, object]:
+    """What programs are told of a message; one that stands in no session's log has neither session nor seq."""
+    return {"kind": str(what), "session_id": session_id, "seq": seq, "part": n, "parts": parts, "outcome": outcome}
 
 
 def _looks_alike(shown: Outgoing | None, message: Outgoing) -> bool:

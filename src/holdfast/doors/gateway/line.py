@@ -19,7 +19,8 @@ from holdfast.app.terminal import Kit
 from holdfast.core.chat_routes import Address, address_of, route_key, route_prefix
 from holdfast.core.errors import HoldfastError
 from holdfast.core.header import Header
-from holdfast.doors.gateway.courier import Courier
+from holdfast.core.outbox import What
+from holdfast.doors.gateway.courier import Courier, facts_of
 from holdfast.doors.gateway.identity import Identity
 from holdfast.doors.gateway.notes import broke, warned
 from holdfast.doors.gateway.platform import ChatPlatform, Outgoing, PlatformTrouble
@@ -82,7 +83,7 @@ class Line:
     async def say(self, address: Address, text: str, key: str) -> None:
         """Tell a chat something that no session has to remember."""
         try:
-            await self.platform.send(address, Outgoing(text=text, key=key))
+            await self.platform.send(address, Outgoing(text=text, key=key, facts=facts_of(What.NOTICE)))
         except PlatformTrouble as trouble:
             warned("answer.not_sent", trouble, gateway=self.table.name)
 
