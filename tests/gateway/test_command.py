@@ -142,6 +142,14 @@ def test_it_drains_on_sigterm_and_goes_on_with_the_turn_after_the_next_start(tmp
         assert [text.split()[0] for text in api.texts()] == ["first", "second,", "slowly"]
 
 
+def test_it_does_not_tell_the_password_of_its_store(tmp_path: Path, pg_url: str) -> None:
+    config = f'[gateway.hook]\nplatform = "webhook"\nsecret = "{SECRET}"\ncallback_url = "http://127.0.0.1:9"\n'
+    home = home_with(tmp_path, config, [])
+    with started(home, "--port", "0", "--store", f"{pg_url}&password=s3cret") as (process, ready):
+        assert ready["store"] == f"{pg_url}&password=***"
+        assert "s3cret" not in stopped(process)
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [

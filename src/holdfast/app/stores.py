@@ -5,10 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from urllib.parse import urlsplit
 
 from holdfast.app.settings import Settings, load_settings
-from holdfast.store import open_store
+from holdfast.store import open_store, place_of
 from holdfast.store.log_store import LogStore
 
 __all__ = ["LogStore", "default_store", "shown_url", "store_at", "store_of"]
@@ -39,9 +38,12 @@ def store_of(settings: Settings) -> LogStore:
 
 
 def shown_url(url: str) -> str:
-    """A store's URL without its password."""
-    parts = urlsplit(url)
-    return url.replace(f":{parts.password}@", ":***@") if parts.password else url
+    """A store's URL without its password, wherever in it that stands."""
+    if place_of(url)[1] is not None:
+        return url
+    from holdfast.store.postgres.address import Address  # with its driver, which only those have who use it
+
+    return Address.parse(url).shown
 
 
 def _after_fork_in_child() -> None:

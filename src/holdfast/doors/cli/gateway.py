@@ -140,10 +140,11 @@ def _warn_of_readers(settings: Settings) -> None:
 
 def _tell(settings: Settings, webhooks: str | None, json: bool) -> None:
     from holdfast.app.gateway_status import gateway_report
+    from holdfast.app.stores import shown_url
 
     rows = gateway_report(settings)
     if json:
-        told = {"gateways": [row.name for row in rows], "webhooks": webhooks, "store": settings.store}
+        told = {"gateways": [row.name for row in rows], "webhooks": webhooks, "store": shown_url(settings.store)}
         print(json_lines.dumps(told), flush=True)
         return
     for row in rows:
