@@ -32,17 +32,10 @@ class Places:
     @classmethod
     def parse(cls, words: Sequence[str]) -> Places:
         """From `LABEL=PATH`s, as they are typed."""
-        found: dict[str, Path] = {}
-        for word in words:
-            label, separator, path = word.partition("=")
-            if not separator or not path:
-                raise ConfigError(f"--place {word}: write LABEL=PATH, like shop=/srv/shop")
-            if not _LABEL.fullmatch(label.removeprefix(HOST)):
-                raise ConfigError(f"--place {word}: a label has letters, digits, '.', '_' and '-', 64 at most")
-            folder = Path(path).expanduser().resolve()
+        found = {label: Path(path).expanduser().resolve() for label, path in spelled(words).items()}
+        for label, folder in found.items():
             if not folder.is_dir():
-                raise ConfigError(f"--place {word}: {folder} is not a folder; make it first, or correct the path")
-            found[label] = folder
+                raise ConfigError(f"--place {label}: {folder} is not a folder; make it first, or correct the path")
         return cls(found)
 
     @property
@@ -71,6 +64,21 @@ class Places:
         if place is not None and place != this_host():
             raise ConfigError(f"the session is bound to the place '{place}', which is not offered here (--place)")
         return Path(root) if root else None
+
+
+def spelled(words: Sequence[str]) -> dict[str, str]:
+    """The path of each label in `LABEL=PATH`s; `ConfigError` when one is none, whatever is on this machine."""
+    found: dict[str, str] = {}
+    for word in words:
+        label, _, path = word.partition("=")
+        if not path:
+            raise ConfigError(f"--place {word}: write LABEL=PATH, like shop=/srv/shop")
+        if not _LABEL.fullmatch(label.removeprefix(HOST)):
+            raise ConfigError(f"--place {word}: a label has letters, digits, '.', '_' and '-', 64 at most")
+        if label in found:
+            raise ConfigError(f"--place {word}: {label} is {found[label]} already; a place has one folder here")
+        found[label] = path
+    return found
 
 
 def this_host() -> str:

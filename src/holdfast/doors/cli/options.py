@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from holdfast.core.errors import ConfigError
+
 Store = Annotated[
     str | None,
     typer.Option(
@@ -22,12 +24,31 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+def _spelled(words: list[str] | None) -> list[str] | None:
+    """What is spelled wrongly is wrong usage; whether the folders are there is found out when they are needed."""
+    from holdfast.app.places import spelled
+
+    try:
+        spelled(words or ())
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    return words
+
+
 Place = Annotated[
     list[str] | None,
-    typer.Option("--place", metavar="LABEL=PATH", help="Offer the place LABEL, which is PATH here (repeatable)."),
+    typer.Option(
+        "--place",
+        metavar="LABEL=PATH",
+        callback=_spelled,
+        help="Offer the place LABEL, which is PATH here (repeatable).",
+    ),
 ]
 Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Turns that may run at once.")]
 LeaseSeconds = Annotated[
-    float, typer.Option("--lease-seconds", metavar="S", help="After how long a worker that says nothing is replaced.")
+    float,
+    typer.Option(
+        "--lease-seconds", metavar="S", min=1, max=600, help="After how long a worker that says nothing is replaced."
+    ),
 ]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="How the log on stderr looks.")]

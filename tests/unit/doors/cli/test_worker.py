@@ -18,9 +18,7 @@ pytestmark = pytest.mark.usefixtures("kept_logging")
     ("words", "told"),
     [
         (("--model", "none"), "would never answer"),
-        (("--model", "local", "--place", "shop"), "write LABEL=PATH"),
         (("--model", "local", "--place", "shop=/no/such/folder"), "is not a folder"),
-        (("--model", "local", "--lease-seconds", "0.1"), "--lease-seconds must be from 1 to 600"),
         (("--model", "nobody:x"), "nobody"),
     ],
 )
@@ -35,9 +33,25 @@ def test_a_worker_that_could_not_work_says_why_and_opens_nothing(
     assert not store.exists()
 
 
-def test_a_flag_of_the_wrong_kind_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["worker", "--concurrency", "0"]) == 2
-    assert "--concurrency" in capsys.readouterr().err
+@pytest.mark.parametrize("command", ["worker", "serve"])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--concurrency", "0"), "--concurrency"),
+        (("--lease-seconds", "0.1"), "--lease-seconds"),
+        (("--lease-seconds", "601"), "--lease-seconds"),
+        (("--place", "shop"), "write LABEL=PATH"),
+        (("--place", "a b=/"), "a label has letters"),
+        (("--place", "shop=/", "--place", "shop=/tmp"), "shop is / already"),
+    ],
+)
+def test_a_flag_that_nothing_can_be_is_wrong_usage(
+    command: str, words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, *words]) == 2
+    printed = capsys.readouterr()
+    assert told in printed.err
+    assert len(printed.err.splitlines()) == 1
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
