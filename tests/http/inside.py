@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from holdfast.app.settings import Settings, load_settings
+from holdfast.app.working import Working
 from holdfast.http import HttpDoor, create_app
 
 TOKEN = "a-token-for-tests-of-more-than-32-characters"
@@ -88,9 +89,11 @@ def settings_in(folder: Path, *lines: dict[str, Any], **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def inside(folder: Path, *lines: dict[str, Any], **more: Any) -> AsyncGenerator[Inside]:
+async def inside(
+    folder: Path, *lines: dict[str, Any], working: Working | None = None, **more: Any
+) -> AsyncGenerator[Inside]:
     settings = settings_in(folder, *lines, **more)
-    door = create_app(settings)
+    door = create_app(settings) if working is None else HttpDoor(settings, working=working)
     transport = httpx.ASGITransport(app=door)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (

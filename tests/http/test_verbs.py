@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from holdfast.app.working import Working
+from holdfast.core import events as e
 from holdfast.core.errors import SessionDeleted
-from holdfast.core.messages import Message, Role
+from holdfast.core.messages import Message, Role, TextPart
 from holdfast.session import ConversationSession
+from holdfast.store.port import Wanted
+from holdfast.testing.contract.restores import elsewhere, part
 from tests.http.inside import Inside, inside
 from tests.http.server import reply
 
@@ -166,6 +170,20 @@ async def test_continue_answers_what_waits(tmp_path: Path) -> None:
         assert (await door.detail(sid))["session"]["activity"] == "waiting"
         assert (await act(door, sid, "continue"))["result"] == "done"
         assert (await door.until_idle(sid))[-1]["content"] == "At last."
+
+
+async def test_continue_at_a_server_without_a_worker_reaches_the_workers_elsewhere(tmp_path: Path) -> None:
+    rows = elsewhere("i" * 26, e.SessionCreated(), e.InputAdmitted(parts=(TextPart("waiting"),)))
+    wanted = Wanted(token="t", holder="another", most=1)
+    async with inside(tmp_path, reply("never"), working=Working(works=False)) as door:
+        store = (await door.door.desk()).store
+        store.commit(part(rows))
+        assert store.claim(wanted) == [], "what came from a file waits until somebody asks for it"
+        assert (await act(door, "i" * 26, "continue"))["result"] == "done"
+        assert [claimed.lease.session_id for claimed in store.claim(wanted)] == ["i" * 26]
+        last = store.head("i" * 26).last_seq
+        await act(door, "i" * 26, "continue")
+        assert store.head("i" * 26).last_seq == last, "whoever drives it needs no call"
 
 
 async def test_a_start_answers_what_waits_by_itself(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from holdfast.core.events import (
     InterruptRequested,
     ModelChanged,
     PersonaChanged,
+    RuntimeStateChanged,
     SessionArchived,
     SessionEnded,
     SessionRenamed,
@@ -92,6 +93,11 @@ class SessionService:
     async def interrupt(self, session_id: str, reason: str | None = None) -> int:
         """Ask the driver to stop the running turn; whoever follows the session sees it end."""
         return await self._write(session_id, InterruptRequested(reason=reason))
+
+    async def go_on(self, session_id: str) -> int:
+        """Have what is open there gone on with, by whoever runs turns: an imported session, and one that could not be
+        driven, are left alone until something is new in them."""
+        return await self._write(session_id, RuntimeStateChanged(changes={"continued": True}))
 
     async def answer(self, session_id: str, approval_seq: int, text: str, call_digest: str | None = None) -> int:
         """Answer a question. For a call: once, session, always or deny, bound to the digest that was shown."""

@@ -124,7 +124,10 @@ async def go_on(desk: OpenDesk, session_id: SessionId) -> VerbAck:
         return await _done(desk, header.session_id, "nothing")
     if not desk.crew.answers:
         raise ConflictError("this server was started with --model none, so it runs no turns; start one with a model")
-    desk.crew.wake(header.session_id)
+    if desk.crew.works:
+        desk.crew.wake(header.session_id)
+    elif not await _is_driven(desk, header):
+        await desk.service.go_on(header.session_id)
     return await _done(desk, header.session_id)
 
 
@@ -141,10 +144,14 @@ async def retry(desk: OpenDesk, session_id: SessionId) -> MessageAck:
     return await desk.admit(header.session_id, last.parts, None, Delivery.QUEUE)
 
 
+async def _is_driven(desk: Desk, header: Header) -> bool:
+    held = await desk.read(desk.store.holder, header.session_id)
+    return held is not None and not held.expired
+
+
 async def _stopped(desk: Desk, header: Header) -> None:
     """No turn of it runs any more, here or elsewhere. One that nobody is at is closed by the boundary that follows."""
-    held = await desk.read(desk.store.holder, header.session_id)
-    if header.turn is None or held is None or held.expired:
+    if header.turn is None or not await _is_driven(desk, header):
         return
     await desk.service.interrupt(header.session_id, "asked again")
     await desk.until(header.session_id, lambda now: now.turn is None or now.turn != header.turn, STOP_SECONDS)
