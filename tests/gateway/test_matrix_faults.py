@@ -11,7 +11,8 @@ import pytest
 
 from holdfast.app.positions import Position
 from holdfast.core.chat_routes import Address
-from holdfast.doors.gateway.matrix import MOST_TRIES, Matrix
+from holdfast.doors.gateway.invitations import MOST_TRIES
+from holdfast.doors.gateway.matrix import Matrix
 from holdfast.doors.gateway.platform import MaybeSent, NotSent, Outgoing
 from tests.gateway.homeserver import BOT, BROKEN, LIMITED, OWNER, ROOM, UNKNOWN_TOKEN, Answer, Homeserver, serving
 from tests.gateway.world import NAME, eventually, running, settings_for
@@ -115,6 +116,21 @@ async def test_an_invitation_waits_until_the_inviter_is_welcome(home: Homeserver
         assert "join" not in home.asked
         welcome.add(OWNER)
         await eventually(lambda: home.asked.count("join") == 1)
+
+
+async def test_an_invitation_waits_over_a_restart(home: Homeserver, tmp_path: Path) -> None:
+    home.invite()
+    async with talking(tmp_path, account(home.url, tmp_path, welcome=())):
+        await eventually(lambda: home.asked.count("sync") >= 3)
+    assert "join" not in home.asked
+    async with talking(tmp_path, account(home.url, tmp_path)):
+        await eventually(lambda: home.asked.count("join") == 1)
+        home.say("hello")
+        await eventually(lambda: home.texts == ["re: hello"])
+    async with talking(tmp_path, account(home.url, tmp_path)):
+        home.say("again")
+        await eventually(lambda: home.texts == ["re: hello", "re: again"])
+        assert home.asked.count("join") == 1
 
 
 async def test_what_is_to_be_brought_before_we_are_let_in_waits(home: Homeserver, tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
 import msgspec
@@ -33,7 +32,19 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] it has types of its
 
 from holdfast.app.positions import Position
 from holdfast.core.chat_routes import Address
-from holdfast.doors.gateway.markup import matrix_html
+from holdfast.doors.gateway.invitations import Invitations
+from holdfast.doors.gateway.matrix_event import (
+    Json,
+    content_of,
+    entry_of,
+    inviter_in,
+    object_in,
+    relation_of,
+    relation_to,
+    replacement_of,
+    sources,
+    without_quote,
+)
 from holdfast.doors.gateway.notes import warned
 from holdfast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected, Update, size_in_bytes
 
@@ -43,20 +54,14 @@ REMEMBER_SECONDS = 30.0
 GAP_PAGE = 100
 MOST_PAGES = 20
 """How far back our invitation is looked for in a room that we have just come into."""
-MOST_INVITATIONS = 20
-MOST_TRIES = 5
-"""So many invitations are kept, the newest, and each is tried so often."""
 REACTION = "react:"
 AT_ONCE = 50
 """How many messages of a room the homeserver tells in one answer; what it leaves out is asked for."""
-_QUOTED = re.compile(r"\A(?:> .*\n)+\n?")
 _FOREVER = frozenset({"M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_BAD_JSON"})
 _NOT_LET_IN = frozenset({"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"})
 _NOT_CONNECTED = (ClientConnectorError, LocalProtocolError)
 """Nothing was asked: nobody is there, or we are not logged in yet."""
 _FAULTS = (ClientError, TimeoutError, OSError, LocalProtocolError)
-
-Json = Mapping[str, Any]
 
 
 class Matrix:
@@ -92,7 +97,7 @@ class Matrix:
         self._is_in = False
         self._saved_at = 0.0
         self._members: dict[str, tuple[float, bool]] = {}
-        self._invited: dict[str, tuple[str, int]] = {}
+        self._invitations = Invitations()
 
     def size(self, text: str) -> int:
         return size_in_bytes(text)
@@ -112,7 +117,9 @@ class Matrix:
             wanted = LoginResponse
         if not isinstance(answer, wanted):
             raise Rejected(f"the homeserver does not let {self._user} in ({_said(answer)}); check token and password")
-        self._since = self._since or await asyncio.to_thread(self._position.load, self._user)
+        if self._since is None:
+            self._since = await asyncio.to_thread(self._position.load, self._user)
+            self._invitations.recall(await asyncio.to_thread(self._position.invitations, self._user))
         self._is_in = True
         return self._user
 
@@ -146,23 +153,21 @@ class Matrix:
         fresh = self._since is None
         self._since = position
         if heard or fresh or time.monotonic() - self._saved_at > REMEMBER_SECONDS:
-            await asyncio.to_thread(self._position.save, self._user, position)
+            await asyncio.to_thread(self._position.save, self._user, position, self._invitations.inviters)
             self._saved_at = time.monotonic()
 
     async def _accept(self, answer: SyncResponse) -> None:
-        """Come in where we are invited by somebody welcome. An invitation is told once, so one that cannot be accepted
-        yet is kept: the homeserver may be busy, the inviter may be paired in a minute."""
+        """Come in where we are invited by somebody welcome."""
         for room, invited in answer.rooms.invite.items():
-            for source in _sources(cast("Any", invited).invite_state):
-                if source.get("type") == "m.room.member" and source.get("state_key") == self._user:
-                    self._invited[room] = (str(source.get("sender")), 0)
-        for room in (*answer.rooms.leave, *list(self._invited)[:-MOST_INVITATIONS]):
-            self._invited.pop(room, None)
-        for room, (inviter, tries) in list(self._invited.items()):
-            if await asyncio.to_thread(self._welcomes, inviter):
-                self._invited[room] = (inviter, tries + 1)
-                if await self._join(room) or tries + 1 >= MOST_TRIES:
-                    del self._invited[room]
+            for event in sources(cast("Any", invited).invite_state):
+                if (inviter := inviter_in(event, self._user)) is not None:
+                    self._invitations.hear(room, inviter)
+        for room in answer.rooms.leave:
+            self._invitations.forget(room)
+        for room, inviter in self._invitations.inviters.items():
+            welcome = await asyncio.to_thread(self._welcomes, inviter)
+            if welcome and (await self._join(room) or not self._invitations.try_again(room)):
+                self._invitations.forget(room)
 
     async def _join(self, room: str) -> bool:
         """Whether there is nothing more to try. A room that cannot be entered keeps us from no other."""
@@ -179,15 +184,15 @@ class Matrix:
     async def _timeline(self, room: str, timeline: Any) -> list[Json]:
         """What happened in a room since we looked, in order; what the server left out is fetched. In a room that we
         have just come into, from our invitation on."""
-        events = _sources(timeline.events)
+        events = sources(timeline.events)
         if timeline.limited and timeline.prev_batch:
             events = [*[event async for event in self._before(room, timeline.prev_batch, self._since)][::-1], *events]
-        entries = [(n, entry) for n, event in enumerate(events) if (entry := _entry(event, self._user))]
+        entries = [(n, entry) for n, event in enumerate(events) if (entry := entry_of(event, self._user))]
         if not entries:
             return events
         first, entry = entries[0]
         invited = await self._since_invited(room, timeline.prev_batch) if entry == "join" else []
-        return [*invited, *_sources(timeline.events)] if invited else events[first:]
+        return [*invited, *sources(timeline.events)] if invited else events[first:]
 
     async def _since_invited(self, room: str, start: str | None) -> list[Json]:
         """What was said there before we came in, from our invitation on; nothing when we were not invited."""
@@ -196,7 +201,7 @@ class Matrix:
             return found
         async for event in self._before(room, start, None):
             found.append(event)
-            if _entry(event, self._user) == "invite":
+            if entry_of(event, self._user) == "invite":
                 return found[::-1]
         return []
 
@@ -208,7 +213,7 @@ class Matrix:
             )
             if not isinstance(answer, RoomMessagesResponse):
                 raise NotSent(f"the homeserver does not give the messages in between ({_said(answer)})")
-            for source in _sources(answer.chunk):
+            for source in sources(answer.chunk):
                 yield source
             if not answer.chunk or not answer.end or answer.end == start:
                 return
@@ -235,16 +240,16 @@ class Matrix:
 
     async def _message(self, room: str, event_id: str, sender: str, content: Json) -> Update | None:
         kind, body = content.get("msgtype"), content.get("body")
-        if kind == "m.notice" or _relation(content).get("rel_type") == "m.replace":
+        if kind == "m.notice" or relation_of(content).get("rel_type") == "m.replace":
             return None  # other bots, and corrections of what was already taken
         if kind not in ("m.text", "m.emote") or not isinstance(body, str):
             return await self._update(room, event_id, sender, content, media=f"a message of the kind {kind}")
-        if "m.in_reply_to" in _relation(content):
-            body = _QUOTED.sub("", body)
+        if "m.in_reply_to" in relation_of(content):
+            body = without_quote(body)
         return await self._update(room, event_id, sender, content, text=body)
 
     async def _reaction(self, room: str, event_id: str, sender: str, content: Json) -> Update | None:
-        relation = _relation(content)
+        relation = relation_of(content)
         target, key = relation.get("event_id"), relation.get("key")
         if not isinstance(target, str) or not isinstance(key, str):
             return None
@@ -260,9 +265,9 @@ class Matrix:
     async def _update(
         self, room: str, event_id: str, sender: str, content: Json, *, text: str | None = None, media: str | None = None
     ) -> Update:
-        relation, private = _relation(content), await self._has_two(room)
+        relation, private = relation_of(content), await self._has_two(room)
         thread = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
-        reply = _object(relation, "m.in_reply_to").get("event_id")
+        reply = object_in(relation, "m.in_reply_to").get("event_id")
         falls_back = bool(relation.get("is_falling_back"))
         return Update(
             update_id=event_id,
@@ -277,7 +282,7 @@ class Matrix:
         )
 
     def _is_addressed(self, content: Json, text: str) -> bool:
-        mentions = _object(content, "m.mentions").get("user_ids")
+        mentions = object_in(content, "m.mentions").get("user_ids")
         if isinstance(mentions, list) and self._user in mentions:
             return True
         return text.startswith(self._names) or self._user in text
@@ -296,19 +301,13 @@ class Matrix:
     # --- sending
 
     async def send(self, address: Address, message: Outgoing) -> str:
-        content = {**_content(message.text), **_related(address, message.reply_to)}
+        content = {**content_of(message.text), **relation_to(address, message.reply_to)}
         return await self._sent(address, content, message.key)
 
     async def edit(self, address: Address, message_id: str, message: Outgoing) -> None:
-        new = _content(message.text)
-        content = {
-            **new,
-            "body": f"* {new['body']}",
-            "m.new_content": new,
-            "m.relates_to": {"rel_type": "m.replace", "event_id": message_id},
-        }
+        new = content_of(message.text)
         digest = hashlib.sha256(msgspec.json.encode(new)).hexdigest()[:16]
-        await self._sent(address, content, f"{message.key}.{digest}")
+        await self._sent(address, replacement_of(message_id, new), f"{message.key}.{digest}")
 
     async def _sent(self, address: Address, content: dict[str, Any], key: str) -> str:
         try:
@@ -372,46 +371,6 @@ def _filter(at_once: int) -> dict[str, Any]:
     members = {"types": ["m.room.member"], "lazy_load_members": True}
     room = {"ephemeral": nothing, "account_data": nothing, "state": members, "timeline": {"limit": at_once}}
     return {"presence": nothing, "account_data": nothing, "room": room}
-
-
-def _content(text: str) -> dict[str, Any]:
-    return {
-        "msgtype": "m.text",
-        "body": text,
-        "format": "org.matrix.custom.html",
-        "formatted_body": matrix_html(text),
-    }
-
-
-def _related(address: Address, reply_to: str | None) -> dict[str, Any]:
-    relation: dict[str, Any] = {}
-    if address.thread:
-        relation = {"rel_type": "m.thread", "event_id": address.thread, "is_falling_back": reply_to is None}
-    if reply_to or address.thread:
-        relation["m.in_reply_to"] = {"event_id": reply_to or address.thread}
-    return {"m.relates_to": relation} if relation else {}
-
-
-def _relation(content: Json) -> Json:
-    return _object(content, "m.relates_to")
-
-
-def _sources(events: Iterable[Any]) -> list[Json]:
-    return [cast("Json", source) for event in events if isinstance(source := getattr(event, "source", None), dict)]
-
-
-def _entry(event: Json, user: str) -> str | None:
-    """`invite` or `join` where a user was invited or came in; None for all else, a new name or picture too."""
-    content, unsigned = _object(event, "content"), _object(event, "unsigned")
-    if event.get("type") != "m.room.member" or event.get("state_key") != user:
-        return None
-    entry, before = content.get("membership"), _object(unsigned, "prev_content").get("membership")
-    return entry if entry in ("invite", "join") and entry != before else None
-
-
-def _object(holder: Json, key: str) -> Json:
-    found = holder.get(key)
-    return cast("Json", found) if isinstance(found, dict) else {}
 
 
 def _code(answer: object) -> str | None:
