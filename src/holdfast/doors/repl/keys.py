@@ -143,6 +143,10 @@ class KeyTable:
         def _(event: KeyPressEvent) -> None:
             room.panel.page(1)
 
+        @keys.add(Keys.BracketedPaste, filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            self._meant_for_the_line(event.data)
+
         @keys.add(Keys.Any, filter=asked)
         def _(event: KeyPressEvent) -> None:
             self._letter(event.data)
@@ -153,17 +157,20 @@ class KeyTable:
             self.room.run(self.room.answer(asked.choices[n]))
 
     def _letter(self, letter: str) -> None:
-        """A key answers an approval; the model's own question is answered by number, or by typing a text."""
+        """A number answers, and `y` or `n` an approval. Anything else begins a text, which approves nothing."""
         asked = self.room.panel.asked
         if asked is None:
             return
-        if asked.is_approval and letter in LETTERS:
-            self._answer(LETTERS[letter])
-        elif not asked.is_approval and letter.isdecimal() and 1 <= int(letter) <= len(asked.choices):
+        if letter.isdecimal() and 1 <= int(letter) <= len(asked.choices):
             self._answer(int(letter) - 1)
-        elif not asked.is_approval and letter.isprintable():
-            self.room.screen.focus_panel(False)
-            self.room.screen.input.insert_text(letter)
+        elif asked.is_approval and letter in LETTERS:
+            self._answer(LETTERS[letter])
+        elif letter.isprintable():
+            self._meant_for_the_line(letter)
+
+    def _meant_for_the_line(self, text: str) -> None:
+        self.room.screen.focus_panel(False)
+        self.room.screen.input.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 class Twice:

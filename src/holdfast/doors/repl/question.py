@@ -1,7 +1,8 @@
 """A question in the terminal: an approval with its exact bytes and its diff, or one that the model asks.
 
 The text can be longer than the screen: it is paged through, never cut. The keys answer only while the question has the
-focus, and it takes the focus only when nothing is being typed, so that no word that was meant for the model approves.
+focus, and it takes the focus only when nothing is being typed; a text that is begun there goes to the input line. So no
+message that was meant for the model, and no command, approves.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _LABELS = {
     "always": "Yes, always here",
     "deny": "No",
 }
-LETTERS = {"1": 0, "y": 0, "o": 0, "2": 1, "s": 1, "3": 2, "a": 2, "4": 3, "n": 3, "d": 3}
+LETTERS = {"y": ANSWERS.index("once"), "n": ANSWERS.index("deny")}
+"""What lasts longer than this call takes a number, or arrows: `also ...` must not begin with `always`."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
