@@ -1,19 +1,26 @@
-"""What is named in a message and goes with it: `@file` as text, pictures as pictures."""
+"""What is named in a message and goes with it: `@file` as text, pictures as pictures.
+
+Each is a part of its own, so that what was typed can be told from it later.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from holdfast.core.messages import ImagePart, Part, TextPart
+from holdfast.core.messages import FilePart, ImagePart, Part, TextPart, text_of
 from holdfast.core.pictures import picture_of
 
 LARGEST_TEXT = 256 * 1024
 LARGEST_PICTURE = 5 * 1024 * 1024
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_FILE = re.compile(r'\n\n<file path="([^\n]*)">\n')
+"""How a part begins that is the text of a file, whichever door attached it."""
+
 _AT = re.compile(r"(?<!\S)@(\"[^\"]+\"|\S+)")
 
 
@@ -27,7 +34,6 @@ class Attached(msgspec.Struct, frozen=True):
 def attached(text: str, project: Path) -> Attached:
     """The message with its files. A name that is no file stays a word; one that cannot be read is told."""
     parts: list[Part] = []
-    files: list[str] = []
     problems: list[str] = []
     for word in dict.fromkeys((*_AT.findall(text), *_dropped_pictures(text))):
         name = _named(word.strip('"'), project)
@@ -38,12 +44,30 @@ def attached(text: str, project: Path) -> Attached:
         except (OSError, ValueError) as error:
             problems.append(f"{name} is not attached: {error}")
             continue
-        if isinstance(part, TextPart):
-            files.append(part.text)
-        else:
-            parts.append(part)
-    said = "\n\n".join((text, *files))
-    return Attached((TextPart(said), *parts), tuple(problems))
+        parts.append(part)
+    return Attached((TextPart(text), *parts), tuple(problems))
+
+
+def typed(parts: Sequence[Part]) -> str:
+    """What a message says by itself, without what goes along."""
+    return text_of([part for part in parts if not (isinstance(part, TextPart) and _FILE.match(part.text))])
+
+
+def going_along(parts: Sequence[Part]) -> list[tuple[str, int]]:
+    """Each by its name and its size in bytes."""
+    found: list[tuple[str, int]] = []
+    for part in parts:
+        match part:
+            case TextPart(text=text) if (file := _FILE.match(text)) is not None:
+                content = text[file.end() :].removesuffix("</file>")
+                found.append((file[1], len(content.encode("utf-8", "surrogatepass"))))
+            case ImagePart(alt=alt, data=data):
+                found.append((alt or "image", len(data)))
+            case FilePart(name=name, data=data):
+                found.append((name, len(data)))
+            case _:
+                pass
+    return found
 
 
 def _dropped_pictures(text: str) -> list[str]:
@@ -78,4 +102,4 @@ def _read(path: Path, name: str) -> Part:
     if len(data) > LARGEST_TEXT:
         raise ValueError(f"it is larger than {LARGEST_TEXT // 1024} KiB; ask the model to read parts of it")
     text = data.decode("utf-8", "replace").rstrip("\n")
-    return TextPart(f'<file path="{name}">\n{text}\n</file>')
+    return TextPart(f'\n\n<file path="{name}">\n{text}\n</file>')

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from holdfast.core.messages import Message, Role
-from holdfast.doors.repl.call_line import titled_call
+from holdfast.doors.repl.attachment import going_along, typed
+from holdfast.doors.repl.call_line import one_line, titled_call
 from holdfast.doors.repl.escaping import readable
 from holdfast.doors.repl.picture import CallLine, markdown
 from holdfast.doors.repl.room import Room
@@ -33,7 +34,10 @@ def show_transcript(room: Room, most: int = MESSAGES) -> None:
 def _show(room: Room, message: Message) -> None:
     if message.role is Role.USER:
         room.put(Text())
-        room.put(Text(f"{HERE} {_cut(message.content)}", style="bold"))
+        said = Text(f"{HERE} {_cut(typed(message.parts))}", style="bold")
+        for name, size in going_along(message.parts):
+            said.append(f"\n  [{one_line(name, 60)}, {size:,} bytes]", style="dim")
+        room.put(said)
     elif message.role is Role.ASSISTANT:
         if message.content.strip():
             room.put(Text())

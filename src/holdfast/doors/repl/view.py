@@ -13,8 +13,9 @@ from rich.text import Text
 from holdfast.app.feed import Drafted
 from holdfast.core import events as e
 from holdfast.core.log import StoredEvent
-from holdfast.core.messages import FilePart, ImagePart, Role, ToolCall, text_of
+from holdfast.core.messages import Part, Role, ToolCall, text_of
 from holdfast.core.state import SessionState
+from holdfast.doors.repl.attachment import going_along, typed
 from holdfast.doors.repl.call_line import one_line, titled_call, told_call, told_result
 from holdfast.doors.repl.escaping import output, readable
 from holdfast.doors.repl.own_command import Ran
@@ -112,7 +113,7 @@ class View:
         """Show one event."""
         match event:
             case e.InputAdmitted(parts=parts, delivery=delivery):
-                self._said(text_of(parts), delivery, [one for one in parts if isinstance(one, ImagePart | FilePart)])
+                self._said(parts, delivery)
             case e.MessageAppended(role=Role.SYSTEM, parts=parts):
                 self._note(f"the runtime asked it to go on: {one_line(text_of(parts))}")
             case e.TurnStarted():
@@ -141,15 +142,14 @@ class View:
             case _:
                 self._change(event)
 
-    def _said(self, text: str, delivery: e.Delivery, others: list[ImagePart | FilePart]) -> None:
-        lines = readable(text).rstrip().split("\n")
+    def _said(self, parts: tuple[Part, ...], delivery: e.Delivery) -> None:
+        lines = readable(typed(parts)).rstrip().split("\n")
         said = Text(f"{HERE} ", style="bold cyan")
         said.append("\n  ".join(lines), style="bold")
         if self.turn_since is not None:
             said.append("  (steers the turn)" if delivery is e.Delivery.STEER else "  (queued)", style="dim")
-        for other in others:
-            name = other.alt if isinstance(other, ImagePart) else other.name
-            said.append(f"\n  [{one_line(name or 'image', 60)}, {len(other.data):,} bytes]", style="dim")
+        for name, size in going_along(parts):
+            said.append(f"\n  [{one_line(name, 60)}, {size:,} bytes]", style="dim")
         self._put(Text())
         self._put(said)
 

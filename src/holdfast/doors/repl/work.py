@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.core.errors import ConflictError, HoldfastError, ModelError, SessionBusy
 from holdfast.core.events import Delivery
-from holdfast.core.messages import Part, text_of
+from holdfast.core.messages import Part
+from holdfast.doors.repl.attachment import typed
 from holdfast.doors.repl.start import NO_MODEL, Desk
 
 STOP_SECONDS = 0.7
@@ -85,7 +86,7 @@ class Work:
         unread = [item.seq for item in session.state.inbox.inputs if not item.promoted and item.seq not in begun]
         if turn is None or not unread:
             return []
-        texts = [text_of(event.parts) for event in session.inputs(unread)]
+        texts = [typed(event.parts) for event in session.inputs(unread)]
         try:
             await self.desk.service.withdraw(session.session_id, unread, "stopped")
         except ConflictError:

@@ -11,10 +11,10 @@ from prompt_toolkit.history import InMemoryHistory
 
 from holdfast.core import events as e
 from holdfast.core.errors import HoldfastError
-from holdfast.core.messages import ImagePart, TextPart, Usage
+from holdfast.core.messages import ImagePart, TextPart, Usage, text_of
 from holdfast.core.state import SessionState
 from holdfast.doors.cells import cells
-from holdfast.doors.repl.attachment import attached
+from holdfast.doors.repl.attachment import attached, going_along, typed
 from holdfast.doors.repl.call_line import told_call, told_result
 from holdfast.doors.repl.clipboard import pasted_picture
 from holdfast.doors.repl.commands.custom import custom_commands, message_of
@@ -61,10 +61,18 @@ def test_a_named_file_goes_along_as_text_and_a_picture_as_a_picture(tmp_path: Pa
     (tmp_path / "a.txt").write_text("content\n")
     (tmp_path / "b.png").write_bytes(PNG)
     found = attached("look at @a.txt, and at @b.png", tmp_path)
-    assert isinstance(found.parts[0], TextPart)
-    assert found.parts[0].text == 'look at @a.txt, and at @b.png\n\n<file path="a.txt">\ncontent\n</file>'
-    assert isinstance(found.parts[1], ImagePart)
-    assert (found.parts[1].media_type, found.parts[1].data) == ("image/png", PNG)
+    assert text_of(found.parts) == 'look at @a.txt, and at @b.png\n\n<file path="a.txt">\ncontent\n</file>'
+    assert isinstance(found.parts[2], ImagePart)
+    assert (found.parts[2].media_type, found.parts[2].data) == ("image/png", PNG)
+
+
+def test_what_was_typed_is_told_from_what_goes_along(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("content\n")
+    (tmp_path / "b.png").write_bytes(PNG)
+    found = attached("look at @a.txt, and at @b.png", tmp_path)
+    assert typed(found.parts) == "look at @a.txt, and at @b.png"
+    assert going_along(found.parts) == [("a.txt", 8), ("b.png", len(PNG))]
+    assert going_along((TextPart('I wrote <file path="x">\n'),)) == []
 
 
 def test_a_pasted_path_of_a_picture_attaches_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from rich.text import Text
 from holdfast.core import events as e
 from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import Message, Role
+from holdfast.doors.repl.attachment import typed
 from holdfast.doors.repl.call_line import one_line
 from holdfast.doors.repl.commands.port import Command
 from holdfast.doors.repl.picker import Option
@@ -46,11 +47,11 @@ async def rewind(room: Room, arguments: str) -> None:
             "Put the files back too?", yes="Conversation and files", no="Conversation only", first=False
         )
     await _rewound(room, message, files=files)
-    room.screen.offer(message.content)
+    room.screen.offer(typed(message.parts))
 
 
 def _option(message: Message) -> Option[Message]:
-    return Option(message, one_line(message.content, 80), f"event {message.seq} · {age(message.at or 0)} ago")
+    return Option(message, one_line(typed(message.parts), 80), f"event {message.seq} · {age(message.at or 0)} ago")
 
 
 def _inputs(room: Room) -> list[Message]:
@@ -85,7 +86,7 @@ async def undo(room: Room, arguments: str) -> None:
         return
     message = _inputs(room)[-1]
     await _rewound(room, message, files=_changed_files(room, message))
-    room.say(f"taken back with its files: {one_line(message.content, 60)}; /undo rewind brings it back", "dim")
+    room.say(f"taken back with its files: {one_line(typed(message.parts), 60)}; /undo rewind brings it back", "dim")
 
 
 async def retry(room: Room, arguments: str) -> None:
