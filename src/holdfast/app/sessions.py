@@ -21,7 +21,7 @@ from holdfast.core.ids import ID_LENGTH, is_id
 from holdfast.runtime.project import project_fingerprint, project_key
 from holdfast.store import open_existing, open_store, open_to_read, place_of
 from holdfast.store.log_store import LogStore
-from holdfast.store.port import Query
+from holdfast.store.port import Page, Query
 from holdfast.store.reading import folded_state
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -188,7 +188,8 @@ def listed(
     cursor: str | None = None,
     owner_id: str = "local",
 ) -> Listing:
-    """A page of sessions, newest activity first; with `project` only those of that folder or its repository."""
+    """A page of sessions, newest activity first; with `project` only those of that folder or its repository. Archived
+    ones are out of sight unless that `state` is asked for."""
     if not is_there(url):
         return Listing()
     query = Query(owner_id=owner_id, state=state, title=title, limit=limit, cursor=cursor)
@@ -197,9 +198,24 @@ def listed(
             query, project_key=project_key(project), project_fingerprint=project_fingerprint(project)
         )
     with to_read(url) as store:
-        page = store.find(query)
+        page = store.find(query) if state is not None else _in_sight(store, query)
         rows = [summary_of(row, store) for row in page.headers]
     return Listing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
+
+
+def _in_sight(store: LogStore, query: Query) -> Page:
+    """A page without what was archived: the store is asked again for as many as that leaves out."""
+    headers: list[Header] = []
+    damaged: list[str] = []
+    cursor = query.cursor
+    while True:
+        left = query.limit - len(headers)
+        page = store.find(msgspec.structs.replace(query, limit=left, cursor=cursor))
+        headers += [row for row in page.headers if row.state != ARCHIVED]
+        damaged += page.damaged
+        cursor = page.cursor
+        if cursor is None or len(headers) == query.limit:
+            return Page(headers=headers, cursor=cursor, damaged=damaged)
 
 
 def listed_in(

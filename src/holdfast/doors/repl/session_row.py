@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.app.stores import LogStore
 from holdfast.core.errors import HoldfastError, SessionNotFound
-from holdfast.core.header import Header
+from holdfast.core.header import ARCHIVED, Header
 from holdfast.core.messages import Role
 from holdfast.doors.repl.call_line import one_line
 from holdfast.doors.repl.picker import Option, Picker
@@ -28,10 +28,11 @@ def age(at: int) -> str:
     return f"{int(seconds // (86_400 * 365))} y"
 
 
-def session_rows(store: LogStore, project: Path | None, limit: int = 200) -> list[Header]:
+def session_rows(store: LogStore, project: Path | None, limit: int = 200, *, archived: bool = False) -> list[Header]:
     """The sessions that people began, newest activity first; those of sub-agents are left out."""
     rows = ConversationSession.list(project_root=project, store=store, limit=limit)
-    return [row for row in rows if row.depth == 0 and row.state != "damaged"]
+    hidden = {"damaged"} if archived else {"damaged", ARCHIVED}
+    return [row for row in rows if row.depth == 0 and row.state not in hidden]
 
 
 def session_option(store: LogStore, row: Header) -> Option[str]:

@@ -129,6 +129,23 @@ def test_an_interrupted_turn_is_told_plainly(store: LogStore, run: Run) -> None:
     assert "waited for your answer to its question" in run("show", other.session_id)[1]
 
 
+def test_an_archived_session_is_out_of_sight_until_it_is_asked_for(store: LogStore, run: Run) -> None:
+    names = [said(store, text).session_id for text in ("one", "two", "three", "four")]
+    for name in names[1:3]:
+        assert run("archive", name)[0] == 0
+
+    def page(*words: str) -> tuple[list[str], str | None]:
+        found = json.loads(run("list", "--json", *words)[1])
+        return [row["id"] for row in found["sessions"]], found["cursor"]
+
+    assert page() == ([names[3], names[0]], None)
+    first, cursor = page("--limit", "1")
+    assert first == [names[3]]
+    assert page("--limit", "1", "--cursor", cursor or "") == ([names[0]], None)
+    assert page("--state", "archived")[0] == [names[2], names[1]]
+    assert names[1] in run("search", "two", "--json")[1]
+
+
 def test_a_session_is_renamed_archived_ended_and_taken_up_again(store: LogStore, run: Run) -> None:
     name = said(store, "hello").session_id
     assert run("rename", name, "Another title")[0] == 0

@@ -36,7 +36,10 @@ def list_sessions(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """List the sessions of this project: of this folder, or of the same repository wherever it was."""
+    """List the sessions of this project: of this folder, or of the same repository wherever it was.
+
+    Archived ones are out of sight; --state archived shows them.
+    """
     project = None if all_projects else Path.cwd()
     found = listed(store, project=project, state=state, title=title, limit=limit, cursor=cursor)
     if json:

@@ -83,7 +83,7 @@ async def fork(room: Room, arguments: str) -> None:
 
 async def tree(room: Room, arguments: str) -> None:
     """The family of this session: what it was forked from, and what was forked from it."""
-    rows = {row.session_id: row for row in session_rows(room.desk.agent.store, None, limit=1000)}
+    rows = {row.session_id: row for row in session_rows(room.desk.agent.store, None, limit=1000, archived=True)}
     here = room.session.session_id
     root = here
     while root in rows and (above := _base(rows[root])) in rows:
