@@ -58,3 +58,24 @@ def test_a_reader_that_has_seen_enough_is_told_nothing(place: Place) -> None:
         os.close(writing)
     assert code in (1, 141)  # typer's own, or ours
     assert told == ""
+
+
+@pytest.mark.parametrize("words", [("sessions", "list"), ("sessions", "list", "--json"), ("hello", "--model", "none")])
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_stream_that_was_closed_before_the_start_is_no_mistake(
+    place: Place, closed: int, words: tuple[str, ...]
+) -> None:
+    command = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-m", "holdfast", *words]
+    done = subprocess.run(
+        command,
+        cwd=place.project,
+        env=place.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (closed != 1)
+    assert place.run("verify").returncode == 0

@@ -27,7 +27,18 @@ SETTING_UP = ("--install-completion", "--show-completion")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the console script and `python -m holdfast` end here."""
+    _open_what_was_closed()
     return _flushed(_answered(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _open_what_was_closed() -> None:
+    """Whoever started us may have closed a standard stream. The next file that is opened, a store's perhaps, would take
+    its number, and get whatever a program that we start prints."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8", errors="backslashreplace"))
 
 
 def _answered(arguments: list[str]) -> int:
@@ -68,10 +79,8 @@ def _tell(sentence: str) -> None:
         print(f"holdfast: {sentence}", file=sys.stderr)
 
 
-def _let_go(stream: TextIO | None) -> OSError | None:
-    """Flush it; where that fails, what is left in its buffer goes nowhere. Who started us may have closed it."""
-    if stream is None:
-        return None
+def _let_go(stream: TextIO) -> OSError | None:
+    """Flush it; where that fails, what is left in its buffer goes nowhere."""
     try:
         stream.flush()
     except OSError as error:

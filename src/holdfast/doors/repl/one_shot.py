@@ -78,7 +78,7 @@ def _input(start: Start) -> str | None:
 
 
 def _stdin(*, patient: bool) -> str:
-    if sys.stdin is None or sys.stdin.isatty():  # closed before we were started
+    if sys.stdin.isatty():
         return ""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
