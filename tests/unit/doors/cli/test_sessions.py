@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,12 @@ def test_an_interrupted_turn_is_told_plainly(store: LogStore, run: Run) -> None:
     assert "waited for your answer to its question" in run("show", other.session_id)[1]
 
 
+@pytest.mark.parametrize("words", [["search"], ["search", ""], ["rewind", "abcdef"], ["rewind", "abcdef", "--to"]])
+def test_what_lacks_an_argument_is_wrong_usage(store: LogStore, run: Run, words: list[str]) -> None:
+    code, _, told = run(*words)
+    assert (code, told.count("\n")) == (2, 1)
+
+
 def test_an_archived_session_is_out_of_sight_until_it_is_asked_for(store: LogStore, run: Run) -> None:
     names = [said(store, text).session_id for text in ("one", "two", "three", "four")]
     for name in names[1:3]:
@@ -169,7 +176,7 @@ def test_fork_and_rewind_take_the_numbers_that_show_gives(store: LogStore, run: 
     assert [message.content for message in session.history()] == ["one", "two"]
     assert run("rewind", session.session_id, "--undo")[0] == 0
     assert len(session.history()) == 3
-    assert run("rewind", session.session_id)[0] == run("rewind", session.session_id, "--to", "1")[0] == 1
+    assert run("rewind", session.session_id, "--to", "1")[0] == 1
 
 
 def test_a_boundary_of_a_driven_session_is_requested(store: LogStore, run: Run) -> None:
@@ -178,12 +185,23 @@ def test_a_boundary_of_a_driven_session_is_requested(store: LogStore, run: Run) 
     assert "requested" in run("rewind", session.session_id, "--to", "2")[1]
 
 
-def test_deleting_asks_first_erases_and_leaves_a_receipt(store: LogStore, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("said_there", "told"), [("", "add --yes"), ("n\n", "nothing was"), ("\n", "nothing was")])
+def test_only_a_yes_deletes(
+    store: LogStore, run: Run, monkeypatch: pytest.MonkeyPatch, said_there: str, told: str
+) -> None:
+    name = said(store, "hello").session_id
+    monkeypatch.setattr("sys.stdin", StringIO(said_there))
+    code, _, refused = run("delete", name)
+    assert (code, told in refused, refused.count("\n")) == (4, True, 1)
+    monkeypatch.setattr("sys.stdin", StringIO("yes\n"))
+    assert run("delete", name)[0] == 0
+    assert run("show", name)[0] == 3
+
+
+def test_deleting_erases_and_leaves_a_receipt(store: LogStore, run: Run, tmp_path: Path) -> None:
     session = said(store, "a very secret xylophone")
     name = session.session_id
     assert run("search", "xylophone")[0] == 0
-    code, _, told = run("delete", name)
-    assert (code, "--yes" in told) == (4, True)
     [receipt] = json.loads(run("delete", name, "--yes", "--json")[1])["deleted"]
     assert (receipt["session_id"], receipt["deleted_by"], receipt["last_seq"]) == (name, "user/cli", 2)
     code, _, told = run("show", name)
@@ -200,7 +218,7 @@ def test_search_shows_the_words_around_and_the_event(store: LogStore, run: Run) 
     [hit] = json.loads(run("search", "京タ", "--json")[1])["hits"]
     assert (hit["session_id"], hit["seq"], hit["snippet"]["match"]) == (session.session_id, 3, "京タ")
     assert run("search", "--rebuild")[0] == 0
-    assert run("search", "")[0] == 1
+    assert run("search", "")[0] == 2
 
 
 def test_the_newest_hit_comes_first_whichever_session_was_active_last(store: LogStore, run: Run) -> None:

@@ -42,12 +42,14 @@ def delete(
 
 
 def _ask(question: str) -> None:
-    """Go on only if somebody is there and says yes."""
-    if not sys.stdin.isatty():
+    """Go on only if somebody says yes, in a terminal or through a pipe."""
+    if sys.stdin.isatty():
+        sys.stderr.write(f"{question} It cannot be undone. [y/N] ")
+        sys.stderr.flush()
+    said = sys.stdin.readline()
+    if not said:
         raise ConflictError("deleting is for good, so it asks first, and nobody is here to answer; add --yes to go on")
-    sys.stderr.write(f"{question} It cannot be undone. [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if said.strip().lower() not in ("y", "yes"):
         raise ConflictError("nothing was deleted")
 
 

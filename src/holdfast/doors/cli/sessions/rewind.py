@@ -6,7 +6,6 @@ import typer
 
 from holdfast.app.driving import draw_boundary
 from holdfast.app.sessions import named, refuse_ended, to_change
-from holdfast.core.errors import InvalidInput
 from holdfast.doors.cli.options import Json, Store
 from holdfast.doors.cli.printing import print_json
 from holdfast.doors.cli.sessions.arguments import Session, verb
@@ -25,7 +24,7 @@ def rewind(
 ) -> None:
     """Set aside everything after a message, in the session and with --files in its folder."""
     if (to is None) == (not undo):
-        raise InvalidInput("say where to: --to SEQ (`holdfast sessions show` has the numbers), or --undo")
+        raise typer.BadParameter("say where to: --to SEQ (`holdfast sessions show` has the numbers), or --undo")
     with to_change(store) as opened:
         name = named(opened, session)
         refuse_ended(opened.head(name))

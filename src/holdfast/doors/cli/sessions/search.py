@@ -10,7 +10,6 @@ import typer
 from holdfast.app.search import Hit, Results, rebuild
 from holdfast.app.search import search as find
 from holdfast.app.sessions import is_there, to_read
-from holdfast.core.errors import InvalidInput
 from holdfast.doors.cli.options import Json, Store
 from holdfast.doors.cli.printing import plain, print_json
 from holdfast.doors.cli.progress import bar
@@ -33,7 +32,7 @@ def search(
 ) -> None:
     """Find text in all sessions, newest first: messages, tool calls and their output, archived ones too."""
     if not text and not again:
-        raise InvalidInput("say what to search for: a word, or a part of one")
+        raise typer.BadParameter("say what to search for: a word, or a part of one")
     found = Results(query=text or "", hits=[])
     if is_there(store):
         with bar("reading sessions", wanted=not json) as progress, to_read(store) as opened:
