@@ -7,6 +7,7 @@ drops all of the process's locks on it. So the file is created here before the f
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -106,10 +107,14 @@ def check_plain(path: Path) -> None:
 
 def _make_folder(folder: Path) -> None:
     """It and those above it, 0700 each; a new folder outlives a power cut only once the one above it is synced."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(folder.parent)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder") from None
+    sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

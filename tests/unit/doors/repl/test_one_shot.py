@@ -122,7 +122,7 @@ def test_a_broken_config_and_an_unusable_home_are_told(place: Place) -> None:
     unusable = place.run("-p", "x", "--model", place.model)
     assert unusable.returncode == 1
     assert len(unusable.stderr.splitlines()) == 1
-    assert "Traceback" not in unusable.stderr
+    assert f"{place.home} is not a folder" in unusable.stderr
     examined = place.run("doctor")
     assert examined.returncode == 1
     assert "cannot be made in" in examined.stdout
