@@ -325,6 +325,45 @@ def test_a_question_survives_a_killed_process_and_is_asked_again(place: Place) -
         assert (place.project / "made.txt").exists()
 
 
+def test_what_a_sub_agent_does_is_seen_and_what_it_asks_is_asked(place: Place) -> None:
+    job = call("bash", command="install /dev/null made.txt; echo under way; until test -e go; do sleep 0.05; done")
+    place.says(job, reply("First."), call("task", prompt="Look into the parser."), reply("All of it."))
+    (place.project / "go").touch()
+    with opened(place) as terminal:  # a sub-agent plays the same script from its beginning
+        terminal.types("one")
+        terminal.sees("Allow bash?")
+        terminal.keys("1")
+        terminal.sees("First.", "done in")
+        (place.project / "go").unlink()
+        terminal.types("two")
+        terminal.sees("Allow bash?", "a sub-agent asks", "install /dev/null made.txt")
+        terminal.keys("1")
+        terminal.sees("running task Look into the parser.", "↳ `install /dev/null made.txt;", "  under way")
+        (place.project / "go").touch()
+        assert "↳" not in terminal.sees("All of it.", "task Look into the parser.  First.")
+
+
+def test_what_a_sub_agent_asks_survives_a_killed_process(place: Place) -> None:
+    shell = call("bash", command="install /dev/null made.txt")
+    place.says(shell, reply("First."), call("task", prompt="Look into the parser."), reply("All of it."))
+    with opened(place) as terminal:
+        terminal.types("one")
+        terminal.sees("Allow bash?")
+        terminal.keys("4")
+        terminal.sees("First.", "done in")
+        terminal.types("two")
+        terminal.sees("a sub-agent asks")
+        terminal.kill()
+    assert not (place.project / "made.txt").exists()
+    with opened(place, "-c") as terminal:
+        terminal.sees("Go on with it?")
+        terminal.keys("Enter")
+        terminal.sees("a sub-agent asks", "install /dev/null made.txt")
+        terminal.keys("1")
+        terminal.sees("All of it.")
+    assert (place.project / "made.txt").exists()
+
+
 def test_a_session_that_another_process_drives_can_be_watched_steered_and_stopped(place: Place) -> None:
     wait = "touch started; while [ ! -f go ]; do sleep 0.05; done"
     heard = reply("Both of you were heard.")

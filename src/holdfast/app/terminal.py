@@ -13,6 +13,7 @@ from holdfast.core.state import SessionState
 from holdfast.core.tokens import text_tokens
 from holdfast.runtime.boundary import settings_of, window_of
 from holdfast.runtime.compaction import limits, message_tokens, request_tokens
+from holdfast.runtime.delegation import child_of as sub_agent_of
 from holdfast.runtime.hooks import load_hooks
 from holdfast.runtime.invisible import shown
 from holdfast.runtime.kit import Kit
@@ -40,6 +41,7 @@ __all__ = [
     "personas_here",
     "project_key",
     "shown",
+    "sub_agent_of",
     "wants_colours",
 ]
 

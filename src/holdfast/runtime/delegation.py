@@ -41,6 +41,12 @@ async def delegated(driver: Driver, kit: Kit, call_id: str, prompt: str, persona
     return await asyncio.to_thread(_answered, driver.store, child)
 
 
+def child_of(session_id: str, requested_seq: int, call_id: str) -> str:
+    """The id of the session that this call begins, as random as the parent's own: whoever looks on can tell it."""
+    named = f"{session_id} {requested_seq} {call_id}".encode("utf-8", "surrogatepass")
+    return id_from(hashlib.sha256(named).digest()[:16])
+
+
 async def _drained(driver: Driver, kit: Kit, child: str) -> None:
     """Drive the child until nobody waits in it. While somebody else does that, for example whom we took the parent over
     from, it is waited for."""
@@ -75,8 +81,7 @@ async def _child(driver: Driver, kit: Kit, call_id: str, prompt: str) -> str:
     parent = driver.store.head(driver.session_id)
     # A provider may use the same id again in its next reply; that is another call.
     asked_at = next((call.requested_seq for call in driver.state.open_calls if call.call_id == call_id), 0)
-    named = f"{driver.session_id} {asked_at} {call_id}".encode("utf-8", "surrogatepass")
-    made = id_from(hashlib.sha256(named).digest()[:16])  # as random as the parent's own
+    made = child_of(driver.session_id, asked_at, call_id)
     key = f"task-{made}"
     created = SessionCreated(
         title=prompt[:50],

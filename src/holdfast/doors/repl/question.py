@@ -8,6 +8,7 @@ message that was meant for the model, and no command, approves.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from textwrap import wrap
 from typing import Any
 
@@ -39,6 +40,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     change: str | None = None
     scope: str | None = None
+
+    @property
+    def at(self) -> tuple[str, int]:
+        """Where it stands: in which log, as which event."""
+        return self.session_id, self.seq
 
     @property
     def is_approval(self) -> bool:
@@ -95,20 +101,29 @@ class Panel:
 
     def ask(self, asked: Asked) -> bool:
         """Put a question; False when it is asked already."""
-        if any(one.seq == asked.seq for one in self.waiting):
+        if any(one.at == asked.at for one in self.waiting):
             return False
         self.waiting.append(asked)
         if len(self.waiting) == 1:
             self.at = self.top = 0
         return True
 
-    def take(self, seq: int) -> Asked | None:
+    def take(self, at: tuple[str, int]) -> Asked | None:
         """That question is over."""
-        found = next((one for one in self.waiting if one.seq == seq), None)
-        self.waiting = [one for one in self.waiting if one.seq != seq]
+        found = next((one for one in self.waiting if one.at == at), None)
         if found is not None:
-            self.at = self.top = 0
+            self._keep(lambda one: one is not found)
         return found
+
+    def leave(self, session_id: str) -> None:
+        """Nobody waits for the answers to that session's questions any more."""
+        self._keep(lambda one: one.session_id != session_id)
+
+    def _keep(self, wanted: Callable[[Asked], bool]) -> None:
+        first = self.asked
+        self.waiting = [one for one in self.waiting if wanted(one)]
+        if self.asked is not first:
+            self.at = self.top = 0
 
     def drop(self) -> None:
         self.waiting, self.at, self.top = [], 0, 0

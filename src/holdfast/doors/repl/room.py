@@ -17,6 +17,8 @@ from holdfast.app.preview import change_of, scope_of
 from holdfast.app.terminal import Kit, context_use, is_driven
 from holdfast.core import events as e
 from holdfast.core.errors import HoldfastError
+from holdfast.core.state import SessionState
+from holdfast.doors.repl.call_line import told_call
 from holdfast.doors.repl.clipboard import pasted_picture
 from holdfast.doors.repl.escaping import readable
 from holdfast.doors.repl.picker import Option, Picker
@@ -24,6 +26,7 @@ from holdfast.doors.repl.question import Asked, Panel
 from holdfast.doors.repl.screen import ESCAPE_SECONDS, Screen
 from holdfast.doors.repl.start import Desk
 from holdfast.doors.repl.status import Status
+from holdfast.doors.repl.sub_agents import SubAgents
 from holdfast.doors.repl.view import View
 from holdfast.doors.repl.work import Work
 from holdfast.session import ConversationSession
@@ -47,6 +50,9 @@ class Room:
         self._following: asyncio.Task[None] | None = None
         self._kit: Kit | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._below = SubAgents(
+            lambda: desk.agent.store, self.run, self._came_below, self._noticed_below, self._gone_below
+        )
         desk.running.progress = lambda call_id, text: self.view.progress(call_id, text)
 
     # --- telling
@@ -58,11 +64,12 @@ class Room:
         """One sentence from the terminal itself."""
         self.put(Text(f"· {readable(text)}", style=style))
 
-    def run(self, doing: Coroutine[Any, Any, None]) -> None:
+    def run(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do this beside everything else; a user's mistake in it is told."""
         task = asyncio.ensure_future(self._told(doing))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
         try:
@@ -145,6 +152,7 @@ class Room:
             self._following = asyncio.ensure_future(self._follow(self.session.session_id, 0))
 
     async def leave(self) -> None:
+        self._below.leave(self.session.session_id)
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -157,6 +165,7 @@ class Room:
                 self.view.drafted(item)
             elif isinstance(item, Happened):
                 self.view.happened(item.stored, item.event)
+                self._below.happened(session_id, item.stored.seq, item.event)
                 await self._noticed(session_id, item.stored.seq, item.event)
             self.screen.redraw()
 
@@ -165,10 +174,7 @@ class Room:
             case e.ApprovalRequested():
                 await self._ask(session_id, seq, event)
             case e.ApprovalAnswered(approval_seq=asked_seq, answer=answer):
-                asked = self.panel.take(asked_seq)
-                self.screen.focus_panel(self.panel.asked is not None and self.panel.focused)
-                if asked is not None:
-                    self.say(f"answered: {asked.label(answer) if answer in asked.choices else answer}", "dim")
+                self._answered(session_id, asked_seq, answer)
             case e.ModelRequested(input_tokens_estimate=estimate) if estimate:
                 self.status.used = estimate
             case e.AssistantReplied(usage=usage):
@@ -188,13 +194,46 @@ class Room:
             case _:
                 pass
 
+    # --- sub-agents
+
+    async def _came_below(self, session_id: str, state: SessionState) -> None:
+        self.view.below(session_id, "a sub-agent begins")
+        for call in state.open_calls:
+            if call.started_seq:
+                self.view.below(session_id, told_call(call.name, call.arguments or {}), call.call_id)
+        await self._ask_all(session_id, state)
+
+    async def _noticed_below(self, session_id: str, seq: int, event: e.Event | e.Opaque) -> None:
+        match event:
+            case e.ApprovalRequested():
+                await self._ask(session_id, seq, event)
+            case e.ApprovalAnswered(approval_seq=asked_seq, answer=answer):
+                self._answered(session_id, asked_seq, answer)
+            case e.ModelRequested():
+                self.view.below(session_id, "waiting for the model")
+            case e.ToolCallStarted(call_id=call_id, name=name, arguments=arguments):
+                self.view.below(session_id, told_call(name, arguments), call_id)
+            case _:
+                pass
+
+    def _gone_below(self, session_id: str) -> None:
+        self.view.below(session_id, None)
+        self.panel.leave(session_id)
+        self.screen.focus_panel(self.panel.focused)
+
     # --- questions
 
     async def _ask_open(self, session_id: str) -> None:
         """Questions that were asked before we came and still wait."""
-        for open_one in self.session.state.open_approvals:
+        if self.work.is_running or self.is_driven:
+            state = self.session.state
+            await self._ask_all(session_id, state)
+            self._below.come_to(session_id, state)
+
+    async def _ask_all(self, session_id: str, state: SessionState) -> None:
+        for open_one in state.open_approvals:
             [(_, event)] = rows_of(self.desk.agent.store, session_id, after=open_one.seq - 1, before=open_one.seq + 1)
-            if isinstance(event, e.ApprovalRequested) and (self.work.is_running or self.is_driven):
+            if isinstance(event, e.ApprovalRequested):
                 await self._ask(session_id, open_one.seq, event)
 
     @property
@@ -210,13 +249,16 @@ class Room:
     async def _ask(self, session_id: str, seq: int, event: e.ApprovalRequested) -> None:
         kit = self.desk.running.kit or self.kit()
         change = await change_of(kit, session_id, event.name, event.arguments)
+        reason = event.reason
+        if session_id != self.session.session_id:
+            reason = f"a sub-agent asks: {reason or ''}".rstrip(": ")
         asked = Asked(
             session_id=session_id,
             seq=seq,
             name=event.name,
             arguments=event.arguments,
             call_digest=event.call_digest,
-            reason=event.reason,
+            reason=reason,
             change=change,
             scope=scope_of(kit, event.name, event.arguments),
         )
@@ -225,11 +267,17 @@ class Room:
             self.screen.bell()
             self.screen.redraw()
 
+    def _answered(self, session_id: str, asked_seq: int, answer: str) -> None:
+        asked = self.panel.take((session_id, asked_seq))
+        self.screen.focus_panel(self.panel.focused)
+        if asked is not None:
+            self.say(f"answered: {asked.label(answer) if answer in asked.choices else answer}", "dim")
+
     async def answer(self, text: str) -> None:
         """The user's answer to the question that is open; the first one stands."""
         asked = self.panel.asked
         if asked is not None:
-            self.panel.take(asked.seq)
+            self.panel.take(asked.at)
             self.screen.focus_panel(self.panel.asked is not None)
             await self.desk.service.answer(asked.session_id, asked.seq, text, asked.call_digest)
 

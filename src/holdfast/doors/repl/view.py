@@ -56,6 +56,7 @@ class View:
         self.calls: list[Shown] = []
         self._asked: dict[str, tuple[str, dict[str, object]]] = {}
         self._tails: dict[str, Tail] = {}
+        self._below: dict[str, tuple[str, str]] = {}
 
     def come_to(self, state: SessionState) -> None:
         """Whoever comes to a session in the middle of a turn has not seen which calls are open."""
@@ -70,10 +71,19 @@ class View:
             self._tails.pop(next(iter(self._tails)))
         self._tails.setdefault(call_id, Tail()).add(text)
 
+    def below(self, session_id: str, doing: str | None, call_id: str = "") -> None:
+        """What a sub-agent does now, and the call that it runs; None once it is done."""
+        if doing is None:
+            self._below.pop(session_id, None)
+        else:
+            self._below[session_id] = (doing, call_id)
+
     def running_lines(self) -> list[str]:
-        """The last lines of the newest call of this session that runs and has put something out."""
-        mine = [tail for call_id, tail in self._tails.items() if call_id in self._asked]
-        return mine[-1].lines() if mine else []
+        """What sub-agents do, and the last lines of the newest call that runs and has put something out."""
+        told = [f"↳ {doing}" for doing, _ in self._below.values()]
+        running = {*self._asked, *(call_id for _, call_id in self._below.values())}
+        tails = [tail for call_id, tail in self._tails.items() if call_id in running]
+        return [*told, *(tails[-1].lines() if tails else [])]
 
     # --- a reply as it comes
 
@@ -201,7 +211,7 @@ class View:
             case _:
                 self._note(f"the turn failed{reason}; /retry asks again", "red")
         self.turn_since, self.doing = None, ""
-        self._asked, self._tails = {}, {}
+        self._asked, self._tails, self._below = {}, {}, {}
 
     def _change(self, event: e.Event | e.Opaque) -> None:
         told = told_change(event)

@@ -261,8 +261,11 @@ def test_a_question_is_asked_once_and_the_next_one_waits() -> None:
     assert panel.ask(asked(seq=2))
     assert panel.asked is not None
     assert panel.asked.seq == 1
-    panel.take(1)
-    assert panel.asked.seq == 2
+    assert panel.ask(asked(session_id="below", seq=1))  # another log, another question
+    panel.take(("s", 1))
+    assert panel.asked.at == ("s", 2)
+    panel.leave("s")
+    assert panel.asked.at == ("below", 1)
 
 
 def test_the_models_own_question_offers_its_choices() -> None:
