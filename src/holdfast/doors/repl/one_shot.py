@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import typer
 
-from holdfast.app.feed import Drafted, Happened, Level, feed
+from holdfast.app.feed import Drafted, Happened, Level, feed, rows_of
 from holdfast.app.terminal import is_driven
 from holdfast.core import codec
 from holdfast.core import events as e
@@ -193,10 +193,8 @@ class OneShot:
 
     def _happened(self, event: e.Event | e.Opaque) -> None:
         match event:
-            case e.ToolCallFinished(status=status) if status in DENIED:
-                told = f"{event.name}: {text_of(event.parts)}"
-                self.result.denied.append(told)
-                _say(told)
+            case e.ToolCallFinished():
+                self._denied(event)
             case e.TurnEnded(outcome=outcome, reason=reason):
                 self.result.outcome, self.result.reason = outcome, reason
             case e.AssistantReplied(model=model):
@@ -205,6 +203,18 @@ class OneShot:
                 self.result.reason = reason
             case _:
                 pass
+
+    def _denied(self, event: e.ToolCallFinished, whose: str = "") -> None:
+        """Tell what was denied, to this session or to a sub-agent that it started."""
+        below = event.facts.get("session_id")
+        if event.status in DENIED:
+            told = f"{whose}{event.name}: {text_of(event.parts)}"
+            self.result.denied.append(told)
+            _say(told)
+        elif event.name == "task" and isinstance(below, str):
+            for _, one in rows_of(self.desk.agent.store, below):
+                if isinstance(one, e.ToolCallFinished):
+                    self._denied(one, "sub-agent: ")
 
     async def _heard_all(self, listening: asyncio.Task[None]) -> None:
         """Wait until everything that is stored was told too; a rotated session ends where it was rotated."""

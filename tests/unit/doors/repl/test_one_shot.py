@@ -183,6 +183,16 @@ def test_what_nobody_can_be_asked_about_is_denied_and_named_with_its_flag(place:
     assert (place.project / "made.txt").exists()
 
 
+def test_what_is_denied_to_a_sub_agent_is_named_too(place: Place) -> None:
+    shell, task = call("bash", command="install /dev/null made.txt"), call("task", prompt="Look into the parser.")
+    place.says(shell, reply("One."), task, reply("Two."))
+    place.run("-p", "one", "--model", place.model)
+    done = place.run("-p", "-c", "two", "--model", place.model, "--output-format", "json")
+    [denied] = json.loads(done.stdout)["denied"]
+    assert denied.startswith("sub-agent: bash: ")
+    assert "--allow 'bash(install" in done.stderr
+
+
 def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Place) -> None:
     place.says(reply("First."))
     name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
