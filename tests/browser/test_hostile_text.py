@@ -19,7 +19,7 @@ from tests.browser.writing import Writer, forked, sub_agent, thought
 HERE = Path(__file__).parent
 PAYLOADS = payloads()
 VISIBLE = [text for text in PAYLOADS if text.isprintable()]
-PROJECT = {"project_root": "/work/shop", "project_key": "a" * 16}
+PROJECT = {"project_root": "/srv/shop", "project_key": "a" * 16}
 
 
 def test_there_are_more_than_a_hundred_of_them() -> None:

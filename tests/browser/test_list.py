@@ -14,8 +14,8 @@ from tests.browser.serving import Server
 from tests.browser.writing import Writer, empty
 
 MANY = 130
-SHOP = {"project_root": "/work/shop", "project_key": "a" * 16}
-BANK = {"project_root": "/work/bank", "project_key": "b" * 16}
+SHOP = {"project_root": "/srv/shop", "project_key": "a" * 16}
+BANK = {"project_root": "/srv/bank", "project_key": "b" * 16}
 
 
 @pytest.fixture(scope="module")

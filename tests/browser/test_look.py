@@ -27,7 +27,7 @@ def server(silent: Server) -> Server:
 def session(server: Server) -> str:
     """One of everything, with texts that do not fit anywhere."""
     with server.store() as store:
-        writer = Writer(store, title=f"Long {LONG}", model=f"m:{LONG[:60]}", project_root=f"/work/{LONG[:60]}")
+        writer = Writer(store, title=f"Long {LONG}", model=f"m:{LONG[:60]}", project_root=f"/srv/{LONG[:60]}")
         asked = writer.asked(f"Please {LONG}")
         writer.add(e.TurnStarted(inputs=[asked]), turn="t1")
         call = writer.call("bash", {"command": f"echo {LONG}"})

@@ -13,7 +13,7 @@ from tests.browser.conftest import Visitor, drawn
 from tests.browser.serving import Server
 from tests.browser.writing import Writer, forked, sub_agent
 
-PROJECT = {"project_root": "/work/shop", "project_key": "a" * 16}
+PROJECT = {"project_root": "/srv/shop", "project_key": "a" * 16}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
     platform = "telegram"
     token_env = "TELEGRAM_TOKEN"
     owners = ["1001"]
-    project = "~/work/shop"
+    project = "~/srv/shop"
 
 Never in a project's file: whoever may talk to the agent, and with what rights, is not for a cloned repository to say.
 A mistake is one sentence that names the table and the key. What a table does not say is the careful choice: nobody is
