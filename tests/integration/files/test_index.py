@@ -10,7 +10,7 @@ from holdfast.core.events import Event
 from holdfast.core.header import Header
 from holdfast.core.messages import TextPart
 from holdfast.store import lineage
-from holdfast.store.files import FilesStore
+from holdfast.store.files import FilesStore, disk
 from holdfast.store.port import Append, Claim, Create, Delete, Lease, NewEvent, Query, Redact, Release, Renew
 from tests.integration.files.builders import append, begin, live, new_id, said, texts, without_cache
 
@@ -118,6 +118,30 @@ def test_an_append_does_not_rewrite_the_index_and_the_next_list_agrees(folder: P
             newest, *_ = lists(store)
             assert (newest.session_id, newest.message_count) == (session_id, 2)
         assert (path.stat().st_ino, path.read_bytes()) == before
+
+
+@pytest.mark.parametrize("leased", [False, True], ids=["line", "lease"])
+def test_a_list_in_the_middle_of_a_commit_does_not_hide_it_from_later_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, leased: bool
+) -> None:
+    """The file has its bytes before they count."""
+    waits, syncing = Query(pending=True), "sync_folder" if leased else "sync"
+    synced = getattr(disk, syncing)
+    before: list[list[Header]] = []
+
+    def looked(*given: int) -> None:
+        before.append([*lists(store), *store.find(waits).headers])
+        synced(*given)
+
+    with FilesStore(folder) as store:
+        session_id = begin(store, "one")
+        head = store.head(session_id)
+        monkeypatch.setattr(disk, syncing, looked)
+        admitted = _event(session_id, e.InputAdmitted(parts=(TextPart("waiting"),)))
+        store.commit(Claim(session_id=session_id, token="t", holder="somebody") if leased else admitted)
+        assert before
+        assert lists(store) == [store.head(session_id)] != [head]
+        assert len(store.find(waits).headers) == (0 if leased else 1)
 
 
 def test_an_index_that_is_written_often_stays_small(folder: Path) -> None:

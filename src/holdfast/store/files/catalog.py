@@ -15,6 +15,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.ids import is_id
 from holdfast.store.files.folder import Folder
 from holdfast.store.files.index import NO_FILE, Identity, identity
+from holdfast.store.files.lock import held_by
 from holdfast.store.files.place import FILES, Place
 from holdfast.store.files.segment import Segment
 from holdfast.store.files.session import read_gone
@@ -31,6 +32,9 @@ class Files(NamedTuple):
     lease: Identity
     sealed: bool
     gone: bool
+
+
+NOTHING = Files(NO_FILE, NO_FILE, sealed=False, gone=False)
 
 
 class Listing(NamedTuple):
@@ -83,6 +87,9 @@ class Catalog:
         note = self._folder.index.get(session_id)
         if note is not None and (note.live, note.lease) == (files.live, files.lease) and note.live[1] == note.end:
             return Listing(files, note.row, note.row.updated_at)
+        # The files of a commit that is on its way may be there before its header. What is known now is then noted as of
+        # no files that will ever be seen again, so that the next list loads it anew.
+        settled = held_by(Place(self._folder.path, session_id).lock) is None
         try:
             capture = self._folder.capture(session_id, sync=False)
         except (HoldfastError, OSError):
@@ -92,19 +99,18 @@ class Catalog:
         row = capture.row
         if row is None or capture.hole is not None:
             return Listing(files, None, row.updated_at if row else 0)
-        return Listing(files, row, row.updated_at)
+        return Listing(files if settled else NOTHING, row, row.updated_at)
 
 
 def scan(folder: Folder) -> dict[str, Files]:
     """Every session that left a file here."""
     found: dict[str, Files] = {}
-    nothing = Files(NO_FILE, NO_FILE, sealed=False, gone=False)
     with os.scandir(folder.path) as entries:
         for entry in entries:
             match = FILES.fullmatch(entry.name)
             if match is None or match[3] == "lock":
                 continue
-            files = found.get(match[1], nothing)
+            files = found.get(match[1], NOTHING)
             if match[2]:
                 files = files._replace(sealed=True) if match[3] == "jsonl" else files
             elif match[3] == "jsonl":
