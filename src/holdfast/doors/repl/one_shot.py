@@ -22,7 +22,7 @@ from holdfast.app.feed import Drafted, Happened, Level, feed, rows_of
 from holdfast.app.terminal import is_driven
 from holdfast.core import codec
 from holdfast.core import events as e
-from holdfast.core.errors import HoldfastError, InvalidInput, SessionBusy
+from holdfast.core.errors import ConflictError, HoldfastError, InvalidInput, SessionBusy
 from holdfast.core.messages import text_of
 from holdfast.doors.repl.call_line import one_line
 from holdfast.doors.repl.interruption import CONTINUE, interruption
@@ -138,6 +138,7 @@ class OneShot:
         except HoldfastError as error:
             self.result.error = str(error)
             if isinstance(error, SessionBusy):
+                await self._take_back()
                 raise
             _say(str(error))
             return 1
@@ -171,6 +172,19 @@ class OneShot:
             before = receipt.seq - 1
         self.result.session_id = receipt.session_id
         return before
+
+    async def _take_back(self) -> None:
+        """Somebody began to drive the session after we looked: what is told to have been refused must not be answered
+        behind our back. Where it was read already, it is being answered."""
+        if not self.result.seq:
+            return
+        try:
+            await self.desk.service.withdraw(self.result.session_id, [self.result.seq], "busy")
+        except ConflictError as error:
+            raise SessionBusy(
+                f"session {self.result.session_id} is driven by another process, which has read this and answers it; "
+                f"`holdfast sessions show {self.result.session_id[:8]}` shows the answer"
+            ) from error
 
     # --- what happens
 

@@ -10,8 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import ConversationSession, open_store
+from holdfast import Agent, ConversationSession, SessionBusy, open_store
+from holdfast.core.events import TurnStarted
 from holdfast.doors import cli
+from holdfast.doors.repl import one_shot
+from holdfast.store.host import holder
+from holdfast.store.log_store import LogStore
+from holdfast.store.port import Append, Claim, Lease, NewEvent
 
 
 class Done(NamedTuple):
@@ -191,6 +196,38 @@ def test_what_is_denied_to_a_sub_agent_is_named_too(place: Place) -> None:
     [denied] = json.loads(done.stdout)["denied"]
     assert denied.startswith("sub-agent: bash: ")
     assert "--allow 'bash(install" in done.stderr
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+def test_what_is_refused_as_busy_is_not_answered_later(
+    place: Place, monkeypatch: pytest.MonkeyPatch, was_read: bool
+) -> None:
+    """Another process takes the session between our look at it and our turn."""
+    place.says(reply("First."))
+    name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
+    with open_store(f"sqlite:///{place.home}/holdfast.db") as store:
+        lease = store.commit(Claim(session_id=name, token="another", holder=holder()))[0].lease
+        monkeypatch.setattr(one_shot, "is_driven", _nobody)
+        if was_read:
+            monkeypatch.setattr(Agent, "resume", _taken_by(store, name, lease))
+        refused = place.run("-p", "y", "-r", name, "--model", place.model)
+        assert refused.returncode == 4
+        assert ("answers it" in refused.stderr) is was_read
+        assert store.head(name).pending_count == was_read
+
+
+def _nobody(store: LogStore, session_id: str) -> None:
+    return None
+
+
+def _taken_by(store: LogStore, session_id: str, lease: Lease | None) -> Any:
+    async def resume(self: Agent) -> str:
+        """Whoever has the lease is faster."""
+        began = NewEvent(event=TurnStarted(inputs=[store.head(session_id).last_seq]), turn="theirs")
+        await store.commit_async(Append(session_id=session_id, events=(began,), lease=lease))
+        raise SessionBusy("another process drives it")
+
+    return resume
 
 
 def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Place) -> None:
