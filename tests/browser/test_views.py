@@ -119,6 +119,10 @@ def test_views_are_places_with_addresses_and_the_way_back_works(visitor: Visitor
         expect(page.locator(".tabs [aria-current=page]")).to_have_text(name)
     page.go_back()
     expect(page.locator(".tabs [aria-current=page]")).to_have_text("Usage")
+    page.locator(".tabs").get_by_role("link", name="Ledger").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".tabs :focus")).to_have_text("Ledger")
+    expect(page.locator(".tabs [aria-current=page]")).to_have_text("Ledger")
     page.locator(".tabs").get_by_role("link", name="Transcript").click()
     expect(page.locator(".row.user").last).to_contain_text("Question 4")
 

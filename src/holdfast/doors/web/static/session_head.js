@@ -46,7 +46,10 @@ export class SessionHead {
       { class: "button quiet back", "aria-label": "All sessions", title: "All sessions" },
       icon("back"),
     );
-    this.tabs = el("nav.tabs", { "aria-label": "Views of this session" });
+    this.tabs = VIEWS.map((name) => {
+      const place = name === "transcript" ? `#/s/${session.id}` : `#/s/${session.id}/${name}`;
+      return inside(place, { "data-view": name }, NAMES[name]);
+    });
     this.node = el(
       "header.head",
       {},
@@ -58,19 +61,16 @@ export class SessionHead {
         this.state,
         el("span.menu-place", {}, more),
       ),
-      this.tabs,
+      el("nav.tabs", { "aria-label": "Views of this session" }, this.tabs),
     );
     this.view(view);
   }
 
   view(current) {
-    replace(
-      this.tabs,
-      VIEWS.map((name) => {
-        const place = name === "transcript" ? `#/s/${this.session.id}` : `#/s/${this.session.id}/${name}`;
-        return inside(place, { "aria-current": name === current ? "page" : undefined }, NAMES[name]);
-      }),
-    );
+    for (const tab of this.tabs) {
+      if (tab.dataset.view === current) tab.setAttribute("aria-current", "page");
+      else tab.removeAttribute("aria-current");
+    }
   }
 
   show() {
