@@ -10,7 +10,7 @@ async ([texts, app]) => {
       const given = { [text]: text, command: text, question: text, choices: [text] };
       const diff = name === text ? text : null;
       const question = { approval_id: drawn, name, arguments: given, reason: text, scope: text, diff };
-      const questions = new Questions({questions: [question]}, () => {});
+      const questions = new Questions({questions: [question]}, {});
       questions.show();
       document.body.append(questions.node);
     }

@@ -104,6 +104,17 @@ def test_what_is_typed_never_answers(visitor: Visitor, server: Server) -> None:
     over(page)
 
 
+def test_the_focus_goes_on_to_the_composer_when_a_question_is_answered_with_a_key(
+    visitor: Visitor, server: Server
+) -> None:
+    session, page = asked(visitor, server, calling("bash", command="true"))
+    page.get_by_role("button", name="Deny").focus()
+    page.keyboard.press("Enter")
+    over(page)
+    expect(page.locator("#composer")).to_be_focused()
+    assert answers(server, session) == ["deny"]
+
+
 def test_the_second_of_two_clicks_answers_no_question(visitor: Visitor, server: Server) -> None:
     """The next question may stand where the one before it was answered."""
     session, page = asked(visitor, server, calling("bash", command="true"))

@@ -17,9 +17,10 @@ const ANSWERS = [
 ];
 
 export class Questions {
-  constructor(session, onAnswered) {
+  /** `on`: answered(), and left() when the focus was here and goes with the question. */
+  constructor(session, on) {
     this.session = session;
-    this.onAnswered = onAnswered;
+    this.on = on;
     this.node = el("section.questions", { "aria-label": "Waiting for your answer", hidden: true });
     this.shown = null;
   }
@@ -48,7 +49,9 @@ export class Questions {
     const body = { approval_id: question.approval_id, answer, call_digest: question.call_digest };
     await trying(() => answerApproval(this.session.id, body));
     this.shown = null;
-    this.onAnswered();
+    const { activeElement } = document;
+    if (activeElement === document.body || this.node.contains(activeElement)) this.on.left();
+    this.on.answered();
   }
 
   approval(question) {

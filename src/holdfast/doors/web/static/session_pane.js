@@ -39,7 +39,10 @@ export class SessionPane {
       },
     });
     this.banner = new Banner(session, { verb: (verb) => this.verb(verb) });
-    this.questions = new Questions(session, () => session.readQuestions().catch(() => {}));
+    this.questions = new Questions(session, {
+      answered: () => session.readQuestions().catch(() => {}),
+      left: () => this.focus(),
+    });
     this.composer = new Composer(place.id, {
       send: (text, how) => this.send(text, how),
       stop: () => this.verb("interrupt"),
