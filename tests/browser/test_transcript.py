@@ -94,7 +94,7 @@ def test_code_can_be_copied(visitor: Visitor, server: Server) -> None:
       }"""
     )
     button.click()
-    page.wait_for_function("labels.includes('Copied')")  # it says so for a moment
+    page.wait_for_function("() => labels.includes('Copied')")  # it says so for a moment
     assert page.evaluate("navigator.clipboard.readText()") == "def f(x):\n    return x  # same\n"
 
 
