@@ -155,3 +155,4 @@ def test_all_sessions_together_are_counted(visitor: Visitor, server: Server, fam
     expect(page.locator(".tile", has_text="sessions").locator("b")).to_have_text(str(every))
     expect(page.get_by_role("img", name=re.compile("^Tokens per day"))).to_be_visible()
     expect(page.locator("table.figures").last).to_contain_text("shop")
+    expect(page.locator("table.figures th[scope=row]", has_text="unknown")).to_have_count(0)  # it used nothing
