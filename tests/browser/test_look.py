@@ -129,6 +129,18 @@ def test_what_is_to_be_answered_is_told_on_a_phone_however_long_the_call_is(phon
     phone.leave()
 
 
+def test_the_timeline_fits_a_phone_however_long_its_words_are(phone: Visitor, server: Server) -> None:
+    with server.store() as store:
+        writer = Writer(store, title="Long words")
+        words = {"kind": "completion_complete_after_a_long_way", "mode": "execute", "evidence_summary": ["48 passed"]}
+        writer.add(e.TimelineRecorded(entry={**words, "timestamp": "2026-03-04T10:11:12+00:00"}))
+    page = phone.session(writer.id, "/timeline")
+    expect(page.locator(".timeline .time")).to_be_visible()
+    found = page.locator(".timeline").evaluate("(list) => [list.scrollWidth, list.clientWidth]")
+    assert found[0] == found[1]
+    phone.leave()
+
+
 def test_help_is_read_from_its_beginning_on_a_phone(phone: Visitor) -> None:
     page = phone.tab()
     page.get_by_role("button", name="Keys and help").tap()
