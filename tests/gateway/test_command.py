@@ -20,10 +20,12 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
+from holdfast.app.crew import AT_ONCE
 from holdfast.doors.cli import main
 from holdfast.doors.gateway.webhook import key_of, signed
 from tests.gateway.bot_api import TOKEN, serving
 from tests.gateway.test_webhook import SECRET
+from tests.prometheus import samples
 
 TELEGRAM = """
 [gateway.chat]
@@ -240,4 +242,8 @@ def test_the_server_runs_it_beside_the_api(tmp_path: Path) -> None:
         bearer = {"authorization": f"Bearer {(home / 'state' / 'token').read_text().strip()}"}
         with urlopen(Request(f"{ready['url']}/api/sessions", headers=bearer)) as answer:  # noqa: S310
             assert [row["id"] for row in json.load(answer)] == [taken["session_id"]]
+        with urlopen(Request(f"{ready['url']}/metrics", headers=bearer)) as answer:  # noqa: S310
+            found = samples(answer.read().decode())
+        assert found["holdfast_turns_started_total"] == 1, "what is run for a chat counts too"
+        assert found["holdfast_concurrency"] == 2 * AT_ONCE
         stopped(process)

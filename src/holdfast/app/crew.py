@@ -23,7 +23,7 @@ from holdfast.app.agents import AgentConfig, keep_mode, kit_for
 from holdfast.app.berths import Berth, Berths
 from holdfast.app.changing import is_to_plan
 from holdfast.app.logs import say, why
-from holdfast.app.metrics import Metrics
+from holdfast.app.metrics import Load, Metrics
 from holdfast.app.places import Places
 from holdfast.app.rounds import Rounds
 from holdfast.app.settings import Settings, in_project
@@ -102,6 +102,7 @@ class Crew:
         self.works = works
         self.places = places if places is not None else Places()
         self.metrics = metrics if metrics is not None else Metrics()
+        self.metrics.loads.append(self._load)
         self.berths = Berths(at_once, self._poke)
         self._clock = SystemClock()
         self._ttl_ms = round(lease_seconds * 1000)
@@ -164,6 +165,10 @@ class Crew:
     def running(self) -> frozenset[str]:
         """The sessions whose turns run here now."""
         return frozenset(runner.session_id for runner, _ in self._runners.values())
+
+    def _load(self) -> Load:
+        beside = self.berths.beside
+        return Load(len(self.running) - beside, beside, self.berths.most if self.works else 0)
 
     def running_kit(self, session_id: str) -> Kit | None:
         """What the turn that runs here works with; None when none does."""

@@ -14,12 +14,12 @@ PATIENCE_SECONDS = 2.0
 
 async def exposition(crew: Crew, more: Iterable[str] = ()) -> str:
     """Prometheus text. A store that does not answer in time is told as such, and the rest all the same."""
-    berths = crew.berths
+    load = crew.metrics.load()
     lines = [
         *crew.metrics.lines(),
-        *gauge("holdfast_turns_running", "Turns that run here now.", {"": len(crew.running) - berths.beside}),
-        *gauge("holdfast_turns_waiting", "Turns here that wait for a person.", {"": berths.beside}),
-        *gauge("holdfast_concurrency", "Turns that may run here at once.", {"": berths.most if crew.works else 0}),
+        *gauge("holdfast_turns_running", "Turns that run here now.", {"": load.running}),
+        *gauge("holdfast_turns_waiting", "Turns here that wait for a person.", {"": load.waiting}),
+        *gauge("holdfast_concurrency", "Turns that may run here at once.", {"": load.most}),
         *more,
     ]
     try:

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from holdfast._version import __version__
 from holdfast.core.events import (
@@ -46,10 +47,19 @@ COUNTERS: Mapping[str, str] = {
 LABELLED = frozenset({"holdfast_turns_ended_total", "holdfast_tokens_total", "holdfast_troubles_total"})
 
 
+class Load(NamedTuple):
+    """What a crew does just now: turns that run, those that wait for a person, and how many may run at once."""
+
+    running: int
+    waiting: int
+    most: int
+
+
 class Metrics:
-    """Counters of one process. Safe from any thread."""
+    """Counters of one process, whoever in it runs turns: each adds its load to `loads`. Safe from any thread."""
 
     def __init__(self) -> None:
+        self.loads: list[Callable[[], Load]] = []
         self._mutex = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._commits = [0] * (len(BOUNDS) + 1)
@@ -91,6 +101,10 @@ class Metrics:
         for direction, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if tokens:
                 self.count("holdfast_tokens_total", tokens, direction=direction)
+
+    def load(self) -> Load:
+        """Of all crews together."""
+        return Load(*map(sum, zip(*(load() for load in self.loads), strict=True))) if self.loads else Load(0, 0, 0)
 
     def lines(self) -> list[str]:
         """The samples, with what they mean."""

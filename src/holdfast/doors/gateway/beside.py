@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.app.metrics import Metrics
 from holdfast.app.settings import Settings
 from holdfast.app.stores import LogStore
 from holdfast.doors.gateway.endpoint import Receive, Scope, Send, send_json
@@ -16,8 +17,8 @@ class GatewayBeside:
         self._works = works
         self._gateway: Gateway | None = None
 
-    async def start(self, store: LogStore) -> None:
-        self._gateway = Gateway(store, self._settings, works=self._works)
+    async def start(self, store: LogStore, metrics: Metrics) -> None:
+        self._gateway = Gateway(store, self._settings, works=self._works, metrics=metrics)
         await self._gateway.start()
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.app.chats import Taken, TakenBefore
 from holdfast.app.gateway_settings import GatewaySettings
 from holdfast.app.gateway_status import LineState, forget_gateway, note_gateway
+from holdfast.app.metrics import Metrics
 from holdfast.app.settings import Settings
 from holdfast.app.stores import LogStore
 from holdfast.app.terminal import Kit
@@ -62,10 +63,11 @@ class Gateway:
         make: MakePlatform = platform_for,
         equip: Callable[[Kit, Header], Kit] | None = None,
         works: bool = True,
+        metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
         self.lines = {
-            table.name: Line(store, settings, table, make(table, settings), equip=equip, works=works)
+            table.name: Line(store, settings, table, make(table, settings), equip=equip, works=works, metrics=metrics)
             for table in settings.gateway
         }
         self._intakes = {name: Intake(line) for name, line in self.lines.items()}

@@ -12,6 +12,7 @@ from holdfast.app.chats import Chats, Place
 from holdfast.app.crew import Crew
 from holdfast.app.deliveries import Deliveries
 from holdfast.app.gateway_settings import GatewaySettings, PermissionMode
+from holdfast.app.metrics import Metrics
 from holdfast.app.pairing import Pairing
 from holdfast.app.settings import Settings
 from holdfast.app.stores import LogStore
@@ -38,6 +39,7 @@ class Line:
         *,
         equip: Callable[[Kit, Header], Kit] | None = None,
         works: bool = True,
+        metrics: Metrics | None = None,
     ) -> None:
         self.store = store
         self.table = table
@@ -47,7 +49,9 @@ class Line:
         self.deliveries = Deliveries(store)
         self.identity = Identity(table, Pairing(settings, table.name))
         rights = self.rights if table.chats else None
-        self.crew = Crew(store, self.settings, config_of(table), equip=equip, rights=rights, works=works)
+        self.crew = Crew(
+            store, self.settings, config_of(table), equip=equip, rights=rights, works=works, metrics=metrics
+        )
         self.couriers: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._out: dict[tuple[str, str], Courier] = {}
         self._again: set[tuple[str, str]] = set()

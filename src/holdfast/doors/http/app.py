@@ -15,6 +15,7 @@ from litestar import Litestar
 from litestar.di import Provide
 
 from holdfast.app.agents import AgentConfig
+from holdfast.app.metrics import Metrics
 from holdfast.app.settings import Settings
 from holdfast.app.stores import LogStore
 from holdfast.app.token import TokenFile
@@ -35,7 +36,7 @@ from holdfast.doors.http.secret import Secret
 class Beside(Protocol):
     """What runs beside the API, on its store: the chat gateway."""
 
-    async def start(self, store: LogStore) -> None: ...
+    async def start(self, store: LogStore, metrics: Metrics) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -110,7 +111,7 @@ class HttpDoor:
         desk = await self.desk()
         try:
             if self.beside is not None:
-                await self.beside.start(desk.store)
+                await self.beside.start(desk.store, desk.crew.metrics)
             yield
         finally:
             if self.beside is not None:
