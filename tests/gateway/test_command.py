@@ -27,6 +27,8 @@ from tests.gateway.bot_api import TOKEN, serving
 from tests.gateway.test_webhook import SECRET
 from tests.prometheus import samples
 
+SOON = 60.0
+"""A deadline, not a measure: a busy machine takes its time."""
 TELEGRAM = """
 [gateway.chat]
 platform = "telegram"
@@ -104,7 +106,7 @@ def read(stream: IO[str] | None) -> str:
 def stopped(process: subprocess.Popen[str]) -> str:
     """Ask it to stop, and see that it does; what it said meanwhile."""
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=SOON)
     assert process.returncode == 0, errors
     return errors
 
@@ -225,7 +227,7 @@ def say_hello(address: str, signature: str | None = None) -> dict[str, Any]:
 def test_it_serves_its_webhooks_itself(tmp_path: Path) -> None:
     with called_back(tmp_path) as home, started(home, "--port", "0") as (process, ready):
         assert say_hello(ready["webhooks"])["seq"] > 0
-        assert _Callback.arrived.wait(20)
+        assert _Callback.arrived.wait(SOON)
         assert _Callback.got[0]["text"] == "hello to you"
         with pytest.raises(HTTPError, match="401"):
             say_hello(ready["webhooks"], "v1,AAAA")
@@ -235,7 +237,7 @@ def test_it_serves_its_webhooks_itself(tmp_path: Path) -> None:
 def test_the_server_runs_it_beside_the_api(tmp_path: Path) -> None:
     with called_back(tmp_path) as home, started(home, "--gateway", "--port", "0", command="serve") as (process, ready):
         taken = say_hello(ready["url"])
-        assert _Callback.arrived.wait(20)
+        assert _Callback.arrived.wait(SOON)
         assert _Callback.got[0]["text"] == "hello to you"
         with pytest.raises(HTTPError, match="401"):
             say_hello(ready["url"], "v1,AAAA")

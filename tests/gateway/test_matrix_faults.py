@@ -127,6 +127,8 @@ async def test_an_invitation_waits_over_a_restart(home: Homeserver, tmp_path: Pa
         await eventually(lambda: home.asked.count("join") == 1)
         home.say("hello")
         await eventually(lambda: home.texts == ["re: hello"])
+        kept = Position(settings_for(tmp_path), NAME)
+        await eventually(lambda: kept.invitations(BOT) == {})
     async with talking(tmp_path, account(home.url, tmp_path)):
         home.say("again")
         await eventually(lambda: home.texts == ["re: hello", "re: again"])
