@@ -76,7 +76,7 @@ def load_settings(
     merged = {
         "store": f"sqlite:///{home_dir}/holdfast.db",
         **own,
-        **_project(root, home_dir, own, flags),
+        **_project(root, home_dir, own, {**environment, **flags}),
         **environment,
         **flags,
     }
@@ -88,6 +88,8 @@ def load_settings(
 _VARIABLES = {
     "store": "HOLDFAST_STORE",
     "model": "HOLDFAST_MODEL",
+    "persona": "HOLDFAST_PERSONA",
+    "permission_mode": "HOLDFAST_PERMISSION_MODE",
     "base_url": "HOLDFAST_BASE_URL",
     "token": "HOLDFAST_TOKEN",
     "context_window": "HOLDFAST_CONTEXT_WINDOW",
@@ -142,12 +144,13 @@ def _environment() -> dict[str, object]:
     return found
 
 
-def _project(root: Path, home: Path, own: Mapping[str, object], flags: Mapping[str, object]) -> dict[str, object]:
+def _project(root: Path, home: Path, own: Mapping[str, object], said: Mapping[str, object]) -> dict[str, object]:
+    """What the project's file sets. `said` beats it: the user's flags and environment."""
     path = root / ".holdfast" / "config.toml"
     if os.path.realpath(path) == os.path.realpath(home / "config.toml"):
         return {}  # started in the user's home directory: that file is the user's own
     found = _read(path, _PROJECT_KEYS)
-    if "permission_mode" in found and "permission_mode" not in flags:
+    if "permission_mode" in found and "permission_mode" not in said:
         _refuse_raise(path, found["permission_mode"], own.get("permission_mode", PermissionMode.WORKSPACE_WRITE))
     return found
 

@@ -188,6 +188,14 @@ def test_permission_flag_beats_the_project_file(home: Path, project: Path) -> No
     assert load_settings(permission_mode="allow").permission_mode is PermissionMode.ALLOW
 
 
+def test_permission_variable_beats_the_project_file(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_project(project, 'permission_mode = "allow"\n')  # beaten, so nothing is raised
+    monkeypatch.setenv("HOLDFAST_PERMISSION_MODE", "read-only")
+    assert load_settings().permission_mode is PermissionMode.READ_ONLY
+    monkeypatch.setenv("HOLDFAST_PERMISSION_MODE", "anything")
+    assert "HOLDFAST_PERMISSION_MODE: permission_mode 'anything' is unknown" in refusal(load_settings)
+
+
 def test_modes_that_cannot_be_compared_are_not_lower() -> None:
     assert not PermissionMode.PROMPT.is_at_most(PermissionMode.WORKSPACE_WRITE)
     assert not PermissionMode.WORKSPACE_WRITE.is_at_most(PermissionMode.PROMPT)
