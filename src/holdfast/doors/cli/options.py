@@ -13,6 +13,20 @@ Store = Annotated[
         "--store", metavar="URL", help="sqlite:///PATH, files:///DIR or postgresql://...; else your settings'."
     ),
 ]
+
+
+def session_ids(incomplete: str) -> list[str]:
+    """For a shell that completes words: the newest sessions whose id begins so."""
+    from holdfast.app.sessions import listed
+    from holdfast.core.errors import HoldfastError
+
+    try:
+        rows = listed(None, limit=200).sessions
+    except HoldfastError:
+        return []
+    return [row.id for row in rows if row.id.startswith(incomplete)][:20]
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

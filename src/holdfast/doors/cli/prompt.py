@@ -13,7 +13,7 @@ from holdfast._version import __version__
 from holdfast.app.settings import PermissionMode as Mode
 from holdfast.app.settings import variables
 from holdfast.doors.cli.commands import ABOUT, COMMANDS
-from holdfast.doors.cli.options import Store
+from holdfast.doors.cli.options import Store, session_ids
 
 NEARLY = 0.8
 PICK = "?"
@@ -45,23 +45,17 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _session_ids(incomplete: str) -> list[str]:
-    from holdfast.doors.repl.start import session_ids
-
-    return session_ids(incomplete)
-
-
 Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="What is to be done; quote it.")]
 Print = Annotated[bool, typer.Option("-p", "--print", help="One turn, the answer on stdout, no REPL.")]
 Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session of this project.")]
 Resume = Annotated[
     str | None,
     typer.Option(
-        "-r", "--resume", metavar="[ID]", autocompletion=_session_ids, help="That session; without ID, choose one."
+        "-r", "--resume", metavar="[ID]", autocompletion=session_ids, help="That session; without ID, choose one."
     ),
 ]
 Session = Annotated[
-    str | None, typer.Option("--session", metavar="ID", autocompletion=_session_ids, help="That session.")
+    str | None, typer.Option("--session", metavar="ID", autocompletion=session_ids, help="That session.")
 ]
 Fork = Annotated[bool, typer.Option("--fork", help="Go on in a fork; the session itself stays as it is.")]
 Model = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.app.integrity import Report, verify_store
-from holdfast.doors.cli.options import Json, Store
+from holdfast.doors.cli.options import Json, Store, session_ids
 from holdfast.doors.cli.printing import counted, plain, print_json
 from holdfast.doors.cli.progress import bar
 
@@ -16,7 +16,10 @@ app = typer.Typer()
 
 @app.command("verify")
 def verify(
-    session: Annotated[str | None, typer.Argument(metavar="ID", help="One session, or its first characters.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", autocompletion=session_ids, help="One session, or its first characters."),
+    ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Let the database look at every page and index too.")] = False,
     store: Store = None,
     json: Json = False,

@@ -8,11 +8,10 @@ import msgspec
 
 from holdfast.agent import Agent
 from holdfast.app.agents import AgentConfig, ReasoningConfig
-from holdfast.app.sessions import listed
 from holdfast.app.settings import Settings, load_settings
 from holdfast.app.stores import LogStore, store_at
 from holdfast.app.terminal import RunningKit
-from holdfast.core.errors import HoldfastError, SessionEnded, SessionNotFound
+from holdfast.core.errors import SessionEnded, SessionNotFound
 from holdfast.core.header import Header
 from holdfast.runtime.service import SessionService
 from holdfast.session import ConversationSession
@@ -195,12 +194,3 @@ def _taken_up(agent: Agent, found: Header, start: Start) -> str:
         )
     agent.resume_session(name)
     return f"Session {name[:8]}{title}."
-
-
-def session_ids(incomplete: str) -> list[str]:
-    """For a shell that completes words: the newest sessions whose id begins so."""
-    try:
-        rows = listed(None, limit=200).sessions
-    except HoldfastError:
-        return []
-    return [row.id for row in rows if row.id.startswith(incomplete)][:20]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,6 +14,8 @@ from holdfast.core.errors import ConfigError, SessionNotFound
 from holdfast.doors import cli
 from holdfast.doors.cli.commands import ABOUT, COMMANDS
 from holdfast.doors.cli.prompt import spelled_out
+from holdfast.session import ConversationSession
+from holdfast.store import open_store
 
 
 def run(*argv: str) -> int:
@@ -91,6 +94,20 @@ def test_a_shell_is_told_how_a_word_can_go_on(typed: str, found: str) -> None:
         [sys.executable, "-m", "holdfast"], env={**os.environ, **asked}, capture_output=True, text=True, timeout=30
     )
     assert found in done.stdout.split()
+
+
+@pytest.mark.parametrize("typed", ["holdfast sessions show ", "holdfast --session ", "holdfast verify "])
+def test_a_shell_is_told_the_ids_of_sessions(typed: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+    with open_store(url) as store:
+        session = ConversationSession(project_root=tmp_path, store=store)
+        session.persist()
+    words = {"COMP_WORDS": f"{typed}{session.session_id[:2]}", "COMP_CWORD": str(typed.count(" "))}
+    asked = {"_HOLDFAST_COMPLETE": "complete_bash", "HOLDFAST_STORE": url, **words}
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast"], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == [session.session_id]
 
 
 @pytest.mark.parametrize(("error", "code"), [(ConfigError("a is b"), 1), (SessionNotFound("a is b"), 3)])

@@ -4,7 +4,12 @@ from typing import Annotated
 
 import typer
 
-Session = Annotated[str, typer.Argument(metavar="ID", help="The session, or its first 6 or more characters.")]
+from holdfast.doors.cli.options import session_ids
+
+Session = Annotated[
+    str,
+    typer.Argument(metavar="ID", autocompletion=session_ids, help="The session, or its first 6 or more characters."),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Model = Annotated[
     str | None,
