@@ -280,6 +280,11 @@ def test_own_commands_files_and_modes(place: Place) -> None:
         terminal.sees("  by my own hand")
         terminal.types("look at @notes.txt")
         assert "milk" not in terminal.sees("[notes.txt, 18 bytes]", "I saw both.")
+        terminal.keys("C-r")
+        terminal.sees("typed before:")
+        terminal.keys("C-c")  # leaves the search, and nothing else
+        terminal.until(lambda: "typed before:" not in terminal.screen())
+        assert "leaves" not in terminal.screen()
         terminal.keys("BTab")
         terminal.sees("permission mode: read-only")
         terminal.keys("BTab")

@@ -33,6 +33,7 @@ def backup(
         for finding in report.damage:
             print(f"DAMAGED  {plain(finding.line())}")
     if not report.ok:
-        told = f"{path} holds the same damage as the store (see `holdfast verify`): {len(report.damage)} findings"
+        found = counted(len(report.damage), "finding")
+        told = f"{path} holds the same damage as the store (see `holdfast verify`): {found}"
         print(f"holdfast: {plain(told)}", file=sys.stderr)
     raise typer.Exit(0 if report.ok else 1)

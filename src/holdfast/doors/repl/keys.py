@@ -81,7 +81,7 @@ class KeyTable:
     def _acting(self) -> None:
         keys, room = self.bindings, self.room
 
-        @keys.add("c-c")
+        @keys.add("c-c", filter=~is_searching)  # there it leaves the search
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
             self.interrupt()

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-from holdfast.doors.cells import cells, pieces
+from holdfast.doors.cells import cells, cut, pieces
 from holdfast.doors.repl.escaping import exact, readable
 
 ANSWERS = ("once", "session", "always", "deny")
@@ -149,14 +149,18 @@ class Panel:
         upto = min(self.top + self._seen, len(lines))
         drawn = [*above, *((style, f"  {line}\n") for style, line in lines[self.top : upto])]
         if len(lines) > self._seen:
-            drawn.append(("class:note", f"  lines {self.top + 1} to {upto} of {len(lines)} · PageUp, PageDown\n"))
+            where = f"  lines {self.top + 1} to {upto} of {len(lines)} · PageUp, PageDown"
+            drawn.append(("class:note", f"{cut(where, width)}\n"))
         return [*drawn, *below]
 
     def _below(self, asked: Asked, width: int) -> StyleAndTextTuples:
         drawn = self._choices(asked, width)
         if asked.is_approval and asked.scope:
-            drawn.append(("class:note", f" 2 and 3 cover {asked.scope}\n"))
-        return [*drawn, ("class:note", self._hint(asked))]
+            reach = [
+                piece for line in wrap(f"2 and 3 cover {asked.scope}", width - 2) for piece in pieces(line, width - 2)
+            ]
+            drawn += [("class:note", f" {line}\n") for line in reach]
+        return [*drawn, ("class:note", cut(self._hint(asked), width))]
 
     def _choices(self, asked: Asked, width: int) -> StyleAndTextTuples:
         """Beside each other where there is room for it, else below each other."""

@@ -252,6 +252,7 @@ def test_on_a_small_screen_the_answers_stay_in_sight() -> None:
     assert " 1 Yes, once " in lines
     assert " 4 No " in lines
     assert any("of 8" in line for line in lines)
+    assert all(cells(line) <= 30 for line in lines)  # one that is broken in two would push the last answer out
 
 
 def test_a_question_is_asked_once_and_the_next_one_waits() -> None:
