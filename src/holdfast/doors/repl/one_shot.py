@@ -59,6 +59,8 @@ def answer_once(start: Start, output: str) -> int:
     said = _input(start)
     desk = desk_for(start, CLI)
     try:
+        if desk.moved and not start.continue_newest:  # that one is of this project, wherever it was
+            _say(desk.moved)
         return asyncio.run(OneShot(desk, output).run(said))
     finally:
         desk.agent.store.close()

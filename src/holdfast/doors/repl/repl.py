@@ -120,6 +120,8 @@ class Repl:
             room.put(line)
         if room.desk.came_from:
             room.say(room.desk.came_from, "dim")
+        if room.desk.moved:
+            room.say(room.desk.moved)
         if room.session.exists:
             show_transcript(room)
         room.screen.clear_line()

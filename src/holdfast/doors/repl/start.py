@@ -73,6 +73,8 @@ class Desk(msgspec.Struct):
     running: RunningKit
     came_from: str | None = None
     """Why this session: a sentence for the user, when it is not a new one."""
+    moved: str | None = None
+    """A sentence, where it cannot be gone on with in its own folder."""
     recorded: bool = False
     """Whether the session knows which model was named for it."""
 
@@ -129,8 +131,8 @@ def desk_for(start: Start, door: str) -> Desk:
         agent = _agent(start, config, project, store, running)
         desk = Desk(agent, SessionService(store, door), start, running)
         if found is not None:
-            gone = gone_folder(found, project)
-            desk.came_from = _taken_up(agent, found, start) + (f" {gone}" if gone else "")
+            desk.came_from = _taken_up(agent, found, start)
+            desk.moved = gone_folder(found, project)
         else:
             desk.new_session()
     except BaseException:

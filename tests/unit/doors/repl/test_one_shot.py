@@ -230,6 +230,17 @@ def _taken_by(store: LogStore, session_id: str, lease: Lease | None) -> Any:
     return resume
 
 
+def test_who_goes_on_in_another_folder_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.says(reply("Here."), reply("There."))
+    started = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)
+    first, other = place.project, place.project.parent / "another"
+    first.rename(other)
+    monkeypatch.chdir(other)
+    done = place.run("-p", "y", "--resume", started["session_id"], "--model", place.model)
+    assert done.stdout == "There.\n"
+    assert done.stderr == f"holdfast: Its folder {first} is gone; it goes on in {other}.\n"
+
+
 def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Place) -> None:
     place.says(reply("First."))
     name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
