@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,15 @@ def test_ones_own_command_wins_over_a_projects_and_a_link_out_is_not_read(tmp_pa
 
 
 # --- completion
+
+
+def test_what_is_no_readable_file_is_no_command_and_hides_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / ".holdfast" / "commands"
+    (folder / "folder.md").mkdir(parents=True)
+    os.mkfifo(folder / "pipe.md")  # opening it would wait for ever
+    (folder / "loop.md").symlink_to("loop.md")
+    (folder / "review.md").write_text("Review it.")
+    assert list(custom_commands(tmp_path, tmp_path / "home")) == ["review"]
 
 
 def test_slash_commands_files_and_sessions_are_completed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 Such a file is a message that the user sends by its name. What stands after the name replaces `$ARGUMENTS`, or follows
 the text where there is no such place. The user's own win over a project's, and a link out of the folder is not read.
+What cannot be read is no command, and stands in the way of no other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ def custom_commands(project: Path, home: Path) -> dict[str, Command]:
     found: dict[str, Command] = {}
     for folder, whose in ((project / ".holdfast" / "commands", "project"), (home / "commands", "yours")):
         for path in _files(folder):
-            about = _about(_text(path)) or "a command of your own"
+            try:
+                about = _about(_text(path)) or "a command of your own"
+            except OSError:
+                continue
             found[path.stem] = Command(path.stem, f"{about} ({whose})", _sent(path), "[ARGUMENTS]")
     return found
 
@@ -27,7 +31,8 @@ def custom_commands(project: Path, home: Path) -> dict[str, Command]:
 def _files(folder: Path) -> list[Path]:
     try:
         inside = folder.resolve(strict=True)
-        return [path for path in sorted(folder.glob("*.md")) if path.resolve().is_relative_to(inside)]
+        found = [path for path in sorted(folder.glob("*.md")) if path.is_file()]
+        return [path for path in found if path.resolve().is_relative_to(inside)]
     except OSError:
         return []
 
