@@ -89,6 +89,25 @@ def test_allowed_for_the_session_is_not_asked_again(visitor: Visitor, server: Se
     assert (server.project / "b.txt").read_text() == "x\nx\n"
 
 
+def test_what_a_sub_agent_asks_is_asked_where_its_parent_is_seen(visitor: Visitor, server: Server) -> None:
+    """The sub-agent reads the same script from its beginning, so it wants what its parent wanted first."""
+    wanted, task = calling("bash", command="echo below > below.txt"), calling("task", prompt="Do it too.")
+    session, page = asked(visitor, server, wanted, {"content": "First."}, task)
+    page.get_by_role("button", name="Deny").click()
+    expect(page.locator(".row.reply:not(.draft)", has_text="First.")).to_be_visible()
+    page.fill("#composer", "Go on")
+    page.keyboard.press("Enter")
+    expect(page.locator(".question h2")).to_contain_text("Allow task")
+    page.get_by_role("button", name="Allow once").click()
+    expect(page.locator(".question h2")).to_contain_text("Allow bash")
+    expect(page.locator(".question")).to_contain_text("A sub-agent asks.")
+    expect(page.locator(".head-state")).to_have_text("Needs your answer")
+    page.get_by_role("button", name="Allow once").click()
+    over(page)
+    assert (server.project / "below.txt").read_text() == "below\n"
+    assert answers(server, session) == ["deny", "once"]
+
+
 def test_what_is_typed_never_answers(visitor: Visitor, server: Server) -> None:
     session, page = asked(visitor, server, calling("bash", command="true"))
     expect(page.locator("#composer")).to_be_focused()

@@ -250,3 +250,22 @@ async def test_what_the_model_asks_is_answered(tmp_path: Path, kind: str, answer
         assert again is not None
         assert again.replayed
         assert len(kinds_of(world.store, world.session(), e.InputAdmitted)) == 1
+
+
+async def test_what_a_sub_agent_wants_is_denied_because_no_chat_would_see_its_question(tmp_path: Path) -> None:
+    def script(asked: str, request: ModelRequest) -> str | CompletionResponse:
+        results = [result for message in request.messages for result in message.tool_results]
+        if results:
+            return f"result: {results[-1].content}"
+        if asked.startswith("Dig"):
+            return _calling("bash", command="install /dev/null made-by-the-test")
+        return _calling("task", prompt="Dig.")
+
+    async with asking(tmp_path, model=Echo(script=script), permission_mode=PermissionMode.WORKSPACE_WRITE) as world:
+        world.room.say("go")
+        await world.room.until(lambda: any("nobody can be asked here" in one.text for one in world.room.shown))
+        assert not any("Allow" in one.text for one in world.room.shown)
+
+
+def _calling(name: str, **arguments: Any) -> CompletionResponse:
+    return CompletionResponse(tool_calls=[ToolCall(id="c1", name=name, arguments=arguments)])

@@ -11,6 +11,7 @@ from tests.http.inside import Inside, inside
 from tests.http.server import call, reply
 
 EDIT = call("write", file_path="notes.txt", content="new line\n")
+READ = call("read", file_path="notes.txt")
 
 
 async def asked(door: Inside, text: str = "go") -> tuple[str, dict[str, Any]]:
@@ -51,6 +52,29 @@ async def test_a_denied_call_leaves_no_trace_in_the_project(tmp_path: Path) -> N
         messages = await door.until_idle(sid)
         assert not (door.project / "notes.txt").exists()
         assert [message["content"] for message in messages if message["role"] == "assistant"][-1] == "Then not."
+
+
+async def test_what_a_sub_agent_asks_is_asked_with_its_parent_and_answered_in_its_own_session(tmp_path: Path) -> None:
+    """The sub-agent reads the same script from its beginning, so it wants what its parent wanted first."""
+    script = (READ, reply("One."), call("task", prompt="Read it too."), reply("Two."))
+    async with inside(tmp_path, *script, permission_mode="prompt") as door:
+        (door.project / "notes.txt").write_text("a line\n")
+        sid, own = await asked(door)
+        await answer(door, sid, approval_id=own["approval_id"], answer="deny")
+        await door.until_idle(sid)
+        await door.post(sid, "again")
+        await door.until(lambda detail: detail["approvals"] > 0, sid)
+        [task] = await door.api("GET", f"/api/sessions/{sid}/approvals")
+        assert (task["name"], task["session_id"], own["session_id"]) == ("task", sid, sid)
+        await answer(door, sid, approval_id=task["approval_id"], answer="once")
+        await door.until(lambda detail: detail["approvals"] > 0, sid)
+        [below] = await door.api("GET", f"/api/sessions/{sid}/approvals")
+        assert below["name"] == "read"
+        assert below["session_id"] != sid
+        await answer(door, below["session_id"], approval_id=below["approval_id"], answer="once")
+        messages = await door.until_idle(sid)
+        assert messages[-1]["content"] == "Two."
+        assert await door.api("GET", f"/api/sessions/{sid}/approvals") == []
 
 
 async def test_an_answer_is_bound_to_the_question_and_to_the_call(tmp_path: Path) -> None:

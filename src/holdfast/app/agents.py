@@ -159,4 +159,5 @@ def _sub_kit(settings: Settings, project: Path, parent: Kit, name: str | None) -
     """The kit of a sub-agent: another persona, nobody to ask but whom the parent asks, the same rights or fewer."""
     persona = load_personas(settings.home, project).get(name) if name else parent.persona
     tools = parent.tools if persona.tools is None else _tools().only(persona.tools)
-    return replace(parent, persona=persona, tools=tools, depth=parent.depth + 1, heard=None)
+    prompting = parent.prompting and parent.config.sub_agents_ask
+    return replace(parent, persona=persona, tools=tools, depth=parent.depth + 1, heard=None, prompting=prompting)

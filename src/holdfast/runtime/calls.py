@@ -118,7 +118,7 @@ class Calls:
             return None, ()
         mode = self.kit.gate.mode
         if not self.kit.prompting and questions.asked_for(self.driver.state, call.id, digest, mode) is None:
-            await self._answer(call, "declined", f"Not executed: {decision.reason}", decision)
+            await self._answer(call, "declined", f"Not executed: {decision.reason}; nobody can be asked here", decision)
             return None
         seq, answer = await questions.put(
             self.driver,

@@ -23,6 +23,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     (the reply is streamed and kept all the same).
 
     `workflow_mode` asks for one of clarify, plan, execute, verify; `clarify` allows questions before the work.
+    `prompting`: somebody can be asked; `sub_agents_ask` False: not by sub-agents, whose questions nobody would see.
     `compaction_mode` is in_place or rotate; `auto_compaction_input_tokens_threshold` None goes by the model's window.
     """
 
@@ -36,6 +37,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     persona: str | None = None
     prompt_format: str | None = None
     prompting: bool = False
+    sub_agents_ask: bool = True
     max_steps: int | None = MAX_STEPS
     max_tokens: int | None = None
     max_seconds: float | None = None

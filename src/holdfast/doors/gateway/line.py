@@ -176,6 +176,7 @@ def settings_of(settings: Settings, table: GatewaySettings) -> Settings:
 def config_of(table: GatewaySettings) -> AgentConfig:
     return AgentConfig(
         prompting=True,
+        sub_agents_ask=False,
         permission_mode=str(table.permission_mode),
         compaction_mode=table.compaction,
         auto_compaction_input_tokens_threshold=table.compact_at_tokens,

@@ -220,8 +220,10 @@ class DeleteReceipt(Receipt, frozen=True, kw_only=True):
 
 class ApprovalInfo(Answer, frozen=True, kw_only=True):
     """A question that waits. `arguments` are exactly what would be done, `diff` what it would change now, `scope` how
-    far an approval for the session would reach. `ask_user` asks for a text instead."""
+    far an approval for the session would reach. `ask_user` asks for a text instead. `session_id` is whose question it
+    is, and where it is answered: the session's own, or that of a sub-agent at work below it."""
 
+    session_id: str
     approval_id: int
     call_id: str
     name: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from litestar import get, post
 from litestar.params import JSONBody
 
+from holdfast.app.asking import waiting
 from holdfast.app.feed import rows_of
 from holdfast.app.preview import change_of, scope_of
 from holdfast.app.terminal import Kit
@@ -27,13 +28,12 @@ ANSWERS = ["once", "session", "always", "deny"]
     responses=SESSION,
 )
 async def list_approvals(desk: OpenDesk, session_id: SessionId) -> list[ApprovalInfo]:
-    """Oldest first. It survives a restart, and any door may answer it."""
+    """Oldest first; then what its sub-agents ask, each with the `session_id` to answer it in. It survives a restart,
+    and any door may answer it."""
     header = await desk.named(session_id)
     state = await desk.read(desk.service.state, header.session_id)
-    if not state.open_approvals:
-        return []
-    kit = desk.crew.running_kit(header.session_id) or await _kit(desk, header.session_id)
-    return [await _row(desk, header.session_id, kit, one) for one in state.open_approvals]
+    found = await desk.read(waiting, desk.store, header.session_id, state)
+    return [await _row(desk, asking, one) for asking, one in found]
 
 
 async def _kit(desk: Desk, session_id: str) -> Kit | None:
@@ -44,11 +44,13 @@ async def _kit(desk: Desk, session_id: str) -> Kit | None:
         return None
 
 
-async def _row(desk: Desk, session_id: str, kit: Kit | None, one: Approval) -> ApprovalInfo:
+async def _row(desk: Desk, session_id: str, one: Approval) -> ApprovalInfo:
+    kit = desk.crew.running_kit(session_id) or await _kit(desk, session_id)
     [(stored, event)] = await desk.read(rows_of, desk.store, session_id, after=one.seq - 1, before=one.seq + 1)
     arguments = event.arguments if isinstance(event, e.ApprovalRequested) else {}
     is_call = one.name != ASK_USER and kit is not None
     return ApprovalInfo(
+        session_id=session_id,
         approval_id=one.seq,
         call_id=one.call_id,
         name=one.name,

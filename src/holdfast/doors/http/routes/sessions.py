@@ -8,6 +8,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from holdfast.app.agents import permission_mode_of
+from holdfast.app.asking import waiting
 from holdfast.app.creating import create
 from holdfast.app.detail import open_work
 from holdfast.app.history import opened
@@ -134,5 +135,5 @@ def _detail(desk: Desk, named: str, before: int | None, limit: int, include_arch
         permission_mode=permission_mode_of(desk.settings, found.state),
         interrupted=open_work(found.state) if summary.activity == "interrupted" else None,
         trouble=desk.crew.trouble(session_id),
-        approvals=len(found.state.open_approvals),
+        approvals=len(waiting(desk.store, session_id, found.state)),
     )

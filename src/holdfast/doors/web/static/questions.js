@@ -4,7 +4,7 @@
 
 import { answerApproval } from "./api.js";
 import { diffView } from "./diff.js";
-import { el, replace } from "./dom.js";
+import { el, inside, replace } from "./dom.js";
 import { icon } from "./icons.js";
 import { exact, exactNodes, readable } from "./invisible.js";
 import { trying } from "./toast.js";
@@ -33,7 +33,7 @@ export class Questions {
       this.node.replaceChildren();
       return;
     }
-    const id = first.approval_id;
+    const id = `${first.session_id}:${first.approval_id}`;
     const others = more.length ? el("p.more", {}, `${more.length} more ${more.length === 1 ? "waits" : "wait"}`) : null;
     if (this.shown === id) {
       this.node.querySelector(".more")?.remove();
@@ -47,7 +47,7 @@ export class Questions {
   async answer(question, answer) {
     for (const button of this.node.querySelectorAll("button")) button.disabled = true;
     const body = { approval_id: question.approval_id, answer, call_digest: question.call_digest };
-    await trying(() => answerApproval(this.session.id, body));
+    await trying(() => answerApproval(question.session_id, body));
     this.shown = null;
     const { activeElement } = document;
     if (activeElement === document.body || this.node.contains(activeElement)) this.on.left();
@@ -62,6 +62,7 @@ export class Questions {
       "div.question",
       { role: "group", "aria-label": `Allow ${exact(question.name)}?` },
       el("h2", {}, icon("hand"), "Allow ", el("code", {}, exactNodes(question.name)), "?"),
+      this.whose(question),
       question.reason ? el("p.reason", {}, readable(question.reason)) : null,
       el("div.exactly", { tabindex: "0", role: "region", "aria-label": "Exactly this" }, exactly(question)),
       question.scope
@@ -69,6 +70,12 @@ export class Questions {
         : null,
       el("div.answers", {}, buttons),
     );
+  }
+
+  /** A sub-agent has a session of its own, where there is more to see. */
+  whose(question) {
+    if (question.session_id === this.session.id) return null;
+    return el("p.reason", {}, inside(`#/s/${question.session_id}`, {}, "A sub-agent"), " asks.");
   }
 
   asked(question) {
@@ -89,6 +96,7 @@ export class Questions {
       "div.question",
       { role: "group", "aria-label": "The model asks" },
       el("h2", {}, icon("help"), "The model asks"),
+      this.whose(question),
       el("p.asks", { dir: "auto" }, readable(String(text ?? question.reason ?? ""))),
       offered.length
         ? el(

@@ -19,6 +19,11 @@ const MOST = 1000; // rows that the server gives at once
 const TURNS_BACK = new Set(["Rewound", "RewindUndone", "HistoryCleared", "CompactionUndone", "EventRedacted"]);
 const CHANGES_STATE = /^(Session|TurnStarted|TurnEnded|InputAdmitted|ModelChanged|PersonaChanged|RuntimeStateChanged)/;
 
+const TASK = "task";
+const BELOW_EVERY = 1500;
+
+const idsOf = (questions) => questions.map((one) => `${one.session_id}:${one.approval_id}`).join(" ");
+
 export class Session {
   constructor(id, on) {
     this.id = id;
@@ -56,6 +61,7 @@ export class Session {
     this.outbox.close();
     cancelAnimationFrame(this.frame);
     clearTimeout(this.refreshing);
+    clearTimeout(this.looking);
   }
 
   changed(...what) {
@@ -97,6 +103,7 @@ export class Session {
     this.doing = this.questions.length ? "Waiting for your answer" : this.isRunning ? "Working" : "";
     this.changed("rows", "draft", "state", "questions");
     this.follow(detail.last_seq);
+    this.lookBelow();
   }
 
   take(detail) {
@@ -186,11 +193,12 @@ export class Session {
   }
 
   /** The newest reading counts, in whatever order they come back. */
-  async readQuestions() {
+  async readQuestions({ ifOthers = false } = {}) {
     const reading = (this.newestReading = {});
     try {
       const found = await readApprovals(this.id, this.abort.signal);
-      if (reading === this.newestReading) this.ask(found);
+      if (reading !== this.newestReading || (ifOthers && idsOf(found) === idsOf(this.questions))) return;
+      this.ask(found);
     } catch (error) {
       if (error.name === "AbortError") throw error;
       if (reading === this.newestReading && error.passing) setTimeout(() => this.readQuestions().catch(() => {}), 1500);
@@ -263,6 +271,19 @@ export class Session {
     this.changed("rows");
     if (CHANGES_STATE.test(event.kind)) this.refresh();
     if (/^Approval/.test(event.kind)) this.readQuestions().catch(() => {});
+    if (event.kind === "ToolCallStarted" && event.body?.name === TASK) this.lookBelow();
+  }
+
+  /** What a sub-agent asks is in its own log: while one is at work it is looked for. */
+  lookBelow() {
+    clearTimeout(this.looking);
+    const { calls, results } = this.transcript;
+    if (!this.isRunning || ![...calls].some(([id, { name }]) => name === TASK && !results.has(id))) return;
+    this.looking = setTimeout(async () => {
+      await this.readQuestions({ ifOthers: true }).catch(() => {});
+      if (Boolean(this.questions.length) !== (this.summary?.activity === "approval")) this.refresh(0);
+      this.lookBelow();
+    }, BELOW_EVERY);
   }
 
   /** What goes on, in a word or two. */
@@ -293,7 +314,7 @@ export class Session {
         speak("Your answer is needed.");
         break;
       case "ApprovalAnswered":
-        this.ask(this.questions.filter((question) => question.approval_id !== body.approval_seq));
+        this.ask(this.questions.filter((one) => one.session_id !== this.id || one.approval_id !== body.approval_seq));
         this.set("running", "Working");
         break;
       case "TurnEnded":
