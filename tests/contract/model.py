@@ -153,7 +153,7 @@ class Model:
             key = self.world.keys.get(name)
             if key is not None:
                 if key.content != content(write):
-                    raise errors.ConflictError
+                    raise errors.KeyUsed("another one", session_id=key.session_id, seq=key.last)
                 found[number] = key
         if len(set(used)) < len(used):
             raise errors.ConflictError

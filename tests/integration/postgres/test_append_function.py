@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import (
     ConflictError,
     HoldfastError,
+    KeyUsed,
     SessionDeleted,
     SessionEnded,
     SessionNotFound,
@@ -171,7 +172,7 @@ def test_in_one_batch_each_append_is_decided_on_its_own(store: PostgresStore) ->
         Receipt,
         SessionEnded,
         Receipt,
-        ConflictError,
+        KeyUsed,
         Receipt,
     ]
     again = told[12]

@@ -2,15 +2,14 @@
  *
  *  Listeners are told `changed(what)`: "rows", "draft", "state" or "questions"; several at once in one frame. */
 
-import { act, readApprovals, readSession, readView } from "./api.js";
+import { act, readSession, readView } from "./api.js";
+import { Asking } from "./asking.js";
 import { Draft } from "./draft.js";
-import { oneLine } from "./invisible.js";
 import { tell } from "./news.js";
 import { NOTED } from "./note.js";
 import { Outbox } from "./outbox.js";
+import { progressed } from "./progress.js";
 import { Follower } from "./stream.js";
-import { speak } from "./toast.js";
-import { subjectOf } from "./tool_call.js";
 import { Transcript } from "./transcript.js";
 
 const PAGE = 200;
@@ -18,11 +17,6 @@ const MOST = 1000; // rows that the server gives at once
 /** After these what was shown is not what is shown now: the whole is read again. */
 const TURNS_BACK = new Set(["Rewound", "RewindUndone", "HistoryCleared", "CompactionUndone", "EventRedacted"]);
 const CHANGES_STATE = /^(Session|TurnStarted|TurnEnded|InputAdmitted|ModelChanged|PersonaChanged|RuntimeStateChanged)/;
-
-const TASK = "task";
-const BELOW_EVERY = 1500;
-
-const idsOf = (questions) => questions.map((one) => `${one.session_id}:${one.approval_id}`).join(" ");
 
 export class Session {
   constructor(id, on) {
@@ -33,7 +27,7 @@ export class Session {
     this.lastSeq = 0;
     this.transcript = new Transcript();
     this.draft = new Draft();
-    this.questions = [];
+    this.asking = new Asking(this);
     this.doing = "";
     this.connection = "connecting";
     this.showsArchived = false;
@@ -51,6 +45,10 @@ export class Session {
     return this.summary ? Math.max(this.lastSeq, this.summary.last_seq) : undefined;
   }
 
+  get questions() {
+    return this.asking.questions;
+  }
+
   get isRunning() {
     return this.summary?.activity === "running" || this.summary?.activity === "approval";
   }
@@ -61,7 +59,7 @@ export class Session {
     this.outbox.close();
     cancelAnimationFrame(this.frame);
     clearTimeout(this.refreshing);
-    clearTimeout(this.looking);
+    this.asking.close();
   }
 
   changed(...what) {
@@ -91,7 +89,7 @@ export class Session {
     transcript.hasOlder = detail.messages.length >= PAGE;
     const [events] = await Promise.all([
       this.readNotes(transcript, detail.last_seq + 1),
-      this.readQuestions(),
+      this.asking.read(),
       this.on.prepare(transcript),
     ]);
     this.findWaiting(transcript, events);
@@ -103,7 +101,7 @@ export class Session {
     this.doing = this.questions.length ? "Waiting for your answer" : this.isRunning ? "Working" : "";
     this.changed("rows", "draft", "state", "questions");
     this.follow(detail.last_seq);
-    this.lookBelow();
+    this.asking.lookBelow();
   }
 
   take(detail) {
@@ -192,25 +190,6 @@ export class Session {
     return row.facts;
   }
 
-  /** The newest reading counts, in whatever order they come back. */
-  async readQuestions({ ifOthers = false } = {}) {
-    const reading = (this.newestReading = {});
-    try {
-      const found = await readApprovals(this.id, this.abort.signal);
-      if (reading !== this.newestReading || (ifOthers && idsOf(found) === idsOf(this.questions))) return;
-      this.ask(found);
-    } catch (error) {
-      if (error.name === "AbortError") throw error;
-      if (reading === this.newestReading && error.passing) setTimeout(() => this.readQuestions().catch(() => {}), 1500);
-    }
-  }
-
-  ask(questions) {
-    this.newestReading = null;
-    this.questions = questions;
-    this.changed("questions", "state");
-  }
-
   /** The summary again, soon; whatever happened in between counts once. */
   refresh(after = 150) {
     clearTimeout(this.refreshing);
@@ -266,69 +245,11 @@ export class Session {
       return;
     }
     this.transcript.event(event);
-    this.progress(event);
+    progressed(this, event);
     this.outbox.seen(event.seq);
     this.changed("rows");
     if (CHANGES_STATE.test(event.kind)) this.refresh();
-    if (/^Approval/.test(event.kind)) this.readQuestions().catch(() => {});
-    if (event.kind === "ToolCallStarted" && event.body?.name === TASK) this.lookBelow();
-  }
-
-  /** What a sub-agent asks is in its own log: while one is at work it is looked for. */
-  lookBelow() {
-    clearTimeout(this.looking);
-    const { calls, results } = this.transcript;
-    if (!this.isRunning || ![...calls].some(([id, { name }]) => name === TASK && !results.has(id))) return;
-    this.looking = setTimeout(async () => {
-      await this.readQuestions({ ifOthers: true }).catch(() => {});
-      if (Boolean(this.questions.length) !== (this.summary?.activity === "approval")) this.refresh(0);
-      this.lookBelow();
-    }, BELOW_EVERY);
-  }
-
-  /** What goes on, in a word or two. */
-  progress({ seq, kind, body }) {
-    switch (kind) {
-      case "TurnStarted":
-        this.set("running", "Starting");
-        break;
-      case "ModelRequested":
-        this.draft.open(seq);
-        this.set(
-          "running",
-          (body.attempt ?? 1) > 1 ? `Asking the model again (attempt ${body.attempt})` : "Waiting for the model",
-        );
-        break;
-      case "AssistantReplied":
-      case "ReplyInterrupted":
-        this.draft.close();
-        this.draftShown = false;
-        this.doing = "Working";
-        if (kind === "AssistantReplied") speak(`Reply: ${oneLine(this.transcript.bySeq.get(seq)?.content ?? "", 300)}`);
-        break;
-      case "ToolCallStarted":
-        this.doing = `Running ${oneLine(body.name, 40)} ${subjectOf(body.name, body.arguments)}`;
-        break;
-      case "ApprovalRequested":
-        this.set("approval", "Waiting for your answer");
-        speak("Your answer is needed.");
-        break;
-      case "ApprovalAnswered":
-        this.ask(this.questions.filter((one) => one.session_id !== this.id || one.approval_id !== body.approval_seq));
-        this.set("running", "Working");
-        break;
-      case "TurnEnded":
-        this.draft.close();
-        this.draftShown = false;
-        this.set(null, "");
-        this.ask([]);
-        break;
-      case "SessionRotated":
-        this.on.movedTo(body.to_session_id);
-        break;
-      default:
-    }
-    this.changed("draft");
+    this.asking.event(event);
   }
 
   set(activity, doing) {

@@ -40,7 +40,7 @@ export class SessionPane {
     });
     this.banner = new Banner(session, { verb: (verb) => this.verb(verb) });
     this.questions = new Questions(session, {
-      answered: () => session.readQuestions().catch(() => {}),
+      answered: () => session.asking.read().catch(() => {}),
       left: () => this.focus(),
     });
     this.composer = new Composer(place.id, {
