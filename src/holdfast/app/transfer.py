@@ -22,7 +22,7 @@ from holdfast.core.header import Header, apply, delta_of, delta_of_redacted
 from holdfast.core.ids import is_id
 from holdfast.core.log import GENESIS, StoredEvent, verifies
 from holdfast.store import open_store
-from holdfast.store.lineage import inherited
+from holdfast.store.lineage import inherited, parent_after_rotation
 from holdfast.store.log_store import LogStore
 from holdfast.store.port import Base, Restore
 from holdfast.store.removal import mentioned
@@ -124,7 +124,7 @@ class Plan:
         if isinstance(event, e.SessionForked):
             if event.reason == "rotate":
                 part.continues = event.base_session_id
-                part.header.parent_session_id = self._told.parent_session_id
+                part.header.parent_session_id = parent_after_rotation(self._told)
             if event.carried_inputs:
                 part.header.pending_text, part.header.pending_at = self._told.pending_text, self._told.pending_at
         part.header.owner_id, part.header.created_at = self._owner_id, found.at

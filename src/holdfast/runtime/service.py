@@ -38,6 +38,7 @@ from holdfast.store.port import Append, Header, NewEvent, Receipt, Store
 from holdfast.store.reading import folded_state
 
 BOUNDARIES = ("clear", "rewind", "unrewind", "compact", "uncompact", "rotate")
+RACES = 20
 
 
 class SessionService:
@@ -83,12 +84,19 @@ class SessionService:
 
     async def withdraw(self, session_id: str, inputs: list[int], reason: str | None = None) -> None:
         """Take back inputs that no turn has read yet; `ConflictError` names one that was."""
-        state = folded_state(self.store, session_id)
-        waiting = {item.seq for item in state.inbox.inputs if not item.promoted} | set(state.inbox.seqs()[64:])
-        for seq in inputs:
-            if seq not in waiting:
-                raise ConflictError(f"input {seq} is not waiting any more; interrupt the turn to stop it")
-        await self._write(session_id, InputWithdrawn(inputs=inputs, reason=reason))
+        withdrawn = InputWithdrawn(inputs=inputs, reason=reason)
+        for _ in range(RACES):
+            state = folded_state(self.store, session_id)
+            waiting = {item.seq for item in state.inbox.inputs if not item.promoted} | set(state.inbox.seqs()[64:])
+            for seq in inputs:
+                if seq not in waiting:
+                    raise ConflictError(f"input {seq} is not waiting any more; interrupt the turn to stop it")
+            try:
+                await self._write(session_id, withdrawn, expect=state.last_seq)
+            except ConflictError:
+                continue  # something was written meanwhile, and that may be a turn that reads them
+            return
+        raise SessionBusy("the session changes faster than it can be looked at; try again")
 
     async def interrupt(self, session_id: str, reason: str | None = None) -> int:
         """Ask the driver to stop the running turn; whoever follows the session sees it end."""
@@ -172,6 +180,7 @@ class SessionService:
     def _new(self, event: Event) -> NewEvent:
         return NewEvent(event=event, actor=self.actor)
 
-    async def _write(self, session_id: str, event: Event) -> int:
-        [receipt] = await self.store.commit_async(Append(session_id=session_id, events=(self._new(event),)))
+    async def _write(self, session_id: str, event: Event, *, expect: int | None = None) -> int:
+        append = Append(session_id=session_id, events=(self._new(event),), expect=expect)
+        [receipt] = await self.store.commit_async(append)
         return receipt.seq

@@ -84,6 +84,7 @@ def rotate(
     `ConflictError` when the parent has moved on since its header was read, as `StaleLease` when `lease` was taken over.
     """
     header = inherited(parent, session_id, parent.last_seq, parent.message_count)
+    header.parent_session_id = parent_after_rotation(parent)
     forked = SessionForked(
         base_session_id=parent.session_id, base_seq=parent.last_seq, reason="rotate", carried_inputs=carried or []
     )
@@ -108,6 +109,11 @@ def rotate(
         Claim(session_id=session_id, token=token, holder=holder, ttl_ms=ttl_ms),
         *((Release(lease=lease),) if lease is not None else ()),
     )
+
+
+def parent_after_rotation(parent: Header) -> str | None:
+    """It came from the session it goes on for; one of a sub-agent still works for whoever began it."""
+    return parent.parent_session_id if parent.depth else parent.session_id
 
 
 def inherited(parent: Header, session_id: str, at: int, messages: int) -> Header:

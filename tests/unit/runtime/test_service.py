@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Agent, open_store
 from holdfast.core import events as e
 from holdfast.core.errors import ConflictError, InvalidInput
+from holdfast.core.state import SessionState
+from holdfast.runtime import service
 from holdfast.store.log_store import LogStore
+from holdfast.store.port import Append, Claim, NewEvent
 from tests.agents import agent_with, call, only
 
 
@@ -132,6 +136,28 @@ async def test_an_input_is_withdrawn_only_while_it_waits(store: LogStore, projec
     with pytest.raises(ConflictError, match="not waiting"):
         await agent.service.withdraw(name, [receipt.seq])
     assert len(only(agent, e.TurnEnded)) == 1
+
+
+async def test_an_input_that_a_turn_reads_in_the_same_moment_is_not_withdrawn(
+    store: LogStore, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await talked(store, project, 1)
+    name = agent.session.session_id
+    receipt = await agent.service.admit(name, "Now.")
+    lease = store.commit(Claim(session_id=name, token="t", holder="another"))[0].lease
+    look = service.folded_state
+
+    def read_meanwhile(*given: Any) -> SessionState:
+        state = look(*given)
+        monkeypatch.setattr(service, "folded_state", look)
+        began = NewEvent(event=e.TurnStarted(inputs=[receipt.seq]), turn="theirs")
+        store.commit(Append(session_id=name, events=(began,), lease=lease))
+        return state
+
+    monkeypatch.setattr(service, "folded_state", read_meanwhile)
+    with pytest.raises(ConflictError, match="not waiting"):
+        await agent.service.withdraw(name, [receipt.seq])
+    assert only(agent, e.InputWithdrawn) == []
 
 
 async def test_an_answer_to_no_question_is_refused(store: LogStore, project: Path) -> None:

@@ -150,13 +150,21 @@ class Lineages(Exam):
         old, new = self.store.head(parent), self.store.head(tip)
         assert (old.state, old.rotated_to, self.kinds(parent)[-1]) == (ENDED, tip, "SessionRotated")
         assert (new.state, new.root_id, new.base_id, new.base_seq) == (ACTIVE, parent, parent, waiting)
-        assert (new.pending_count, new.pending_text) == (1, "unanswered")
+        assert (new.pending_count, new.pending_text, new.parent_session_id) == (1, "unanswered", parent)
         assert [self.store.route(route) for route in ("r1", "r2")] == [tip, tip]
         assert self.store.holder(parent) is None
         held = self.store.holder(tip)
         assert held is not None
         assert held.epoch == 1
         assert self.texts(tip) == ["1", "unanswered"]
+
+    def test_a_sub_agent_that_rotates_still_works_for_whoever_began_it(self) -> None:
+        parent, child = self.begin("1"), new_id()
+        created = NewEvent(event=e.SessionCreated(parent_session_id=parent, depth=1))
+        header = Header(session_id=child, parent_session_id=parent, depth=1)
+        self.store.commit(Create(header=header, events=(created,)))
+        tip = self.store.head(self.rotate(child))
+        assert (tip.parent_session_id, tip.depth) == (parent, 1)
 
     def test_a_refused_rotation_changes_nothing(self) -> None:
         parent = self.begin("1")
