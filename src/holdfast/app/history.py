@@ -173,6 +173,9 @@ def _is_prompt(message: Message, row: Row) -> bool:
 
 def _said(message: Message, row: Row) -> Said:
     stored, event = row
+    if type(event) is e.MessageAppended:  # of which nothing else is known
+        said_as = message_id_of(stored.session_id, stored.seq)
+        return Said(message=message, message_id=said_as, token_count=message_tokens(message))
     given = event.message_id if isinstance(event, e.InputAdmitted) else None
     counted = event.usage.output_tokens if isinstance(event, e.AssistantReplied) else 0
     result = event if isinstance(event, e.ToolCallFinished) and not stored.redacted else None

@@ -35,15 +35,16 @@ def spent_row(spent: Spent) -> SpentInfo:
 
 
 def message_row(session_id: str, said: Said) -> MessageInfo:
-    message = said.message
-    seq = message.seq or 0
+    message, parts = said.message, said.message.parts
+    seq, first = message.seq or 0, parts[0] if len(parts) == 1 else None
+    text: list[PartInfo] = [first] if type(first) is TextPart else []  # and nothing else, as most are
     return MessageInfo(
         seq=seq,
         message_id=said.message_id,
         role=message.role.value,
         content=message.content,
-        parts=[_part(session_id, seq, n, part) for n, part in enumerate(message.parts)],
-        tool_calls=[_call(call) for call in message.tool_calls] if message.tool_calls else [],
+        parts=text or [_part(session_id, seq, n, part) for n, part in enumerate(parts)],
+        tool_calls=[] if text else [_call(call) for call in message.tool_calls],
         token_count=said.token_count,
         is_summary=message.is_summary,
         archived=message.archived,
