@@ -125,6 +125,9 @@ def test_nothing_runs_in_a_view(visitor: Visitor, talk: str, view: str) -> None:
 
 
 def test_nothing_runs_in_the_list_in_a_search_and_in_the_sum_of_all(visitor: Visitor, talk: str) -> None:
+    queries = ("script", "onerror", "evil.example", "<img", "javascript:")
+    with visitor.server.store() as store:  # each is found in a message, whatever titles it is in, too
+        Writer(store, title="Said").appended(Role.USER, "\n".join(queries))
     page = visitor.tab()
     expect(page.locator(".session-row").first).to_be_visible()
     page.wait_for_function(
@@ -134,7 +137,7 @@ def test_nothing_runs_in_the_list_in_a_search_and_in_the_sum_of_all(visitor: Vis
         return box.scrollTop + box.clientHeight >= box.scrollHeight - 1;
       }"""
     )
-    for query in ("script", "onerror", "evil.example", "<img", "javascript:"):
+    for query in queries:
         page.fill("#search", query)
         expect(page.locator(".session-row.hit mark").first).to_have_text(query, ignore_case=True)
     page.goto(f"{visitor.server.url}/#/stats")

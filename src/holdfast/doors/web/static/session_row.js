@@ -8,7 +8,7 @@ import { activityMark, projectName } from "./session_head.js";
 export function sessionRow(row, isCurrent) {
   const about = [
     row.state === "active" ? null : row.state,
-    row.depth > 0 ? "sub-agent" : row.parent_session_id ? "goes on from another" : null,
+    row.depth > 0 ? "sub-agent" : row.parent_session_id ? "fork" : null,
     row.project_root ? oneLine(projectName(row.project_root), 40) : null,
     row.message_count ? `${row.message_count} ${row.message_count === 1 ? "message" : "messages"}` : null,
   ].filter(Boolean);
