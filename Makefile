@@ -21,11 +21,11 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 run: $(VENV)/.ready-run ## talk to it (the local model, unless you have a key); without a terminal, one answer
-	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/holdfast $(ARGS); \
-	else exec $(BIN)/holdfast -p "$(or $(PROMPT),Say in one sentence what you are.)" $(ARGS) </dev/null; fi
+	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/outlast $(ARGS); \
+	else exec $(BIN)/outlast -p "$(or $(PROMPT),Say in one sentence what you are.)" $(ARGS) </dev/null; fi
 
 demo: $(VENV)/.ready-run ## a turn with tools, a real kill -9, the resume: see that nothing is lost
-	@$(BIN)/holdfast demo $(ARGS)
+	@$(BIN)/outlast demo $(ARGS)
 
 # The types are checked beside the tests, which leave a core idle half of the time.
 test: $(VENV)/.ready-dev ## every check and every test (but soak)
@@ -43,7 +43,7 @@ check: $(VENV)/.ready-dev ## format, lint, types, import contracts
 	$(BIN)/lint-imports --no-cache --no-logo
 
 bench: $(VENV)/.ready-dev ## the figures, as ratios to the bare driver
-	@$(BIN)/holdfast bench --report docs/benchmarks.md --save bench/results/figures.json $(ARGS)
+	@$(BIN)/outlast bench --report docs/benchmarks.md --save bench/results/figures.json $(ARGS)
 
 bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an environment of its own (.venv-peers)
 	@test -x .venv-peers/bin/python || $(BIN)/python -m venv .venv-peers
@@ -51,7 +51,7 @@ bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an e
 	@.venv-peers/bin/python bench/peers.py --report docs/benchmarks.md $(ARGS)
 
 soak: $(VENV)/.ready-dev ## the long kill and fault runs
-	HOLDFAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 -p no:xdist $(ARGS)
+	OUTLAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 -p no:xdist $(ARGS)
 
 fmt: $(VENV)/.ready-dev ## format and fix what can be fixed
 	$(BIN)/ruff check -q --fix-only .
@@ -71,13 +71,13 @@ define make_venv
 	  found=$${found:-$$v}; \
 	  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue; \
 	  "$$p" -c 'import venv, ensurepip' 2>/dev/null || { \
-	    echo "Holdfast needs Python's venv module, which $$p ($$v) lacks. Install it (apt-get install python3-venv) or run make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
+	    echo "Outlast needs Python's venv module, which $$p ($$v) lacks. Install it (apt-get install python3-venv) or run make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
 	  "$(BIN)/python" -c 'import pip' 2>/dev/null || { \
 	    rm -rf "$(VENV)"; "$$p" -m venv "$(VENV)" || { \
-	      rm -rf "$(VENV)"; echo "Holdfast could not make $(VENV) with $$p ($$v). Install its venv module (apt-get install python3-venv) or run make PYTHON=/path/to/python3.12" >&2; exit 1; }; }; \
+	      rm -rf "$(VENV)"; echo "Outlast could not make $(VENV) with $$p ($$v). Install its venv module (apt-get install python3-venv) or run make PYTHON=/path/to/python3.12" >&2; exit 1; }; }; \
 	  exit 0; \
 	done; \
-	echo "Holdfast needs Python 3.11 or newer; found $${found:-none}. Install it (apt-get install python3 python3-venv, or brew install python) or run make PYTHON=/path/to/python3.12" >&2; \
+	echo "Outlast needs Python 3.11 or newer; found $${found:-none}. Install it (apt-get install python3 python3-venv, or brew install python) or run make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 endef
 

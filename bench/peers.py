@@ -1,4 +1,4 @@
-"""Holdfast beside what a developer would pick instead: `make bench-peers`, or `python bench/peers.py --help`.
+"""Outlast beside what a developer would pick instead: `make bench-peers`, or `python bench/peers.py --help`.
 
 Each store has its own session of the same 600-byte messages. The appends of all stores take turns within a round, bare
 SQLite among them, and what is told is the median over the rounds of the ratio to bare SQLite in the same round. Then
@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from stores import PEERS, Peer
 
-import holdfast
-from holdfast.bench.messages import text
-from holdfast.bench.report import machine, table, write_section
-from holdfast.bench.server import Server, Unavailable
+import outlast
+from outlast.bench.messages import text
+from outlast.bench.report import machine, table, write_section
+from outlast.bench.server import Server, Unavailable
 
 HERE = Path(__file__).parent
 ROUNDS, PIECE, PROCESSES, EACH = 5, 10, 4, 100
@@ -63,7 +63,7 @@ def main() -> None:
         return
     lengths = [int(length) for length in arguments.lengths.split(",")]
     with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-peers-", dir=arguments.dir)))
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="outlast-peers-", dir=arguments.dir)))
         places = Places(root, stack)
         found = _measured(places, arguments.only or list(PEERS), lengths, arguments.each)
     found |= {"at": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine()}
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Holdfast beside other session stores")
+    parser = argparse.ArgumentParser(description="Outlast beside other session stores")
     parser.add_argument(
         "--only", action="append", choices=list(PEERS), help="one store (repeatable); bare is always in"
     )
@@ -114,8 +114,8 @@ def _measured(places: Places, names: list[str], lengths: list[int], each: int) -
 
 
 def _version(name: str) -> str:
-    if name.startswith("holdfast"):
-        return holdfast.__version__
+    if name.startswith("outlast"):
+        return outlast.__version__
     return importlib.metadata.version(PACKAGES[name]) if name in PACKAGES else "-"
 
 

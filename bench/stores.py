@@ -31,7 +31,7 @@ class Bare:
     def __init__(self, place: str) -> None:
         import apsw
 
-        from holdfast.bench.bare.sqlite import TABLE
+        from outlast.bench.bare.sqlite import TABLE
 
         self.connection = apsw.Connection(f"{place}/bare.db")
         self.connection.set_busy_timeout(30_000)
@@ -52,12 +52,12 @@ class Bare:
         self.connection.close()
 
 
-class Holdfast:
-    name, needs = "Holdfast, SQLite", "folder"
+class Outlast:
+    name, needs = "Outlast, SQLite", "folder"
 
     def __init__(self, place: str) -> None:
-        from holdfast import ConversationSession, Message, Role, open_store
-        from holdfast.core.errors import ConflictError
+        from outlast import ConversationSession, Message, Role, open_store
+        from outlast.core.errors import ConflictError
 
         self._message, self._user = Message, Role.USER
         self.store = open_store(self._url(place))
@@ -70,7 +70,7 @@ class Holdfast:
                 self.session = ConversationSession.load(session_id=SESSION, store=self.store) or self.session
 
     def _url(self, place: str) -> str:
-        return f"sqlite:///{place}/holdfast.db"
+        return f"sqlite:///{place}/outlast.db"
 
     def append(self, text: str) -> None:
         self.session.append(self._message(role=self._user, content=text))
@@ -82,8 +82,8 @@ class Holdfast:
         self.store.close()
 
 
-class HoldfastPostgres(Holdfast):
-    name, needs = "Holdfast, PostgreSQL", "database"
+class OutlastPostgres(Outlast):
+    name, needs = "Outlast, PostgreSQL", "database"
 
     def _url(self, place: str) -> str:
         return place
@@ -243,8 +243,8 @@ class Strands:
 
 PEERS: dict[str, type[Peer]] = {
     "bare": Bare,
-    "holdfast": Holdfast,
-    "holdfast-postgres": HoldfastPostgres,
+    "outlast": Outlast,
+    "outlast-postgres": OutlastPostgres,
     "json": JsonFile,
     "openai-agents": OpenAIAgents,
     "adk": Adk,

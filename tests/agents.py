@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast import Agent, AgentConfig, CompletionResponse, ToolCall
-from holdfast.core import events as e
-from holdfast.models.port import Model
-from holdfast.models.scripted import Item
-from holdfast.runtime.kit import Kit
-from holdfast.runtime.questions import Answerer
-from holdfast.store.log_store import LogStore
-from holdfast.store.reading import decoded
-from holdfast.testing import ScriptedBackend
+from outlast import Agent, AgentConfig, CompletionResponse, ToolCall
+from outlast.core import events as e
+from outlast.models.port import Model
+from outlast.models.scripted import Item
+from outlast.runtime.kit import Kit
+from outlast.runtime.questions import Answerer
+from outlast.store.log_store import LogStore
+from outlast.store.reading import decoded
+from outlast.testing import ScriptedBackend
 
 Reply = Item
 

@@ -25,7 +25,7 @@ settings.register_profile("soak", _patient, max_examples=5000)
 
 def everything_is_required() -> bool:
     """In CI a missing part is a failure: a skip there would be a hole nobody sees."""
-    return os.environ.get("CI") == "true" or os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
+    return os.environ.get("CI") == "true" or os.environ.get("OUTLAST_REQUIRE_ALL") == "1"
 
 
 def needs(program: str) -> str:
@@ -49,7 +49,7 @@ def _missing(reason: str) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    soak = os.environ.get("HOLDFAST_SOAK") == "1"
+    soak = os.environ.get("OUTLAST_SOAK") == "1"
     settings.load_profile("soak" if soak else "ci" if everything_is_required() else "dev")
     config.addinivalue_line("markers", "xdist_group(name): one worker for all of these; soak runs without xdist")
 
@@ -64,9 +64,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test may see or touch the sessions of whoever runs it."""
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_") and name not in _OURS]:
+    for name in [name for name in os.environ if name.startswith("OUTLAST_") and name not in _OURS]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path_factory.getbasetemp() / "holdfast-home"))
+    monkeypatch.setenv("OUTLAST_HOME", str(tmp_path_factory.getbasetemp() / "outlast-home"))
 
 
-_OURS = {"HOLDFAST_SOAK", "HOLDFAST_REQUIRE_ALL"}
+_OURS = {"OUTLAST_SOAK", "OUTLAST_REQUIRE_ALL"}

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.fold import Row, fold
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
-from holdfast.core.state import SessionState
+from outlast.core import events as e
+from outlast.core.fold import Row, fold
+from outlast.core.log import StoredEvent
+from outlast.core.messages import ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
+from outlast.core.state import SessionState
 
 SESSION = "a" * 26
 

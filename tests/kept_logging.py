@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def kept_logging() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("holdfast")
+    root, ours = logging.getLogger(), logging.getLogger("outlast")
     handlers, levels = root.handlers[:], (root.level, ours.level)
     yield
     root.handlers[:] = handlers

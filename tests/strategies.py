@@ -12,8 +12,8 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from holdfast.core import events as e
-from holdfast.core.messages import FilePart, ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
+from outlast.core import events as e
+from outlast.core.messages import FilePart, ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
 
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 COUNTS = st.integers(min_value=0, max_value=2**40)

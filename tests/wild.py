@@ -2,10 +2,10 @@
 
 import random
 
-from holdfast.core import events as e
-from holdfast.core.fold import folded
-from holdfast.core.messages import FilePart, ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult
-from holdfast.core.repair import OUTCOME_UNKNOWN
+from outlast.core import events as e
+from outlast.core.fold import folded
+from outlast.core.messages import FilePart, ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult
+from outlast.core.repair import OUTCOME_UNKNOWN
 from tests.histories import Log, Player, ended, replied, text
 
 PROVIDERS = ("anthropic", "openai")

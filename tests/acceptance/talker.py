@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast import Agent, AgentConfig
-from holdfast.app.settings import load_settings
-from holdfast.store import open_store
+from outlast import Agent, AgentConfig
+from outlast.app.settings import load_settings
+from outlast.store import open_store
 
 LONGEST = 160
 

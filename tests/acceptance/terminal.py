@@ -1,4 +1,4 @@
-"""A real terminal for tests: tmux, which draws what a person would see, and a `holdfast` in it."""
+"""A real terminal for tests: tmux, which draws what a person would see, and an `outlast` in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
 from tests.conftest import needs
 
 PATIENCE = 20.0
@@ -34,7 +34,7 @@ def reply(text: str, **more: Any) -> dict[str, Any]:
 
 
 class Place:
-    """A project, a home and a script: what a `holdfast` needs to run apart from whoever runs the tests."""
+    """A project, a home and a script: what an `outlast` needs to run apart from whoever runs the tests."""
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
@@ -53,7 +53,7 @@ class Place:
         """Compiled modules are kept for the other tests: a hundred starts would compile them a hundred times."""
         left_out = {"PYTHONDONTWRITEBYTECODE", "XTERM_VERSION", "STY", "NO_COLOR"}
         kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-        own = {"HOLDFAST_HOME": str(self.home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        own = {"OUTLAST_HOME": str(self.home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         run = next((one for one in self.project.parents if RUN.fullmatch(one.name)), self.project.parent.parent)
         compiled = {"PYTHONPYCACHEPREFIX": str(run / "compiled")}
         return {name: value for name, value in (kept | own | compiled).items() if name not in left_out}
@@ -61,12 +61,12 @@ class Place:
     def store(self) -> LogStore:
         """What the sessions are in, for a test that prepares or looks at them."""
         self.home.mkdir(exist_ok=True)
-        return open_store(f"sqlite:///{self.home}/holdfast.db")
+        return open_store(f"sqlite:///{self.home}/outlast.db")
 
     def run(self, *words: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """One command, without a terminal."""
         return subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "outlast", *words],
             cwd=self.project,
             env=self.environment(),
             input=stdin,
@@ -77,7 +77,7 @@ class Place:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "outlast", *words],
             cwd=self.project,
             env=self.environment(),
             stdin=subprocess.DEVNULL,
@@ -88,12 +88,12 @@ class Place:
 
 
 class Terminal:
-    """A `holdfast` in a terminal of 110 by 45. Use as a context."""
+    """A `outlast` in a terminal of 110 by 45. Use as a context."""
 
     def __init__(self, place: Place, *words: str) -> None:
         self.place = place
-        self._tmux = [needs("tmux"), "-L", f"holdfast-{secrets.token_hex(6)}", "-f", os.devnull]
-        command = shlex.join([sys.executable, "-m", "holdfast", *words])
+        self._tmux = [needs("tmux"), "-L", f"outlast-{secrets.token_hex(6)}", "-f", os.devnull]
+        command = shlex.join([sys.executable, "-m", "outlast", *words])
         shown = f"{command}; echo left with $?; exec sleep 1000"
         self._do("new-session", "-d", "-x", "110", "-y", "45", "-c", str(place.project), "sh", "-c", shown)
 
@@ -138,7 +138,7 @@ class Terminal:
         self._do("send-keys", "Enter")
 
     def kill(self) -> None:
-        """kill -9 for the `holdfast` in it, which is the only child of the shell."""
+        """kill -9 for the `outlast` in it, which is the only child of the shell."""
         shell = self._do("display-message", "-p", "#{pane_pid}").strip()
         [child] = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
         os.kill(int(child), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`holdfast sessions ...` as a user runs it: real processes, one after another, on a store of their own."""
+"""`outlast sessions ...` as a user runs it: real processes, one after another, on a store of their own."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Terminal:
         self.project.mkdir()
         (folder / "script.json").write_text(json.dumps(SCRIPT))
         self.model = f"scripted:{folder / 'script.json'}"
-        self._environment = {**os.environ, "HOLDFAST_HOME": str(folder / "home")}
+        self._environment = {**os.environ, "OUTLAST_HOME": str(folder / "home")}
         if store is not None:
-            self._environment["HOLDFAST_STORE"] = store
+            self._environment["OUTLAST_STORE"] = store
 
     def __call__(self, *words: str, code: int = 0) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "outlast", *words],
             cwd=self.project,
             env=self._environment,
             stdin=subprocess.DEVNULL,

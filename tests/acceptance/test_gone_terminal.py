@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.port import Query
+from outlast.store.port import Query
 from tests.acceptance.terminal import Place, reply
 
 PATIENCE = 30.0
@@ -24,7 +24,7 @@ def test_a_terminal_that_is_gone_ends_the_process_and_loses_nothing(tmp_path: Pa
     place.says(reply("word " * 400, delay_ms=60_000))
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "--model", place.model],
+        [sys.executable, "-m", "outlast", "--model", place.model],
         cwd=place.project,
         env=place.environment() | {"TERM": "xterm-256color"},
         stdin=slave,

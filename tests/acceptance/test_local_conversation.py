@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.messages import Role, text_of
-from holdfast.models import local
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.reading import decoded
-from holdfast.store.verify import verify
-from holdfast.testing.validity import rejections
+from outlast.core import events as e
+from outlast.core.messages import Role, text_of
+from outlast.models import local
+from outlast.session import ConversationSession
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.reading import decoded
+from outlast.store.verify import verify
+from outlast.testing.validity import rejections
 from tests.conftest import ROOT, everything_is_required
 from tests.faults.ledger import turn_problems
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.xdist_group("local-model"),
-    pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs holdfast[local]"),
+    pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs outlast[local]"),
 ]
 FIRST, SECOND, THIRD = "Hello! Who are you?", "Tell me a long story about the sea.", "Thank you. Say goodbye."
 

@@ -1,4 +1,4 @@
-"""`holdfast -p`: one turn for scripts. What is on stdout, what is on stderr, and which exit code."""
+"""`outlast -p`: one turn for scripts. What is on stdout, what is on stderr, and which exit code."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_help_starts_in_at_most_two_and_a_half_times_the_time_of_importing_typer
         )
         return time.perf_counter() - began
 
-    bare, helped = ["-c", "import typer"], ["-m", "holdfast", "--help"]
+    bare, helped = ["-c", "import typer"], ["-m", "outlast", "--help"]
     for words in (bare, helped):
         seconds(*words)  # compiled once, as they would be where they are installed
     ratios = [seconds(*helped) / seconds(*bare) for _ in range(5)]

@@ -24,7 +24,7 @@ def run(place: Place, stdout: int, *words: str) -> tuple[int, str]:
     """With output that is collected, as it is unless somebody says otherwise."""
     environment = {name: value for name, value in place.environment().items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", *words],
+        [sys.executable, "-m", "outlast", *words],
         cwd=place.project,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -45,7 +45,7 @@ def test_a_full_disk_is_told_in_one_line(place: Place, words: tuple[str, ...]) -
     finally:
         os.close(full)
     assert (code, told.count("\n")) == (1, 1), told
-    assert told.startswith("holdfast: ")
+    assert told.startswith("outlast: ")
     assert "No space left on device" in told
 
 
@@ -65,7 +65,7 @@ def test_a_reader_that_has_seen_enough_is_told_nothing(place: Place) -> None:
 def test_a_stream_that_was_closed_before_the_start_is_no_mistake(
     place: Place, closed: int, words: tuple[str, ...]
 ) -> None:
-    command = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-m", "holdfast", *words]
+    command = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-m", "outlast", *words]
     done = subprocess.run(
         command,
         cwd=place.project,

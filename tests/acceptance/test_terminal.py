@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import ConversationSession, Message, Role
-from holdfast.doors.repl.style import HERE
-from holdfast.models import local
-from holdfast.runtime.service import SessionService
+from outlast import ConversationSession, Message, Role
+from outlast.doors.repl.style import HERE
+from outlast.models import local
+from outlast.runtime.service import SessionService
 from tests.acceptance.terminal import Place, Terminal, call, reply, until
 from tests.conftest import everything_is_required
 
@@ -35,7 +35,7 @@ def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
         first = terminal.screen().splitlines()
         assert "a coding agent whose sessions cannot be lost" in first[0]
         assert "scripted:script.json" in first[1]
-        assert "holdfast -c" in first[2]
+        assert "outlast -c" in first[2]
         terminal.types("change it")
         asked = terminal.sees("Allow edit?", "-old", "+new<U+202E>", "Yes, once")
         assert "First" in asked
@@ -58,7 +58,7 @@ def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
         terminal.keys("C-o")
         terminal.sees('"command"')
         terminal.keys("C-d")
-        terminal.sees("holdfast -c goes on with it", "left with 0")
+        terminal.sees("outlast -c goes on with it", "left with 0")
 
 
 def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: Place) -> None:
@@ -161,8 +161,8 @@ def _is_one_frame(terminal: Terminal, columns: int) -> bool:
 
 def test_a_session_of_another_project_goes_on_in_its_own_folder_and_brings_its_questions(place: Place) -> None:
     other = place.project.parent / "other"
-    (other / ".holdfast").mkdir(parents=True)
-    (other / ".holdfast" / "permission-rules.json").write_text('{"allow": [{"tool": "bash"}]}')
+    (other / ".outlast").mkdir(parents=True)
+    (other / ".outlast" / "permission-rules.json").write_text('{"allow": [{"tool": "bash"}]}')
     place.says(call("write", file_path="made.txt", content="x\n"), *[reply("Made.")] * 8)
     with place.store() as store:
         session = ConversationSession(project_root=other, store=store, model=place.model)
@@ -213,8 +213,8 @@ def test_the_picker_finds_a_session_by_what_is_typed(place: Place) -> None:
 
 
 def test_slash_commands_do_what_they_say(place: Place) -> None:
-    (place.project / ".holdfast" / "commands").mkdir(parents=True)
-    (place.project / ".holdfast" / "commands" / "greet.md").write_text("Say hello to $ARGUMENTS.")
+    (place.project / ".outlast" / "commands").mkdir(parents=True)
+    (place.project / ".outlast" / "commands" / "greet.md").write_text("Say hello to $ARGUMENTS.")
     place.says(*(reply(f"Answer {n}.") for n in range(1, 6)))
     with opened(place) as terminal:
         terminal.types("/greet the world")
@@ -303,7 +303,7 @@ def test_own_commands_files_and_modes(place: Place) -> None:
 
 
 def test_what_a_project_brings_along_is_shown_and_asked_about(place: Place) -> None:
-    folder = place.project / ".holdfast"
+    folder = place.project / ".outlast"
     folder.mkdir()
     (folder / "permission-rules.json").write_text('{"allow": [{"tool": "bash"}]}')
     place.says(reply("Hello."))
@@ -398,14 +398,14 @@ def test_a_session_that_another_process_drives_can_be_watched_steered_and_stoppe
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.xdist_group("local-model")
-@pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs holdfast[local]")
+@pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs outlast[local]")
 def test_without_a_key_the_local_model_answers_and_the_first_three_lines_say_so(place: Place) -> None:
     with Terminal(place) as terminal:
         terminal.sees("Resume with", "ctx")
         what, who, where = terminal.screen().splitlines()[:3]
-        assert what.startswith("Holdfast")
+        assert what.startswith("Outlast")
         assert "local  a demo model, only for talk; set ANTHROPIC_API_KEY" in who
-        assert "holdfast -c" in where
+        assert "outlast -c" in where
         terminal.types("Say hello in one short sentence.")
         terminal.sees("done in", patience=150)
     with place.store() as store:

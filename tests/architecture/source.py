@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT, needs
 
-PACKAGE = ROOT / "src" / "holdfast"
+PACKAGE = ROOT / "src" / "outlast"
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,8 @@ def made_up_sql(module: Module) -> Iterator[ast.AST]:
 
 BANS: dict[str, tuple[Finder, tuple[str, ...], str]] = {
     # what: (how it is found, packages that may, a sample that must be caught)
-    "reads the environment": (environment_reads, ("holdfast.app",), "import os\nos.environ.get('A')"),
-    "prints": (prints, ("holdfast.doors",), "print('x')"),
+    "reads the environment": (environment_reads, ("outlast.app",), "import os\nos.environ.get('A')"),
+    "prints": (prints, ("outlast.doors",), "print('x')"),
     "unsafe module": (imports_of(UNSAFE_MODULES), (), "from pickle import loads"),
     "unsafe call": (calls_of(UNSAFE_CALLS), (), "eval('1')"),
     "stdlib sqlite3": (imports_of({"sqlite3"}), (), "import sqlite3.dbapi2"),

@@ -7,20 +7,20 @@ import pytest
 
 from tests.architecture.source import Module, dotted, modules
 
-DOORS = ("holdfast.doors", "holdfast.app", "holdfast.runtime.service", "holdfast.core", "holdfast._version")
-FACADES = ("holdfast.session", "holdfast.agent", "holdfast.context")
+DOORS = ("outlast.doors", "outlast.app", "outlast.runtime.service", "outlast.core", "outlast._version")
+FACADES = ("outlast.session", "outlast.agent", "outlast.context")
 # What stands on the port alone and knows no adapter: reading, lineage, and the facts of this machine.
-STORE_PORT = ("holdfast.store.port", "holdfast.store.reading", "holdfast.store.lineage", "holdfast.store.host")
+STORE_PORT = ("outlast.store.port", "outlast.store.reading", "outlast.store.lineage", "outlast.store.host")
 MAY_KNOW = {
-    "holdfast.runtime": ("holdfast.runtime", *STORE_PORT, "holdfast.models.port", "holdfast.core"),
-    "holdfast.doors": (*DOORS, *FACADES, "holdfast.bench"),
-    "holdfast.bridges": ("holdfast.bridges", *DOORS[1:], *FACADES, "holdfast.store.port"),
+    "outlast.runtime": ("outlast.runtime", *STORE_PORT, "outlast.models.port", "outlast.core"),
+    "outlast.doors": (*DOORS, *FACADES, "outlast.bench"),
+    "outlast.bridges": ("outlast.bridges", *DOORS[1:], *FACADES, "outlast.store.port"),
 }
 IMPURE = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "open", "input"}
 
 
 def own(name: str) -> bool:
-    return name.split(".")[0] == "holdfast"
+    return name.split(".")[0] == "outlast"
 
 
 @pytest.mark.parametrize("layer", sorted(MAY_KNOW))
@@ -36,11 +36,11 @@ def test_layer_imports_only_what_it_may_know(layer: str) -> None:
 
 
 def test_core_knows_the_standard_library_and_msgspec() -> None:
-    allowed = {"msgspec", "holdfast", *sys.stdlib_module_names}
+    allowed = {"msgspec", "outlast", *sys.stdlib_module_names}
     stray = [
         f"{module.where}:{line} imports {name}"
         for module in modules()
-        if module.is_in("holdfast.core")
+        if module.is_in("outlast.core")
         for line, name in module.imports()
         if name.split(".")[0] not in allowed
     ]
@@ -55,7 +55,7 @@ def test_core_asks_no_clock_and_opens_no_file() -> None:
     stray = [
         f"{module.where}:{line} calls {name}"
         for module in modules()
-        if module.is_in("holdfast.core")
+        if module.is_in("outlast.core")
         for line, name in calls(module)
         if ".".join(name.split(".")[-2:]) in IMPURE
     ]
@@ -63,13 +63,13 @@ def test_core_asks_no_clock_and_opens_no_file() -> None:
 
 
 def test_nobody_inside_goes_through_the_front_door() -> None:
-    """`from holdfast import X` inside the package would be an edge that the layer contract cannot see."""
-    tops = {module.name.split(".")[1] for module in modules() if module.name != "holdfast"}
+    """`from outlast import X` inside the package would be an edge that the layer contract cannot see."""
+    tops = {module.name.split(".")[1] for module in modules() if module.name != "outlast"}
     stray = [
         f"{module.where}:{line} imports {name}"
         for module in modules()
-        if module.name != "holdfast"
+        if module.name != "outlast"
         for line, name in module.imports()
-        if name == "holdfast" or (own(name) and name.split(".")[1] not in tops)
+        if name == "outlast" or (own(name) and name.split(".")[1] not in tops)
     ]
     assert stray == []

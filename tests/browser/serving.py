@@ -1,4 +1,4 @@
-"""A real `holdfast serve` for a browser to talk to: started, killed, started again on the same port and store."""
+"""A real `outlast serve` for a browser to talk to: started, killed, started again on the same port and store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
 
 TOKEN = "browser-tests-token-of-more-than-32-characters"
 PATIENCE = 30
@@ -54,10 +54,10 @@ class Server:
         return self.new_session(text, model_override=self.model(*lines), title=f"Script {self._scripts}")
 
     def start(self) -> None:
-        environment = {**os.environ, "HOLDFAST_HOME": str(self.home), "HOLDFAST_TOKEN": TOKEN}
+        environment = {**os.environ, "OUTLAST_HOME": str(self.home), "OUTLAST_TOKEN": TOKEN}
         with self._errors.open("a") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast", "serve", *self._flags],
+                [sys.executable, "-m", "outlast", "serve", *self._flags],
                 cwd=self.project,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ class Server:
 
     def store(self) -> LogStore:
         """Its store, opened beside it as another process would."""
-        return open_store(f"sqlite:///{self.home / 'holdfast.db'}")
+        return open_store(f"sqlite:///{self.home / 'outlast.db'}")
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The API, with the token."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from holdfast.core.messages import TextPart
+from outlast.core.messages import TextPart
 from tests.browser.conftest import Visitor
 from tests.browser.serving import Server
 from tests.browser.writing import Writer
@@ -48,7 +48,7 @@ def test_a_session_is_renamed(visitor: Visitor, server: Server) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("h1.title")).to_have_text("A better name")
     expect(page.locator(".session-row[aria-current] .session-title")).to_have_text("A better name")
-    expect(page).to_have_title("A better name · Holdfast")
+    expect(page).to_have_title("A better name · Outlast")
 
 
 def test_a_fork_goes_on_from_a_message_and_the_other_stays(visitor: Visitor, server: Server) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from holdfast.core import events as e
-from holdfast.core.messages import FilePart, ImagePart, Role, TextPart
+from outlast.core import events as e
+from outlast.core.messages import FilePart, ImagePart, Role, TextPart
 from tests.browser.conftest import Visitor
 from tests.browser.hostile import payloads
 from tests.browser.serving import Server

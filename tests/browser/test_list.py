@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from holdfast.core import events as e
-from holdfast.core.messages import Role, TextPart
+from outlast.core import events as e
+from outlast.core.messages import Role, TextPart
 from tests.browser.conftest import Visitor
 from tests.browser.serving import Server
 from tests.browser.writing import Writer, empty

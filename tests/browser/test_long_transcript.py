@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from holdfast.core import events as e
-from holdfast.core.messages import Role, TextPart
-from holdfast.store.port import Append, NewEvent
+from outlast.core import events as e
+from outlast.core.messages import Role, TextPart
+from outlast.store.port import Append, NewEvent
 from tests.browser.conftest import Visitor
 from tests.browser.serving import Server
 from tests.browser.writing import Writer

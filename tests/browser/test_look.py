@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from holdfast.core import events as e
-from holdfast.core.messages import TextPart
+from outlast.core import events as e
+from outlast.core.messages import TextPart
 from tests.browser.conftest import HERE, Visit, Visitor
 from tests.browser.serving import Server
 from tests.browser.writing import Writer, thought
@@ -252,6 +252,6 @@ def test_those_who_are_not_signed_in_get_a_page_that_says_how(visit: Visit) -> N
     answer = page.goto(visitor.server.url)
     assert answer is not None
     assert answer.status == 401
-    expect(page.locator("pre")).to_have_text("holdfast serve url")
+    expect(page.locator("pre")).to_have_text("outlast serve url")
     assert page.evaluate("document.scripts.length") == 0
     paper(page, "rgb(245, 243, 238)")  # its style came along, and was allowed

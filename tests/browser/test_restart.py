@@ -107,7 +107,7 @@ def test_a_browser_that_is_signed_out_is_told_how_to_come_back_and_goes_on(visit
     page.route("**/messages", signed_out, times=1)
     page.keyboard.press("Enter")
     sheet = page.get_by_role("dialog")
-    expect(sheet).to_contain_text("holdfast serve url")
+    expect(sheet).to_contain_text("outlast serve url")
     page.keyboard.press("Escape")
     expect(sheet).to_be_visible()  # there is nothing to see behind it
     expect(sheet.get_by_role("button", name="Try again")).to_be_focused()

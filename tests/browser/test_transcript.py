@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from holdfast.core import events as e
-from holdfast.core.messages import ImagePart, Role, TextPart
+from outlast.core import events as e
+from outlast.core.messages import ImagePart, Role, TextPart
 from tests.browser.conftest import Visitor
 from tests.browser.serving import Server
 from tests.browser.writing import Writer, thought

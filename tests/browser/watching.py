@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Request
 
-MARK = "holdfastScriptRan"
+MARK = "outlastScriptRan"
 """What every hostile text tries to set on `window`."""
 QUIET = ("Failed to load resource", "net::ERR_")
 """What a browser says of a server that is away or refuses; pages are expected to bear it."""

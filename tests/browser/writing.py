@@ -6,13 +6,13 @@ import secrets
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.messages import Part, ReasoningPart, Role, TextPart, ToolCall, Usage
-from holdfast.store.lineage import fork
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Create, NewEvent
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.messages import Part, ReasoningPart, Role, TextPart, ToolCall, Usage
+from outlast.store.lineage import fork
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Create, NewEvent
 
 
 def new_id() -> str:

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import errors
-from holdfast.core import events as e
-from holdfast.core.events import Event
-from holdfast.store import port
-from holdfast.store.port import Lease, Receipt, Write
+from outlast.core import errors
+from outlast.core import events as e
+from outlast.core.events import Event
+from outlast.store import port
+from outlast.store.port import Lease, Receipt, Write
 
 MESSAGES = (e.MessageAppended, e.InputAdmitted, e.AssistantReplied, e.ToolCallFinished)
 CLOSING = (e.AssistantReplied, e.ReplyInterrupted)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.errors import InvalidInput
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.messages import Message
-from holdfast.core.window import window
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Create, NewEvent
-from holdfast.store.reading import decoded, folded_state
-from holdfast.testing.validity import rejections
+from outlast.core import events as e
+from outlast.core.errors import InvalidInput
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.messages import Message
+from outlast.core.window import window
+from outlast.session import ConversationSession
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Create, NewEvent
+from outlast.store.reading import decoded, folded_state
+from outlast.testing.validity import rejections
 from tests.histories import Log, admitted, asked, call, finished, replied, whole_turn
 from tests.wild import TURNS, WILD, WildPlayer
 

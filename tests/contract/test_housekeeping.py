@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.errors import DamagedSession
-from holdfast.core.events import SessionArchived, SessionCreated, SessionEnded
-from holdfast.core.header import Header
-from holdfast.store import housekeeping, lineage, open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Create, Delete, NewEvent, PutBlob, Redact, Store
-from holdfast.store.verify import verify
-from holdfast.testing.contract.exam import new_id, said
+from outlast.core.errors import DamagedSession
+from outlast.core.events import SessionArchived, SessionCreated, SessionEnded
+from outlast.core.header import Header
+from outlast.store import housekeeping, lineage, open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Create, Delete, NewEvent, PutBlob, Redact, Store
+from outlast.store.verify import verify
+from outlast.testing.contract.exam import new_id, said
 
 MONTH = 31 * 24 * 3_600_000_000
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.messages import Role, TextPart
-from holdfast.store import lineage, open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Create, Delete, NewEvent, PutRoute, Receipt, Redact, Release, Write
-from holdfast.store.sealing import seal
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.messages import Role, TextPart
+from outlast.store import lineage, open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Create, Delete, NewEvent, PutRoute, Receipt, Redact, Release, Write
+from outlast.store.sealing import seal
 
 
 @pytest.fixture

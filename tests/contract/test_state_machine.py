@@ -15,16 +15,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from holdfast.core import events as e
-from holdfast.core.errors import HoldfastError
-from holdfast.core.events import Event
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.log import GENESIS, check_chain
-from holdfast.core.messages import Role, TextPart
-from holdfast.store import lineage, open_store, port
-from holdfast.store.port import Append, Create, Lease, NewEvent, Query, Receipt, Store, Write
-from holdfast.store.sealing import event_of
+from outlast.core import events as e
+from outlast.core.errors import OutlastError
+from outlast.core.events import Event
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.log import GENESIS, check_chain
+from outlast.core.messages import Role, TextPart
+from outlast.store import lineage, open_store, port
+from outlast.store.port import Append, Create, Lease, NewEvent, Query, Receipt, Store, Write
+from outlast.store.sealing import event_of
 from tests.contract.model import Fact, Model, Session
 
 EXAMPLES = {"sqlite": (60, 30), "files": (40, 25), "postgres": (12, 25)}
@@ -81,17 +81,17 @@ class Histories(RuleBasedStateMachine):
         receipts, error = None, None
         try:
             receipts = self.store.commit(*writes)
-        except HoldfastError as raised:
+        except OutlastError as raised:
             error = raised
         assert refused == (type(error) if error else None), f"{error or receipts!r} instead of {refused or expected}"
         if receipts is not None:
             self.compare(writes, receipts, expected)
         return receipts
 
-    def foreseen(self, writes: tuple[Write, ...]) -> tuple[list[Receipt], type[HoldfastError] | None]:
+    def foreseen(self, writes: tuple[Write, ...]) -> tuple[list[Receipt], type[OutlastError] | None]:
         try:
             return self.model.commit(*writes), None
-        except HoldfastError as error:
+        except OutlastError as error:
             return [], type(error)
 
     def compare(self, writes: tuple[Write, ...], receipts: list[Receipt], expected: list[Receipt]) -> None:
@@ -390,7 +390,7 @@ class Histories(RuleBasedStateMachine):
     def a_deleted_session_says_so(self) -> None:
         for name, session in self.model.world.sessions.items():
             if session.deleted:
-                with pytest.raises(HoldfastError) as caught:
+                with pytest.raises(OutlastError) as caught:
                     self.store.head(name)
                 assert caught.typename == "SessionDeleted"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import open_store
-from holdfast.store.port import Store
-from holdfast.testing import StoreContract
+from outlast.store import open_store
+from outlast.store.port import Store
+from outlast.testing import StoreContract
 from tests.contract.conftest import place
 
 

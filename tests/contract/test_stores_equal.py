@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.events import Event
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import Role, TextPart
-from holdfast.store import open_store
-from holdfast.store.port import Create, NewEvent, Store
-from holdfast.store.sealing import event_of, plain_body
+from outlast.core import events as e
+from outlast.core.events import Event
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.log import StoredEvent
+from outlast.core.messages import Role, TextPart
+from outlast.store import open_store
+from outlast.store.port import Create, NewEvent, Store
+from outlast.store.sealing import event_of, plain_body
 from tests import strategies
 
 CASES = 600

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.integrity import Finding, exported, verify_store
-from holdfast.app.transfer import import_file
-from holdfast.core.errors import ConflictError, HoldfastError, InvalidInput
-from holdfast.core.events import HistoryCleared, RuntimeStateChanged
-from holdfast.core.messages import Message, Role
-from holdfast.runtime.imported import known_state
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
-from holdfast.store.lineage import rotate
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Delete, NewEvent, Redact
+from outlast.app.integrity import Finding, exported, verify_store
+from outlast.app.transfer import import_file
+from outlast.core.errors import ConflictError, InvalidInput, OutlastError
+from outlast.core.events import HistoryCleared, RuntimeStateChanged
+from outlast.core.messages import Message, Role
+from outlast.runtime.imported import known_state
+from outlast.session import ConversationSession
+from outlast.store import open_store
+from outlast.store.lineage import rotate
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Delete, NewEvent, Redact
 
 LARGE = "a text that lies in a blob, " * 4000
 
@@ -156,7 +156,7 @@ def test_a_changed_file_is_refused_before_anything_is_written(tmp_path: Path, or
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(InvalidInput, match="damaged or not whole"):
         import_file(target, path)
-    with closing(open_store(target)) as store, pytest.raises(HoldfastError):
+    with closing(open_store(target)) as store, pytest.raises(OutlastError):
         store.head(session.session_id)
 
 
@@ -171,7 +171,7 @@ def test_what_is_no_export_is_refused_in_one_sentence(tmp_path: Path, content: b
 def test_a_large_session_comes_in_pieces_that_add_up(
     store_url: str, origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.app.transfer.PIECE_EVENTS", 1)
+    monkeypatch.setattr("outlast.app.transfer.PIECE_EVENTS", 1)
     with closing(open_store(origin)) as store:
         session, fork = lived(store)
     for name in (fork.session_id, session.session_id):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.fold import fold
-from holdfast.core.messages import Message, Role, TextPart
-from holdfast.core.state import SessionState
-from holdfast.core.window import window
-from holdfast.testing.validity import rejections
+from outlast.core import events as e
+from outlast.core.fold import fold
+from outlast.core.messages import Message, Role, TextPart
+from outlast.core.state import SessionState
+from outlast.core.window import window
+from outlast.testing.validity import rejections
 from tests.histories import Log
 from tests.strategies import events
 from tests.wild import PROVIDERS, TURNS, WILD, WildPlayer, genuine, wild

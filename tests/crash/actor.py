@@ -1,4 +1,4 @@
-"""The processes of the laboratory: real `holdfast serve` and `holdfast worker`, each with its own network and clock.
+"""The processes of the laboratory: real `outlast serve` and `outlast worker`, each with its own network and clock.
 
 An actor is started, and started again whenever it is gone, as a service manager would. The nemesis may kill it, stop
 it, ask it to leave, or set its clock. What it says on stderr is kept: a traceback in there is a finding.

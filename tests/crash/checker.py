@@ -1,7 +1,7 @@
 """The checker: what must be true after a run, whatever was done to it. It knows the promises and none of the code.
 
 It reads the store's rows, the witness file and the clients' notes (`evidence`), and computes the rest from the jobs
-(`oracle`). Of Holdfast it imports nothing. Each promise is a function that yields what breaks it.
+(`oracle`). Of Outlast it imports nothing. Each promise is a function that yields what breaks it.
 """
 
 from __future__ import annotations

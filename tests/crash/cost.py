@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.app.agents import AgentConfig
-from holdfast.app.creating import create
-from holdfast.app.crew import Crew
-from holdfast.app.settings import Settings
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.messages import Part, Role, TextPart, ToolCall, ToolResult, Usage, text_of
-from holdfast.models.port import Abilities, Finished, ModelEvent, ModelRequest, TextDelta
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.service import SessionService
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Create, NewEvent
-from holdfast.testing.contract.exam import new_id
+from outlast.app.agents import AgentConfig
+from outlast.app.creating import create
+from outlast.app.crew import Crew
+from outlast.app.settings import Settings
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.messages import Part, Role, TextPart, ToolCall, ToolResult, Usage, text_of
+from outlast.models.port import Abilities, Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.service import SessionService
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Create, NewEvent
+from outlast.testing.contract.exam import new_id
 from tests.crash.oracle import Job, saying
 from tests.pg import PgServer
 
@@ -112,7 +112,7 @@ class Meter:
         [(commits, wal, stored, events, syncs)] = self._server.sql(
             "SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),"
             " pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'), pg_database_size(current_database()),"
-            " (SELECT count(*) FROM holdfast.events), (SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal')",
+            " (SELECT count(*) FROM outlast.events), (SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal')",
             database=self._database,
         )
         own = os.times()
@@ -139,13 +139,13 @@ def _children(pid: str) -> list[str]:
 
 
 PARTITIONED = (
-    "ALTER TABLE holdfast.events RENAME TO whole",
-    "CREATE TABLE holdfast.events (LIKE holdfast.whole INCLUDING ALL) PARTITION BY HASH (session_id)",
+    "ALTER TABLE outlast.events RENAME TO whole",
+    "CREATE TABLE outlast.events (LIKE outlast.whole INCLUDING ALL) PARTITION BY HASH (session_id)",
     *(
-        f"CREATE TABLE holdfast.events_{n} PARTITION OF holdfast.events FOR VALUES WITH (MODULUS 16, REMAINDER {n})"
+        f"CREATE TABLE outlast.events_{n} PARTITION OF outlast.events FOR VALUES WITH (MODULUS 16, REMAINDER {n})"
         for n in range(16)
     ),
-    "DROP TABLE holdfast.whole",
+    "DROP TABLE outlast.whole",
 )
 
 

@@ -1,6 +1,6 @@
 """What the checker goes by: rows as they lie in the store, what commands left behind, what clients wrote down.
 
-All of it is read here with SQL, JSON and zstd of our own. Nothing of Holdfast is used: a fault in its reading would
+All of it is read here with SQL, JSON and zstd of our own. Nothing of Outlast is used: a fault in its reading would
 otherwise excuse the same fault in its writing.
 """
 
@@ -127,15 +127,15 @@ class Evidence:
 
 _PG_HEADS = (
     "SELECT session_id, base_id, base_seq, last_seq, head_hash, pending_count, turn, rotated_to, lease_token"
-    " FROM holdfast.sessions WHERE deleted_at IS NULL"
+    " FROM outlast.sessions WHERE deleted_at IS NULL"
 )
 _PG_ROWS = (
     "SELECT session_id, seq, kind, v, at, actor, turn, key, epoch, enc, body, hash"
-    " FROM holdfast.events ORDER BY session_id, seq"
+    " FROM outlast.events ORDER BY session_id, seq"
 )
 _PG_OPEN = (
     "SELECT coalesce(sum(pending_count), 0), count(turn),"
-    " (SELECT count(*) FROM holdfast.events WHERE kind = 'TurnEnded') FROM holdfast.sessions WHERE deleted_at IS NULL"
+    " (SELECT count(*) FROM outlast.events WHERE kind = 'TurnEnded') FROM outlast.sessions WHERE deleted_at IS NULL"
 )
 
 
@@ -148,8 +148,8 @@ def read_postgres(url: str) -> Stored:
     with _connected(url) as connection:
         heads = connection.execute(_PG_HEADS).fetchall()
         rows = connection.execute(_PG_ROWS).fetchall()
-        keys = connection.execute("SELECT scope, key, session_id, seq FROM holdfast.keys").fetchall()
-        chunks = connection.execute("SELECT session_id, count(*) FROM holdfast.chunks GROUP BY session_id").fetchall()
+        keys = connection.execute("SELECT scope, key, session_id, seq FROM outlast.keys").fetchall()
+        chunks = connection.execute("SELECT session_id, count(*) FROM outlast.chunks GROUP BY session_id").fetchall()
     return _stored((Head(*head) for head in heads), (Row(*row) for row in rows), keys, chunks)
 
 

@@ -1,4 +1,4 @@
-"""Runs `holdfast` with a wall clock that jumps: `python jumping.py FILE WORDS...`; FILE holds how far it is off.
+"""Runs `outlast` with a wall clock that jumps: `python jumping.py FILE WORDS...`; FILE holds how far it is off.
 
 The file is eight bytes, a number of seconds that whoever holds it may change at any moment. Only the wall clock is off,
 as when somebody sets it: clocks that count stay what they are.
@@ -36,7 +36,7 @@ def die_with_parent() -> None:
 if __name__ == "__main__":
     die_with_parent()
     jump(Path(sys.argv[1]))
-    from holdfast.doors.cli import main
+    from outlast.doors.cli import main
 
-    sys.argv = ["holdfast", *sys.argv[2:]]
+    sys.argv = ["outlast", *sys.argv[2:]]
     sys.exit(main())

@@ -22,7 +22,7 @@ from pathlib import Path
 import apsw
 import psycopg
 
-from holdfast.doors.cli.commands import COMMANDS
+from outlast.doors.cli.commands import COMMANDS
 from tests.crash.actor import Actor, free_port
 from tests.crash.diary import Diary
 from tests.crash.evidence import Evidence, Settled
@@ -157,7 +157,7 @@ class Laboratory:
 
     def _environment(self, name: str) -> dict[str, str]:
         kept = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR")
-        own = {"HOLDFAST_HOME": str(self.folder / f"home-{name}"), "HOLDFAST_TOKEN": self._token}
+        own = {"OUTLAST_HOME": str(self.folder / f"home-{name}"), "OUTLAST_TOKEN": self._token}
         return {name: value for name, value in os.environ.items() if name in kept} | own
 
     @property
@@ -285,5 +285,5 @@ def new_folder(path: Path) -> Path:
 
 
 def has_workers() -> bool:
-    """Whether this Holdfast has `holdfast worker`."""
+    """Whether this Outlast has `outlast worker`."""
     return "worker" in COMMANDS

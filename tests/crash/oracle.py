@@ -5,7 +5,7 @@ model says next, which command it wants to run, and what that command leaves beh
 answers by this, and the checker, who never sees the server, computes the same.
 
 Steps come in groups, one reply of the model each: N appends the call's name to the witness file, V writes a file of the
-job, R reads it back, A asks the user. This module knows nothing of Holdfast.
+job, R reads it back, A asks the user. This module knows nothing of Outlast.
 """
 
 from __future__ import annotations

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import psycopg
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.messages import Role, TextPart
-from holdfast.store import open_store
-from holdfast.store.port import Append, Create, NewEvent
-from holdfast.testing.contract.exam import new_id
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.messages import Role, TextPart
+from outlast.store import open_store
+from outlast.store.port import Append, Create, NewEvent
+from outlast.testing.contract.exam import new_id
 from tests.pg import PgServer
 
 APPENDS = 1_000
 PAUSE = 0.005
-LAST = "SELECT last_seq FROM holdfast.sessions WHERE session_id = %s"
+LAST = "SELECT last_seq FROM outlast.sessions WHERE session_id = %s"
 
 
 class Standby:

@@ -64,7 +64,7 @@ def _page(outcome: Outcome, found: Sequence[Violation], picture: str) -> Iterato
     kinds = Counter(violation.kind for violation in found)
     yield f"# Soak: {faults} faults in one run"
     yield ""
-    yield "Made by `python -m tests.crash` ([the laboratory](laboratory.md)), whose checker imports no Holdfast."
+    yield "Made by `python -m tests.crash` ([the laboratory](laboratory.md)), whose checker imports no Outlast."
     yield ""
     yield "| promise | broken |"
     yield "|---|---:|"

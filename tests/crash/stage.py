@@ -93,7 +93,7 @@ class SqliteStage:
     def __init__(self, folder: Path, *, disk_mb: int, may_mount: bool) -> None:
         self._disk_mb = disk_mb
         self.folder = folder / "disk"
-        self.path = self.folder / "holdfast.db"
+        self.path = self.folder / "outlast.db"
         self.no_full_disk = self._mounted(may_mount)
 
     def _mounted(self, may_mount: bool) -> str:

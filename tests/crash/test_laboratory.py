@@ -273,7 +273,7 @@ def test_a_violation_comes_with_the_shortest_history_that_concerns_it(evidence: 
 def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     program = (
         "import sys, tests.crash.checker, tests.crash.history, tests.crash.keeping; "
-        "print([name for name in sys.modules if name.split('.')[0] == 'holdfast'])"
+        "print([name for name in sys.modules if name.split('.')[0] == 'outlast'])"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

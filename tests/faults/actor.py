@@ -17,10 +17,10 @@ from typing import Any, Self
 
 import msgspec
 
-from holdfast.core.errors import HoldfastError
-from holdfast.store import host, open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Lease, NewEvent, Query
+from outlast.core.errors import OutlastError
+from outlast.store import host, open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Lease, NewEvent, Query
 from tests.conftest import ROOT
 from tests.faults.stores import patient_for
 from tests.faults.witness import Try, message, writes_of
@@ -47,7 +47,7 @@ class Actor:
     def do(self, verb: str, words: dict[str, Any]) -> Said:
         try:
             return Said(value=getattr(self, verb)(**words))
-        except HoldfastError as error:
+        except OutlastError as error:
             return Said(error=type(error).__name__, text=str(error))
 
     def open(self) -> int:
@@ -91,7 +91,7 @@ class Actor:
 
     def stop_inside_the_next_commit(self) -> None:
         """SIGSTOP to ourselves where the commit is made durable, with every lock held."""
-        files = importlib.import_module("holdfast.store.files.disk")
+        files = importlib.import_module("outlast.store.files.disk")
         database = getattr(self.store, "_database", None)
         if database is not None:
             database.ready().set_commit_hook(_stopped)

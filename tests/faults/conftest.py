@@ -25,6 +25,6 @@ def place(kind: str, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def memory() -> Iterator[Path]:
     """A folder that syncs at once: where the disk is simulated, the real one need not be waited for."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-", dir=in_memory()))
+    folder = Path(tempfile.mkdtemp(prefix="outlast-", dir=in_memory()))
     yield folder
     shutil.rmtree(folder)

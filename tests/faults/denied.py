@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast.core.errors import HoldfastError
-from holdfast.store import open_store
+from outlast.core.errors import OutlastError
+from outlast.store import open_store
 from tests.faults.stores import url_in
 from tests.faults.witness import Try, new_id, writes_of
 
@@ -42,7 +42,7 @@ def main(kind: str, folder: Path, what: str) -> str:
         with open_store(url) as store:
             store.commit(*writes_of(Try(mark="b", kind="append", session_id=session_id)))
             store.commit(*writes_of(Try(mark="c", kind="create", session_id=new_id())))
-    except HoldfastError as error:
+    except OutlastError as error:
         return f"{type(error).__name__}: {error}"
     return "it was written"
 

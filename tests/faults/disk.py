@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from holdfast.store.sqlite import opening
+from outlast.store.sqlite import opening
 
 SECTOR = 512
 PAGE = 4096

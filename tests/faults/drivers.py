@@ -18,13 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.core import events as e
-from holdfast.core.errors import SessionBusy, StaleLease
-from holdfast.core.messages import TextPart
-from holdfast.store import host, open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Lease, NewEvent
-from holdfast.store.sealing import event_of
+from outlast.core import events as e
+from outlast.core.errors import SessionBusy, StaleLease
+from outlast.core.messages import TextPart
+from outlast.store import host, open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Lease, NewEvent
+from outlast.store.sealing import event_of
 from tests.faults.factory import in_child
 from tests.faults.stores import in_memory, load, url_in
 from tests.faults.witness import Ack, Failed, Notebook, Try, mark_of, new_id, notes_in, writes_of
@@ -155,7 +155,7 @@ def main(kind: str, place: str, takeovers: int) -> Outcome:
     load(kind)
     outcome = Outcome()
     while outcome.takeovers < takeovers and not outcome.problems:
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-lease-", dir=in_memory()))
+        folder = Path(tempfile.mkdtemp(prefix="outlast-lease-", dir=in_memory()))
         Round(kind, place, folder).run(outcome)  # each with sessions of its own, so they may share a database
         if not outcome.problems:
             shutil.rmtree(folder)

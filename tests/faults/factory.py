@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.core.errors import HoldfastError
-from holdfast.store import open_store
+from outlast.core.errors import OutlastError
+from outlast.store import open_store
 from tests.faults.stores import another_place, in_memory, load, url_in
 from tests.faults.witness import Ack, Notebook, Try, known_sessions, notes_in, problems, write_until_killed
 
@@ -102,7 +102,7 @@ class Era:
             found = problems(store, notes_in(self.notes), Notebook.at(self.notes))
             if self._random.random() < 0.5:  # else it ends as if killed, and the next one recovers again
                 store.close()
-        except HoldfastError as error:
+        except OutlastError as error:
             found = [f"cannot be opened or read: {type(error).__name__}: {error}"]
         out.write_bytes(msgspec.json.encode(found))
 
@@ -128,7 +128,7 @@ def run(kind: str, place: str, rounds: int, seed: int) -> Report:
     load(kind)
     report = Report()
     for number in itertools.takewhile(lambda _: report.rounds < rounds and not report.problems, itertools.count()):
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-kill-", dir=_where(number)))
+        folder = Path(tempfile.mkdtemp(prefix="outlast-kill-", dir=_where(number)))
         era = Era(kind, another_place(kind, place, number), folder, seed + report.rounds)
         for _ in range(min(ERA, rounds - report.rounds)):
             era.kill_once()

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.core.errors import HoldfastError
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Write
+from outlast.core.errors import OutlastError
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Write
 from tests.faults.kernel import locks_of
 from tests.faults.stores import url_in
 from tests.faults.witness import Try, new_id, writes_of
@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, kw_only=True):
 def said_by(action: Callable[[], object]) -> str:
     try:
         action()
-    except HoldfastError as error:
+    except OutlastError as error:
         return f"{type(error).__name__}: {error}"
     return "done"
 

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.core import events as e
-from holdfast.core.fold import Row, folded
-from holdfast.core.messages import ToolCall, text_of
-from holdfast.core.window import window
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Query
-from holdfast.store.reading import decoded
-from holdfast.store.verify import verify
-from holdfast.testing.validity import rejections
+from outlast.core import events as e
+from outlast.core.fold import Row, folded
+from outlast.core.messages import ToolCall, text_of
+from outlast.core.window import window
+from outlast.store.log_store import LogStore
+from outlast.store.port import Query
+from outlast.store.reading import decoded
+from outlast.store.verify import verify
+from outlast.testing.validity import rejections
 from tests.faults import tale
 
 RAN = frozenset({"executed", "recovered"})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.messages import Part, TextPart, ToolCall
-from holdfast.runtime.permissions.decide import call_digest
-from holdfast.store.host import holder
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Create, Lease, NewEvent, PutChunk
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.messages import Part, TextPart, ToolCall
+from outlast.runtime.permissions.decide import call_digest
+from outlast.store.host import holder
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Create, Lease, NewEvent, PutChunk
 from tests.faults.witness import new_id
 
 ABSENT = "absent"

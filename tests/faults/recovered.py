@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from holdfast import Agent, ToolCall
-from holdfast.app.settings import load_settings
-from holdfast.core import events as e
-from holdfast.runtime.config import AgentConfig, ReasoningConfig
-from holdfast.store.reading import decoded
-from holdfast.store.verify import verify
-from holdfast.testing import ScriptedBackend
-from holdfast.testing.validity import rejections
+from outlast import Agent, ToolCall
+from outlast.app.settings import load_settings
+from outlast.core import events as e
+from outlast.runtime.config import AgentConfig, ReasoningConfig
+from outlast.store.reading import decoded
+from outlast.store.verify import verify
+from outlast.testing import ScriptedBackend
+from outlast.testing.validity import rejections
 from tests.agents import Reply, only
 from tests.faults.ledger import turn_problems
 from tests.faults.past import Past

@@ -12,14 +12,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast import Agent, AgentConfig, ReasoningConfig
-from holdfast.app.settings import load_settings
-from holdfast.core.errors import HoldfastError
-from holdfast.models.scripted import ScriptedFile
-from holdfast.runtime import failpoints
-from holdfast.runtime.kit import Kit
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
+from outlast import Agent, AgentConfig, ReasoningConfig
+from outlast.app.settings import load_settings
+from outlast.core.errors import OutlastError
+from outlast.models.scripted import ScriptedFile
+from outlast.runtime import failpoints
+from outlast.runtime.kit import Kit
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
 
 SCRIPT = """[
   {"tool_calls": [{"id": "n1", "name": "bash", "arguments": {"command": "echo one >> witness.txt"}}]},
@@ -60,7 +60,7 @@ async def main(url: str, folder: Path, failpoint: str, lease_ms: int) -> int:
         os.write(1, f"{agent.session.session_id}\n".encode())
         try:
             await agent.run("Do both.")
-        except HoldfastError as error:
+        except OutlastError as error:
             os.write(1, f"{type(error).__name__}: {error}\n".encode())
             return 1
     return 0

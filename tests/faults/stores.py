@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-MODULES = {"sqlite": "holdfast.store.sqlite", "files": "holdfast.store.files", "postgres": "holdfast.store.postgres"}
+MODULES = {"sqlite": "outlast.store.sqlite", "files": "outlast.store.files", "postgres": "outlast.store.postgres"}
 ALL = tuple(MODULES)
 LOCAL = ("sqlite", "files")
 
@@ -45,15 +45,15 @@ def load(kind: str) -> None:
 
 def smaller() -> None:
     """Checkpoints after a few commits; only in processes that end soon."""
-    _set("holdfast.store.sqlite.database", "CHECKPOINT_PAGES", 12)
-    _set("holdfast.store.sqlite.database", "FORCED_PAGES", 60)
+    _set("outlast.store.sqlite.database", "CHECKPOINT_PAGES", 12)
+    _set("outlast.store.sqlite.database", "FORCED_PAGES", 60)
 
 
 def patient_for(seconds: float) -> None:
     """How long to wait for a writer that does not finish; only in processes that end soon, before a store is open."""
-    _set("holdfast.store.sqlite.database", "GATE_SECONDS", seconds)
+    _set("outlast.store.sqlite.database", "GATE_SECONDS", seconds)
     for name in ("session", "scopes", "folder"):
-        _set(f"holdfast.store.files.{name}", "LOCK_SECONDS", seconds)
+        _set(f"outlast.store.files.{name}", "LOCK_SECONDS", seconds)
 
 
 def _set(module: str, name: str, value: float) -> None:

@@ -18,9 +18,9 @@ from threading import Event
 
 import msgspec
 
-from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
+from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
 from tests.faults.factory import Era, Report, in_child
 from tests.faults.stores import in_memory, load, smaller
 from tests.faults.witness import Ack, Failed, Notebook, Try, Writer, notes_in
@@ -90,7 +90,7 @@ class Case:
 
     def run(self, k: int, report: Report) -> bool:
         """Whether the child came to its end; a store that it left behind must be as it promised."""
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-strace-", dir=in_memory()))
+        folder = Path(tempfile.mkdtemp(prefix="outlast-strace-", dir=in_memory()))
         if self._template is not None:
             shutil.copytree(self._template, folder, dirs_exist_ok=True)
         era = Era(self._plan.kind, "", folder, k)
@@ -113,7 +113,7 @@ class Case:
         _consume(self._plan.syscall, self._plan.offset - k)
         try:
             store = open_store(era.url)
-        except HoldfastError:
+        except OutlastError:
             if not self._plan.recovers:
                 return
             store = open_store(era.url)
@@ -129,7 +129,7 @@ class Case:
 
 def _made(kind: str) -> Path:
     """A store that has something in it already, as somebody left it who was killed."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-strace-", dir=in_memory()))
+    folder = Path(tempfile.mkdtemp(prefix="outlast-strace-", dir=in_memory()))
     era = Era(kind, "", folder, 0)
     work = in_child(lambda: Writer(open_store(era.url), Notebook.at(era.notes), [], "old", 7).run(Event(), 4))
     os.waitpid(work, 0)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from holdfast import Agent, AgentConfig, CompletionResponse, ToolCall
-from holdfast.app.settings import load_settings
-from holdfast.models.port import Abilities, ModelEvent, ModelRequest
-from holdfast.models.scripted import Item, Line, ScriptedBackend
-from holdfast.runtime.questions import Question
-from holdfast.store.log_store import LogStore
-from holdfast.testing.validity import rejections
+from outlast import Agent, AgentConfig, CompletionResponse, ToolCall
+from outlast.app.settings import load_settings
+from outlast.models.port import Abilities, ModelEvent, ModelRequest
+from outlast.models.scripted import Item, Line, ScriptedBackend
+from outlast.runtime.questions import Question
+from outlast.store.log_store import LogStore
+from outlast.testing.validity import rejections
 
 FIRST = "First a look, then the work."
 TASK = "Carry out the five steps in notes.txt."

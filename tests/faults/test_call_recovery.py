@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import CompletionResponse, Role, ToolCall, open_store
-from holdfast.core import events as e
-from holdfast.core.messages import TextPart, text_of
-from holdfast.core.repair import OUTCOME_UNKNOWN
-from holdfast.runtime.questions import Question
-from holdfast.runtime.whereabouts import whereabouts
-from holdfast.store.log_store import LogStore
+from outlast import CompletionResponse, Role, ToolCall, open_store
+from outlast.core import events as e
+from outlast.core.messages import TextPart, text_of
+from outlast.core.repair import OUTCOME_UNKNOWN
+from outlast.runtime.questions import Question
+from outlast.runtime.whereabouts import whereabouts
+from outlast.store.log_store import LogStore
 from tests.agents import only
 from tests.faults.past import ABSENT, Past, digest_of
 from tests.faults.recovered import ASKED, BASH, EDIT, QUESTION, READ, TASK, WRITE, Recovered

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import host, open_store
-from holdfast.store.port import Claim, Query, Renew
+from outlast.store import host, open_store
+from outlast.store.port import Claim, Query, Renew
 from tests.faults.stores import ALL, load, url_in
 from tests.faults.witness import Try, new_id, problems, writes_of
 
@@ -20,7 +20,7 @@ def jumping(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Every look at the wall clock is up to a day off, in either direction."""
     load(kind)
     chance, honest = random.Random(1), host.now_us
-    users = [module for name, module in sys.modules.items() if name.startswith("holdfast.")]
+    users = [module for name, module in sys.modules.items() if name.startswith("outlast.")]
     users = [module for module in users if getattr(module, "now_us", None) is honest]
     assert len(users) >= 2
     for module in users:

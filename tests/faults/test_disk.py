@@ -10,10 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.core.errors import OutcomeUnknown, Refused
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append
-from holdfast.store.sqlite import SqliteStore, database
+from outlast.core.errors import OutcomeUnknown, Refused
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append
+from outlast.store.sqlite import SqliteStore, database
 from tests.conftest import ROOT, _missing, needs
 from tests.faults.disk import Faulty, disk
 from tests.faults.stores import LOCAL

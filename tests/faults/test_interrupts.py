@@ -8,8 +8,8 @@ from types import FrameType
 
 import pytest
 
-from holdfast.store.log_store import LogStore
-from holdfast.store.sqlite import SqliteStore
+from outlast.store.log_store import LogStore
+from outlast.store.sqlite import SqliteStore
 from tests.faults.witness import Try, new_id, writes_of
 
 

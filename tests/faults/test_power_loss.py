@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.store.port import Query
-from holdfast.store.sqlite import SqliteStore, database, opening
+from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
+from outlast.store.port import Query
+from outlast.store.sqlite import SqliteStore, database, opening
 from tests.faults.disk import Done, Recorder, disk, survivors
 from tests.faults.witness import Notebook, Writer, notes_from, problems
 
@@ -88,7 +88,7 @@ def after_reopening(path: Path, lines: list[bytes]) -> list[str]:
         with SqliteStore(path) as store:
             whole = store._database.writer.pragma("integrity_check")
             return [*problems(store, notes_from(lines)), *([] if whole == "ok" else [f"integrity: {whole}"])]
-    except (HoldfastError, apsw.Error) as error:
+    except (OutlastError, apsw.Error) as error:
         return [f"cannot be opened: {error}"]
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.errors import StoreUnavailable
-from holdfast.store import host, open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, NewEvent, PutChunk, PutRoute, PutSnapshot, Query, Release
-from holdfast.store.sqlite import SqliteStore, opening
+from outlast.core import events as e
+from outlast.core.errors import StoreUnavailable
+from outlast.store import host, open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, NewEvent, PutChunk, PutRoute, PutSnapshot, Query, Release
+from outlast.store.sqlite import SqliteStore, opening
 from tests.conftest import ROOT
 from tests.faults.actor import Other
 from tests.faults.forking import Facts

@@ -11,7 +11,7 @@ import pytest
 ROUNDS = 20
 PROGRAM = """
 import multiprocessing, sys
-from holdfast import ConversationSession, Message, Role, open_store
+from outlast import ConversationSession, Message, Role, open_store
 
 def child(url, start, told):
     start.wait()

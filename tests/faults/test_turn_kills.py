@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from holdfast.runtime.failpoints import NAMES
+from outlast.runtime.failpoints import NAMES
 from tests.conftest import ROOT
 from tests.faults.stores import ALL
 from tests.faults.turn_factory import Report

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Role, open_store
-from holdfast.core import events as e
-from holdfast.core.errors import SessionBusy
-from holdfast.core.fold import folded
-from holdfast.core.messages import TextPart, text_of
-from holdfast.runtime import failpoints
-from holdfast.runtime.kit import Kit
-from holdfast.store.host import holder
-from holdfast.store.log_store import LogStore
-from holdfast.store.reading import decoded
+from outlast import Role, open_store
+from outlast.core import events as e
+from outlast.core.errors import SessionBusy
+from outlast.core.fold import folded
+from outlast.core.messages import TextPart, text_of
+from outlast.runtime import failpoints
+from outlast.runtime.kit import Kit
+from outlast.store.host import holder
+from outlast.store.log_store import LogStore
+from outlast.store.reading import decoded
 from tests.agents import log_of, only
 from tests.faults.past import Past
 from tests.faults.recovered import BASH, READ, Recovered

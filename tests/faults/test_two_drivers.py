@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import SessionBusy
-from holdfast.store import open_store
-from holdfast.store.port import LEASE_MS
-from holdfast.store.reading import decoded
+from outlast.core.errors import SessionBusy
+from outlast.store import open_store
+from outlast.store.port import LEASE_MS
+from outlast.store.reading import decoded
 from tests.agents import kinds_of
 from tests.conftest import ROOT
 from tests.faults.ledger import turn_problems

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.port import Delete
-from holdfast.store.sqlite import SqliteStore
+from outlast.store.port import Delete
+from outlast.store.sqlite import SqliteStore
 from tests.faults.witness import Ack, Held, Note, Piece, Try, new_id, problems, writes_of
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
+from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
 from tests.faults.stores import url_in
 from tests.faults.witness import Ack, Note, Try, new_id, problems, writes_of
 
@@ -71,7 +71,7 @@ class Tiny:
                 self.expect(len(store.read(self.session_id)) >= len(self.notes), "it cannot be read")
                 store.commit(*writes_of(tried))
             self.wrong.append("a read-only disk was written to")
-        except HoldfastError as error:
+        except OutlastError as error:
             self.expect("ermission" in str(error) or "ead-only" in str(error), f"it does not say why: {error}")
         mount("-o", "remount,rw", str(self.folder))
 

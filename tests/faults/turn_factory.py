@@ -21,10 +21,10 @@ from pathlib import Path
 
 import msgspec
 
-import holdfast.runtime
-from holdfast.core.errors import HoldfastError
-from holdfast.runtime import draft, failpoints
-from holdfast.store import open_store
+import outlast.runtime
+from outlast.core.errors import OutlastError
+from outlast.runtime import draft, failpoints
+from outlast.store import open_store
 from tests.faults import tale
 from tests.faults.factory import in_child
 from tests.faults.ledger import TaleCheck
@@ -134,7 +134,7 @@ class Factory:
         self.report = Report()
 
     def session(self) -> Session:
-        return Session(self._kind, self._place, Path(tempfile.mkdtemp(prefix="holdfast-turn-", dir=in_memory())))
+        return Session(self._kind, self._place, Path(tempfile.mkdtemp(prefix="outlast-turn-", dir=in_memory())))
 
     def whole(self) -> list[Point]:
         """The points of a turn that nobody kills."""
@@ -173,7 +173,7 @@ class Factory:
 def prepare(kind: str) -> None:
     """Import what a turn imports; let drafts be written often enough to be killed at."""
     load(kind)
-    for module in pkgutil.walk_packages(holdfast.runtime.__path__, "holdfast.runtime."):
+    for module in pkgutil.walk_packages(outlast.runtime.__path__, "outlast.runtime."):
         importlib.import_module(module.name)
     draft.FLUSH_SECONDS = 0.01
 
@@ -200,6 +200,6 @@ def run(kind: str, place: str, part: int, parts: int, how: str) -> Report:
 if __name__ == "__main__":
     try:
         made = run(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
-    except HoldfastError as error:
+    except OutlastError as error:
         made = Report(problems=[f"{type(error).__name__}: {error}"])
     os.write(1, msgspec.json.encode(made))

@@ -15,16 +15,16 @@ from typing import Self
 
 import msgspec
 
-from holdfast.core import events as e
-from holdfast.core.errors import HoldfastError, SessionBusy
-from holdfast.core.header import Header, apply, delta_of
-from holdfast.core.ids import id_from
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import Role, TextPart, text_of
-from holdfast.store import host
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Base, Claim, Create, Lease, NewEvent, PutChunk, Query, Release, Write
-from holdfast.store.sealing import event_of
+from outlast.core import events as e
+from outlast.core.errors import OutlastError, SessionBusy
+from outlast.core.header import Header, apply, delta_of
+from outlast.core.ids import id_from
+from outlast.core.log import StoredEvent
+from outlast.core.messages import Role, TextPart, text_of
+from outlast.store import host
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Base, Claim, Create, Lease, NewEvent, PutChunk, Query, Release, Write
+from outlast.store.sealing import event_of
 
 SIZES = (20, 20, 600, 600, 6_000, 70_000)  # plain, compressed, and one that goes into a blob
 
@@ -256,7 +256,7 @@ def problems(store: LogStore, notes: list[Note], notebook: Notebook | None = Non
 def _repeated(store: LogStore, tried: Try, acks: dict[str, Ack], notebook: Notebook | None) -> list[str]:
     try:
         [receipt] = store.commit(*writes_of(tried))
-    except HoldfastError as error:
+    except OutlastError as error:
         return [f"cannot be repeated: {tried}: {error}"]
     first = receipt.seq - tried.count + 1
     ack = Ack(mark=tried.mark, session_id=receipt.session_id, first_seq=first, seq=receipt.seq)
@@ -282,7 +282,7 @@ def _session_problems(store: LogStore, session_id: str, places: dict[str, list[t
         head, rows = store.head(session_id), store.read(session_id)
         own = [row for row in rows if row.session_id == session_id]
         folded = _folded(store, head, own, places)
-    except HoldfastError as error:
+    except OutlastError as error:
         return [f"{session_id} cannot be read: {error}"]
     if [row.seq for row in rows] != list(range(1, head.last_seq + 1)):
         return [f"{session_id} has gaps"]

@@ -1,4 +1,4 @@
-"""A fleet for tests: real `holdfast worker` processes on one store, and a look at what the log says they did.
+"""A fleet for tests: real `outlast worker` processes on one store, and a look at what the log says they did.
 
 Everything that is said in these sessions holds `CANARY`, and no worker's log may: each is read when its worker ends.
 """
@@ -16,14 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.app.creating import create
-from holdfast.app.settings import load_settings
-from holdfast.core import events as e
-from holdfast.core.log import Actor, StoredEvent
-from holdfast.core.messages import TextPart
-from holdfast.store import open_store
-from holdfast.store.port import Append, NewEvent
-from holdfast.store.reading import decoded
+from outlast.app.creating import create
+from outlast.app.settings import load_settings
+from outlast.core import events as e
+from outlast.core.log import Actor, StoredEvent
+from outlast.core.messages import TextPart
+from outlast.store import open_store
+from outlast.store.port import Append, NewEvent
+from outlast.store.reading import decoded
 
 CANARY = "canary-4711"
 SOON = 30.0
@@ -46,10 +46,10 @@ class Worker:
         self._errors = folder / f"worker-{time.monotonic_ns()}.log"
         with self._errors.open("wb") as log:
             self.process = subprocess.Popen(
-                [*before, sys.executable, "-m", "holdfast", "worker", "--json", "--log-format", "json", *words],
+                [*before, sys.executable, "-m", "outlast", "worker", "--json", "--log-format", "json", *words],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=os.environ | {"HOLDFAST_HOME": str(home)},
+                env=os.environ | {"OUTLAST_HOME": str(home)},
                 cwd=folder,
             )
         self.told: dict[str, Any] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from holdfast.core import events as e
-from holdfast.core.messages import text_of
+from outlast.core import events as e
+from outlast.core.messages import text_of
 from tests.fleet.fleet import LEASE, Fleet, Worker, bash, reply
 
 WITNESS = "echo ran >> witness; sleep 60; echo late >> witness"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.core import events as e
+from outlast.core import events as e
 from tests.fleet.fleet import LEASE, Fleet
 from tests.fleet.hosts import hosts
 from tests.fleet.test_deaths import assert_told_once, witnessed

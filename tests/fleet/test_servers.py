@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from holdfast.core import events as e
+from outlast.core import events as e
 from tests.fleet.fleet import CANARY, Fleet, reply
 from tests.http.server import Server
 from tests.prometheus import samples
@@ -63,7 +63,7 @@ def test_a_message_to_one_server_is_run_by_a_worker_and_followed_live_from_every
         assert [event.outcome for event in fleet.events(session_id, e.TurnEnded)] == ["interrupted"]
         with one.client() as client:
             found = samples(client.get("/metrics").text)
-        assert found["holdfast_turns_started_total"] == found["holdfast_concurrency"] == 0
+        assert found["outlast_turns_started_total"] == found["outlast_concurrency"] == 0
         assert one.api("GET", "/api/info")["answers"]
     for server in servers:
         _, errors = server.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.request import urlopen
 
-from holdfast.core import events as e
+from outlast.core import events as e
 from tests.fleet.fleet import Fleet, Worker, bash, reply
 from tests.prometheus import samples
 
@@ -47,8 +47,8 @@ def assert_told(fleet: Fleet, worker: Worker) -> None:
         with urlopen(worker.told["metrics_url"], timeout=10) as answer:  # noqa: S310 - our own
             return samples(answer.read().decode())
 
-    fleet.until(lambda: found()["holdfast_turns_running"] == 0)
+    fleet.until(lambda: found()["outlast_turns_running"] == 0)
     told = found()
-    assert told['holdfast_turns_ended_total{outcome="completed"}'] == told["holdfast_claims_total"] == ended
-    assert told["holdfast_queue_length"] == 0
-    assert told["holdfast_commit_seconds_count"] >= ended
+    assert told['outlast_turns_ended_total{outcome="completed"}'] == told["outlast_claims_total"] == ended
+    assert told["outlast_queue_length"] == 0
+    assert told["outlast_commit_seconds_count"] >= ended

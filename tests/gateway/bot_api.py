@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "4242:secret-token-of-the-test"
 BOT_ID = 4242
-BOT_NAME = "holdfast_test_bot"
+BOT_NAME = "outlast_test_bot"
 
 
 @dataclass
@@ -129,7 +129,7 @@ class BotApi:
             return done
 
     def do_getMe(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {"id": BOT_ID, "is_bot": True, "first_name": "Holdfast", "username": BOT_NAME}
+        return {"id": BOT_ID, "is_bot": True, "first_name": "Outlast", "username": BOT_NAME}
 
     def do_getUpdates(self, values: dict[str, Any]) -> list[dict[str, Any]]:
         offset = int(values.get("offset", 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.doors.gateway import courier, gateway
+from outlast.doors.gateway import courier, gateway
 
 
 @pytest.fixture(autouse=True)

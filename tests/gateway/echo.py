@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from holdfast.context import current_session_id
-from holdfast.core.messages import Role, Usage
-from holdfast.models.port import Abilities, CompletionResponse, Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.context import current_session_id
+from outlast.core.messages import Role, Usage
+from outlast.models.port import Abilities, CompletionResponse, Finished, ModelEvent, ModelRequest, TextDelta
 
 ASKED_TO_CONTINUE = "Continue."
 

@@ -15,10 +15,10 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from holdfast.app.settings import load_settings
-from holdfast.doors.gateway.gateway import Gateway
-from holdfast.models.port import ModelEvent, ModelRequest
-from holdfast.store import open_store
+from outlast.app.settings import load_settings
+from outlast.doors.gateway.gateway import Gateway
+from outlast.models.port import ModelEvent, ModelRequest
+from outlast.store import open_store
 from tests.gateway.echo import Echo
 from tests.gateway.world import equipped
 
@@ -47,8 +47,8 @@ async def run(home: Path, store: str) -> None:
 
 def main() -> None:
     home, store = Path(sys.argv[1]), sys.argv[2]
-    import holdfast.doors.gateway.telegram as loaded  # what takes long is done once, here
-    import holdfast.store.sqlite as opened
+    import outlast.doors.gateway.telegram as loaded  # what takes long is done once, here
+    import outlast.store.sqlite as opened
 
     assert loaded
     assert opened

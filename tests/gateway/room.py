@@ -7,8 +7,8 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from holdfast.core.chat_routes import Address
-from holdfast.doors.gateway.platform import Button, Outgoing, PlatformTrouble, Update
+from outlast.core.chat_routes import Address
+from outlast.doors.gateway.platform import Button, Outgoing, PlatformTrouble, Update
 
 OWNER, STRANGER, MEMBER = "1001", "6666", "2002"
 

@@ -30,7 +30,7 @@ from tests.conftest import ROOT, everything_is_required
 
 LOCK = ROOT / "requirements-synapse.lock"
 VENV = ROOT / ".venv-synapse"
-NAME = "holdfast.test"
+NAME = "outlast.test"
 SECRET = "shared-secret-of-the-test"
 CONFIG = """
 server_name: "{name}"
@@ -105,7 +105,7 @@ class Synapse:
 
     def start(self) -> None:
         words = [python(), "-m", "synapse.app.homeserver", "-c", str(self.folder / "homeserver.yaml")]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOLDFAST"))}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OUTLAST"))}
         self._process = subprocess.Popen(
             words, cwd=self.folder, env=kept, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

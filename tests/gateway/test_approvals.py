@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.messages import ToolCall
-from holdfast.doors.gateway.platform import Update
-from holdfast.models.port import CompletionResponse, ModelRequest
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.service import SessionService
+from outlast.core import events as e
+from outlast.core.messages import ToolCall
+from outlast.doors.gateway.platform import Update
+from outlast.models.port import CompletionResponse, ModelRequest
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.service import SessionService
 from tests.gateway.echo import Echo
 from tests.gateway.room import MEMBER, OWNER, STRANGER, Room, Shown
 from tests.gateway.world import World, eventually, kinds_of, running

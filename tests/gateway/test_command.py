@@ -1,4 +1,4 @@
-"""`holdfast gateway` as a real process: it starts, says how it is doing, drains on SIGTERM, and goes on."""
+"""`outlast gateway` as a real process: it starts, says how it is doing, drains on SIGTERM, and goes on."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
-from holdfast.app.crew import AT_ONCE
-from holdfast.doors.cli import main
-from holdfast.doors.gateway.webhook import key_of, signed
+from outlast.app.crew import AT_ONCE
+from outlast.doors.cli import main
+from outlast.doors.gateway.webhook import key_of, signed
 from tests.gateway.bot_api import TOKEN, serving
 from tests.gateway.test_webhook import SECRET
 from tests.prometheus import samples
@@ -50,8 +50,8 @@ def home_with(tmp_path: Path, config: str, replies: list[dict[str, Any]]) -> Pat
 
 
 def environment(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return {**kept, "HOLDFAST_HOME": str(home)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTLAST_")}
+    return {**kept, "OUTLAST_HOME": str(home)}
 
 
 class Done(NamedTuple):
@@ -65,10 +65,10 @@ Tell = Callable[..., Done]
 
 @pytest.fixture
 def told(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tell:
-    """`holdfast gateway ...` without the time that it takes to start a process."""
+    """`outlast gateway ...` without the time that it takes to start a process."""
 
     def run(home: Path, *words: str) -> Done:
-        monkeypatch.setenv("HOLDFAST_HOME", str(home))
+        monkeypatch.setenv("OUTLAST_HOME", str(home))
         capfd.readouterr()
         try:
             code = main(["gateway", *words])
@@ -85,7 +85,7 @@ def started(
     home: Path, *words: str, command: str = "gateway"
 ) -> Generator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """A gateway that runs, and what it said when it did."""
-    whole = [sys.executable, "-m", "holdfast", command, "--json", *words]
+    whole = [sys.executable, "-m", "outlast", command, "--json", *words]
     process = subprocess.Popen(
         whole, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=home
     )
@@ -177,7 +177,7 @@ def test_pair_and_unpair_and_status_for_people(tmp_path: Path, told: Tell) -> No
     gone = told(home, "unpair", "chat", "77")
     assert (gone.returncode, "was not paired" in gone.stderr) == (3, True)
     assert "telegram" in told(home, "status").stdout
-    assert not (home / "holdfast.db").exists(), "looking makes no store"
+    assert not (home / "outlast.db").exists(), "looking makes no store"
 
 
 class _Callback(BaseHTTPRequestHandler):
@@ -246,6 +246,6 @@ def test_the_server_runs_it_beside_the_api(tmp_path: Path) -> None:
             assert [row["id"] for row in json.load(answer)] == [taken["session_id"]]
         with urlopen(Request(f"{ready['url']}/metrics", headers=bearer)) as answer:  # noqa: S310
             found = samples(answer.read().decode())
-        assert found["holdfast_turns_started_total"] == 1, "what is run for a chat counts too"
-        assert found["holdfast_concurrency"] == 2 * AT_ONCE
+        assert found["outlast_turns_started_total"] == 1, "what is run for a chat counts too"
+        assert found["outlast_concurrency"] == 2 * AT_ONCE
         stopped(process)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent import Agent
-from holdfast.core import events as e
-from holdfast.doors.gateway.commands import COMMANDS, parsed
-from holdfast.doors.gateway.platform import NotSent
-from holdfast.runtime.service import SessionService
-from holdfast.session import ConversationSession
-from holdfast.testing import ScriptedBackend
+from outlast.agent import Agent
+from outlast.core import events as e
+from outlast.doors.gateway.commands import COMMANDS, parsed
+from outlast.doors.gateway.platform import NotSent
+from outlast.runtime.service import SessionService
+from outlast.session import ConversationSession
+from outlast.testing import ScriptedBackend
 from tests.gateway.echo import Echo
 from tests.gateway.room import MEMBER, OWNER, Room
 from tests.gateway.world import eventually, inputs_of, kinds_of, running

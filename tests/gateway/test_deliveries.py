@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.deliveries import Deliveries
-from holdfast.core import events as e
-from holdfast.core.chat_routes import Address
-from holdfast.core.errors import ModelRefused, StoreUnavailable
-from holdfast.core.ids import id_from
-from holdfast.core.messages import ToolCall
-from holdfast.doors.gateway import courier
-from holdfast.doors.gateway.courier import MOST_ATTEMPTS, Courier
-from holdfast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected
-from holdfast.doors.gateway.words import REPEATED
-from holdfast.models.port import CompletionResponse, ModelRequest
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.store import open_store
-from holdfast.store.lineage import rotate
+from outlast.app.deliveries import Deliveries
+from outlast.core import events as e
+from outlast.core.chat_routes import Address
+from outlast.core.errors import ModelRefused, StoreUnavailable
+from outlast.core.ids import id_from
+from outlast.core.messages import ToolCall
+from outlast.doors.gateway import courier
+from outlast.doors.gateway.courier import MOST_ATTEMPTS, Courier
+from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected
+from outlast.doors.gateway.words import REPEATED
+from outlast.models.port import CompletionResponse, ModelRequest
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.store import open_store
+from outlast.store.lineage import rotate
 from tests.gateway.echo import Echo
 from tests.gateway.room import OWNER, Room
 from tests.gateway.world import events_of, eventually, kinds_of, running
@@ -275,7 +275,7 @@ async def test_what_was_said_is_brought_before_it_stops_though_nobody_had_read_i
 
 
 async def test_a_turn_of_another_door_is_not_told_to_the_chat(tmp_path: Path) -> None:
-    from holdfast.runtime.service import SessionService
+    from outlast.runtime.service import SessionService
 
     async with running(tmp_path) as world:
         await world.asked("from the chat")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.pairing import CODE_SECONDS, MOST_TRIES, Pairing
-from holdfast.core import events as e
-from holdfast.core.messages import ToolCall
-from holdfast.models.port import CompletionResponse, ModelRequest
-from holdfast.runtime.permissions.mode import PermissionMode
+from outlast.app.pairing import CODE_SECONDS, MOST_TRIES, Pairing
+from outlast.core import events as e
+from outlast.core.messages import ToolCall
+from outlast.models.port import CompletionResponse, ModelRequest
+from outlast.runtime.permissions.mode import PermissionMode
 from tests.gateway.echo import Echo
 from tests.gateway.room import MEMBER, OWNER, STRANGER, Room
 from tests.gateway.world import kinds_of, running, settings_for

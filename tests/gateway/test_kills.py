@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.deliveries import Deliveries
-from holdfast.core import events as e
-from holdfast.core.chat_routes import Address, route_key
-from holdfast.doors.gateway.words import REPEATED
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
+from outlast.app.deliveries import Deliveries
+from outlast.core import events as e
+from outlast.core.chat_routes import Address, route_key
+from outlast.doors.gateway.words import REPEATED
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
 from tests.conftest import ROOT
 from tests.gateway.bot_api import TOKEN, BotApi, serving
 from tests.gateway.world import inputs_of, kinds_of

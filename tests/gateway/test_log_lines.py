@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.logs import log_to
-from holdfast.core.errors import DamagedSession
-from holdfast.doors.gateway.platform import NotSent, Rejected
+from outlast.app.logs import log_to
+from outlast.core.errors import DamagedSession
+from outlast.doors.gateway.platform import NotSent, Rejected
 from tests.gateway.room import STRANGER, Room
 from tests.gateway.test_webhook import listening, posted, said
 from tests.gateway.world import eventually, running

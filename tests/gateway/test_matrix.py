@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.positions import Position
-from holdfast.core import events as e
-from holdfast.core.chat_routes import Address, route_key
-from holdfast.core.messages import ToolCall
-from holdfast.doors.gateway.matrix import Matrix
-from holdfast.doors.gateway.platform import Outgoing, Rejected
-from holdfast.models.port import CompletionResponse, ModelRequest
-from holdfast.runtime.permissions.mode import PermissionMode
+from outlast.app.positions import Position
+from outlast.core import events as e
+from outlast.core.chat_routes import Address, route_key
+from outlast.core.messages import ToolCall
+from outlast.doors.gateway.matrix import Matrix
+from outlast.doors.gateway.platform import Outgoing, Rejected
+from outlast.models.port import CompletionResponse, ModelRequest
+from outlast.runtime.permissions.mode import PermissionMode
 from tests.gateway.echo import Echo
 from tests.gateway.synapse import Person, Synapse, homeserver
 from tests.gateway.world import NAME, World, inputs_of, kinds_of, running, settings_for
@@ -101,7 +101,7 @@ async def test_a_conversation_survives_restarts_of_the_gateway_and_of_the_homese
     # While the gateway is away, more is said than a homeserver tells in one answer.
     for n in range(MISSED):
         owner.say(room, f"missed {n}")
-        bot.rename(f"Holdfast {n}")
+        bot.rename(f"Outlast {n}")
     async with chatting(tmp_path, bot, owner, model, **rights) as world:
         await until(lambda: f"re: missed {MISSED - 1}" in owner.texts(room, bot.user), 120)
         assert world.store.route(route_of(room)) == session, "the chat goes on in its session"
@@ -154,12 +154,12 @@ async def test_a_send_that_is_repeated_is_one_message_there(server: Synapse, tmp
     assert sent[0]["content"]["formatted_body"] == "<p><strong>once</strong></p>"
     assert await matrix.is_private(room)
     with pytest.raises(Rejected):
-        await matrix.send(Address("!nowhere:holdfast.test"), message)
+        await matrix.send(Address("!nowhere:outlast.test"), message)
     await matrix.close()
 
 
 async def test_a_wrong_token_is_one_sentence(server: Synapse, tmp_path: Path) -> None:
-    wrong = account(server, tmp_path, "@bot:holdfast.test", "wrong")
-    with pytest.raises(Rejected, match=r"does not let @bot:holdfast\.test in"):
+    wrong = account(server, tmp_path, "@bot:outlast.test", "wrong")
+    with pytest.raises(Rejected, match=r"does not let @bot:outlast\.test in"):
         await wrong.open()
     await wrong.close()

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.positions import Position
-from holdfast.core.chat_routes import Address
-from holdfast.doors.gateway.invitations import MOST_TRIES
-from holdfast.doors.gateway.matrix import Matrix
-from holdfast.doors.gateway.platform import MaybeSent, NotSent, Outgoing
+from outlast.app.positions import Position
+from outlast.core.chat_routes import Address
+from outlast.doors.gateway.invitations import MOST_TRIES
+from outlast.doors.gateway.matrix import Matrix
+from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing
 from tests.gateway.homeserver import BOT, BROKEN, LIMITED, OWNER, ROOM, UNKNOWN_TOKEN, Answer, Homeserver, serving
 from tests.gateway.world import NAME, eventually, running, settings_for
 

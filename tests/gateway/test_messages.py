@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.errors import ConflictError, StoreUnavailable
-from holdfast.core.events import Delivery
-from holdfast.doors.gateway import courier
-from holdfast.doors.gateway.gateway import Gateway
-from holdfast.doors.gateway.platform import NotSent
-from holdfast.runtime.service import SessionService
-from holdfast.store import open_store
-from holdfast.store.port import Delete
+from outlast.core import events as e
+from outlast.core.errors import ConflictError, StoreUnavailable
+from outlast.core.events import Delivery
+from outlast.doors.gateway import courier
+from outlast.doors.gateway.gateway import Gateway
+from outlast.doors.gateway.platform import NotSent
+from outlast.runtime.service import SessionService
+from outlast.store import open_store
+from outlast.store.port import Delete
 from tests.gateway.echo import Echo
 from tests.gateway.room import OWNER, Room
 from tests.gateway.world import World, events_of, eventually, inputs_of, kinds_of, running, settings_for

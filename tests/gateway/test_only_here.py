@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.store import lineage, open_store
-from holdfast.store.port import Append, Claim, Create, NewEvent, PutRoute, Release
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.store import lineage, open_store
+from outlast.store.port import Append, Claim, Create, NewEvent, PutRoute, Release
 from tests.architecture.source import Module, dotted, modules
 from tests.conftest import ROOT
 
@@ -44,18 +44,18 @@ def assignments(module: Module, attribute: str) -> Iterator[tuple[str, str]]:
 
 
 WRITERS = {
-    "PutRoute": {"holdfast.app.chats"},
-    "MoveRoutes": {"holdfast.store.lineage"},
-    "SessionRotated": {"holdfast.store.lineage"},
-    "put_route": {"holdfast.store.engine"},
-    "move_routes": {"holdfast.store.engine", "holdfast.store.removal"},
-    "put_tip": {"holdfast.store.engine", "holdfast.store.restoring"},
+    "PutRoute": {"outlast.app.chats"},
+    "MoveRoutes": {"outlast.store.lineage"},
+    "SessionRotated": {"outlast.store.lineage"},
+    "put_route": {"outlast.store.engine"},
+    "move_routes": {"outlast.store.engine", "outlast.store.removal"},
+    "put_tip": {"outlast.store.engine", "outlast.store.restoring"},
 }
 """Everything by which a route or a tip is written, and who may."""
 
 
 def test_a_route_is_written_in_one_place_only() -> None:
-    ours = (module for module in naming(*WRITERS) if not module.is_in("holdfast.testing", "holdfast.bench"))
+    ours = (module for module in naming(*WRITERS) if not module.is_in("outlast.testing", "outlast.bench"))
     found: dict[str, set[str]] = {name: set() for name in WRITERS}
     for module in ours:
         for name in called(module) & WRITERS.keys():
@@ -67,10 +67,10 @@ def test_a_route_is_written_in_one_place_only() -> None:
 def test_the_table_of_routes_is_touched_by_its_adapters_only() -> None:
     places = set[str]()
     for path in (ROOT / "src").rglob("*.py"):
-        if re.search(r"(INTO|FROM|UPDATE) (holdfast\.)?routes\b", path.read_text()):
+        if re.search(r"(INTO|FROM|UPDATE) (outlast\.)?routes\b", path.read_text()):
             places.add(path.relative_to(ROOT / "src").as_posix())
     assert places == {
-        f"holdfast/store/{name}.py"
+        f"outlast/store/{name}.py"
         for name in ("sqlite/rows", "sqlite/inspection", "postgres/rows", "postgres/inspection")
     }
 
@@ -79,15 +79,15 @@ def test_who_goes_on_under_another_session_id_says_where_from() -> None:
     """Every place that lets something stand for another session than before; a new one has to be thought about."""
     found = {place for module in naming(".session_id") for place in assignments(module, "session_id")}
     assert found == {
-        ("holdfast.app.deliveries", "outbox"),  # which session an outbox was read from
-        ("holdfast.doors.gateway.courier", "run"),  # the tip of the lineage it was sent to
-        ("holdfast.doors.gateway.courier", "_read"),  # a SessionRotated in the log
-        ("holdfast.doors.repl.one_shot", "_admitted"),  # the receipt says where the input is
-        ("holdfast.doors.repl.one_shot", "_turn"),  # the agent's session
-        ("holdfast.runtime.driver", "move"),  # after the commit of a rotation
-        ("holdfast.runtime.runner", "_drain"),  # the driver moved
-        ("holdfast.runtime.runner", "_rotated"),  # the driver moved
-    } | {place for place in found if place[0].startswith(("holdfast.store.", "holdfast.bench."))}
+        ("outlast.app.deliveries", "outbox"),  # which session an outbox was read from
+        ("outlast.doors.gateway.courier", "run"),  # the tip of the lineage it was sent to
+        ("outlast.doors.gateway.courier", "_read"),  # a SessionRotated in the log
+        ("outlast.doors.repl.one_shot", "_admitted"),  # the receipt says where the input is
+        ("outlast.doors.repl.one_shot", "_turn"),  # the agent's session
+        ("outlast.runtime.driver", "move"),  # after the commit of a rotation
+        ("outlast.runtime.runner", "_drain"),  # the driver moved
+        ("outlast.runtime.runner", "_rotated"),  # the driver moved
+    } | {place for place in found if place[0].startswith(("outlast.store.", "outlast.bench."))}
 
 
 def test_the_context_is_told_in_three_places_only() -> None:
@@ -97,7 +97,7 @@ def test_the_context_is_told_in_three_places_only() -> None:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and dotted(node.func) == "current.set"
     }
-    assert found == {"holdfast.runtime.runner", "holdfast.runtime.boundary", "holdfast.context"}
+    assert found == {"outlast.runtime.runner", "outlast.runtime.boundary", "outlast.context"}
 
 
 # --- and whatever is written, in whatever order ----------------------------------------------------------------------

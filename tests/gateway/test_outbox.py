@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.core import events as e
-from holdfast.core.log import Actor, StoredEvent
-from holdfast.core.messages import TextPart
-from holdfast.core.outbox import Outbox, What
+from outlast.core import events as e
+from outlast.core.log import Actor, StoredEvent
+from outlast.core.messages import TextPart
+from outlast.core.outbox import Outbox, What
 
 ROUTE, OTHER = "telegram:t:1::", "telegram:t:2::"
 GATEWAY = Actor("user", "gateway", "1", ROUTE).text()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.messages import ToolCall
-from holdfast.models.port import CompletionResponse
-from holdfast.runtime.permissions.mode import PermissionMode
+from outlast.core import events as e
+from outlast.core.messages import ToolCall
+from outlast.models.port import CompletionResponse
+from outlast.runtime.permissions.mode import PermissionMode
 from tests.gateway.echo import Echo
 from tests.gateway.room import OWNER, Room
 from tests.gateway.world import World, inputs_of, kinds_of, running
@@ -151,7 +151,7 @@ async def test_a_shell_command_sees_the_session_that_the_route_leads_to(tmp_path
         done = [one for one in request.messages if one.tool_results]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
         if done:
             return done[-1].tool_results[0].content  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        call = ToolCall(id="c1", name="bash", arguments={"command": "printenv HOLDFAST_SESSION_ID"})
+        call = ToolCall(id="c1", name="bash", arguments={"command": "printenv OUTLAST_SESSION_ID"})
         return CompletionResponse(tool_calls=[call])
 
     room, model = Room(), Echo(script=script)

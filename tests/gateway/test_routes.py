@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.chat_routes import Address, address_of, debt_key, route_key, route_of_debt, route_prefix
-from holdfast.core.errors import InvalidInput
+from outlast.core.chat_routes import Address, address_of, debt_key, route_key, route_of_debt, route_prefix
+from outlast.core.errors import InvalidInput
 
 FIELD = st.text(max_size=20)
 

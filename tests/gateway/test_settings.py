@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.config_file import change_setting
-from holdfast.app.models import remember_model
-from holdfast.app.pairing import credential_of
-from holdfast.app.settings import load_settings
-from holdfast.core.errors import ConfigError
-from holdfast.core.events import Delivery
-from holdfast.doors.gateway.accounts import platform_for
-from holdfast.runtime.permissions.mode import PermissionMode
+from outlast.app.config_file import change_setting
+from outlast.app.models import remember_model
+from outlast.app.pairing import credential_of
+from outlast.app.settings import load_settings
+from outlast.core.errors import ConfigError
+from outlast.core.events import Delivery
+from outlast.doors.gateway.accounts import platform_for
+from outlast.runtime.permissions.mode import PermissionMode
 
 TELEGRAM = '[gateway.home]\nplatform = "telegram"\ntoken = "1:x"\n'
 
@@ -112,8 +112,8 @@ def test_a_mistake_is_one_sentence_with_the_table_and_the_key(tmp_path: Path, te
 
 def test_a_projects_file_may_not_open_a_chat(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    (project / ".holdfast").mkdir(parents=True)
-    (project / ".holdfast" / "config.toml").write_text(TELEGRAM)
+    (project / ".outlast").mkdir(parents=True)
+    (project / ".outlast" / "config.toml").write_text(TELEGRAM)
     with pytest.raises(ConfigError, match="a project file may not set 'gateway'"):
         load_settings(home=tmp_path / "home", project_root=project)
 

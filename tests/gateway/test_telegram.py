@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.chat_routes import Address
-from holdfast.core.messages import ToolCall
-from holdfast.doors.gateway.platform import NotSent, Outgoing, Rejected
-from holdfast.doors.gateway.telegram import Telegram
-from holdfast.doors.gateway.words import REPEATED
-from holdfast.models.port import CompletionResponse, ModelRequest
-from holdfast.runtime.permissions.mode import PermissionMode
+from outlast.core import events as e
+from outlast.core.chat_routes import Address
+from outlast.core.messages import ToolCall
+from outlast.doors.gateway.platform import NotSent, Outgoing, Rejected
+from outlast.doors.gateway.telegram import Telegram
+from outlast.doors.gateway.words import REPEATED
+from outlast.models.port import CompletionResponse, ModelRequest
+from outlast.runtime.permissions.mode import PermissionMode
 from tests.gateway.bot_api import BOT_ID, BOT_NAME, TOKEN, BotApi, Fault, serving
 from tests.gateway.echo import Echo
 from tests.gateway.world import World, eventually, inputs_of, kinds_of, running

@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast.core import events as e
-from holdfast.doors.gateway.webhook import BadSignature, Webhook, key_of, signature, signed
+from outlast.core import events as e
+from outlast.doors.gateway.webhook import BadSignature, Webhook, key_of, signature, signed
 from tests.gateway.echo import Echo
 from tests.gateway.room import OWNER
 from tests.gateway.world import World, eventually, inputs_of, kinds_of, running

@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app.gateway_settings import Credential, GatewaySettings
-from holdfast.app.settings import Settings, load_settings
-from holdfast.core import events as e
-from holdfast.core.chat_routes import Address, route_key
-from holdfast.core.header import Header
-from holdfast.core.messages import text_of
-from holdfast.doors.gateway.gateway import Gateway
-from holdfast.doors.gateway.platform import ChatPlatform
-from holdfast.models.port import Model
-from holdfast.runtime.kit import Kit
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.reading import decoded
+from outlast.app.gateway_settings import Credential, GatewaySettings
+from outlast.app.settings import Settings, load_settings
+from outlast.core import events as e
+from outlast.core.chat_routes import Address, route_key
+from outlast.core.header import Header
+from outlast.core.messages import text_of
+from outlast.doors.gateway.gateway import Gateway
+from outlast.doors.gateway.platform import ChatPlatform
+from outlast.models.port import Model
+from outlast.runtime.kit import Kit
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.reading import decoded
 from tests.gateway.echo import Echo
 from tests.gateway.room import MEMBER, OWNER, Room
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from holdfast.core import events as e
-from holdfast.core.messages import FilePart, ImagePart, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
+from outlast.core import events as e
+from outlast.core.messages import FilePart, ImagePart, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
 
 USAGE = Usage(
     input_tokens=1200,

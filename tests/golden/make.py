@@ -7,8 +7,8 @@ gets a new version, an upcaster and a file in the directory of that version.
 import sys
 from pathlib import Path
 
-from holdfast.core import codec
-from holdfast.core import events as e
+from outlast.core import codec
+from outlast.core import events as e
 from tests.golden.examples import FULL, minimal
 
 EVENTS = Path(__file__).parent / "events"

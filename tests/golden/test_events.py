@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.core import codec
-from holdfast.core import events as e
+from outlast.core import codec
+from outlast.core import events as e
 from tests.golden.examples import FULL, minimal
 from tests.golden.make import EVENTS, golden, main
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import httpx
 
-from holdfast.app.settings import Settings, load_settings
-from holdfast.app.working import Working
-from holdfast.http import HttpDoor, create_app
+from outlast.app.settings import Settings, load_settings
+from outlast.app.working import Working
+from outlast.http import HttpDoor, create_app
 
 TOKEN = "a-token-for-tests-of-more-than-32-characters"
-HOST = "holdfast.test"
+HOST = "outlast.test"
 
 
 class Inside:

@@ -1,4 +1,4 @@
-"""A real `holdfast serve` for tests: its own process, port, home and project, and a model that says what it is told.
+"""A real `outlast serve` for tests: its own process, port, home and project, and a model that says what it is told.
 
     server = Server(tmp_path, "--permission-mode", "allow")
     server.says(call("bash", command="ls"), reply("Done."))            # every session reads the script from its start
@@ -31,8 +31,8 @@ from typing import Any, Self
 
 import httpx
 
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
 from tests.acceptance.terminal import Place, call, reply
 
 __all__ = ["Server", "call", "reply"]
@@ -46,7 +46,7 @@ class Server:
     def __init__(self, folder: Path, *words: str, store: str | None = None, model: str | None = None) -> None:
         self.place = Place(folder)
         self.place.says(reply("Hello."))
-        self.store_url = store or f"sqlite:///{self.place.home}/holdfast.db"
+        self.store_url = store or f"sqlite:///{self.place.home}/outlast.db"
         self.token = secrets.token_urlsafe(32)
         self.model = model or self.place.model
         self.words = words
@@ -60,9 +60,9 @@ class Server:
         """Start it, again on the same port. Returns when it answers."""
         port = ["--port", str(self.port)] if "--unix" not in self.words else []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "serve", "--json", *port, *self._flags(), *self.words, *words],
+            [sys.executable, "-m", "outlast", "serve", "--json", *port, *self._flags(), *self.words, *words],
             cwd=self.place.project,
-            env=self.place.environment() | {"HOLDFAST_TOKEN": self.token},
+            env=self.place.environment() | {"OUTLAST_TOKEN": self.token},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

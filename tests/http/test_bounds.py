@@ -10,8 +10,8 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from holdfast.doors.http import bounded, limits
-from holdfast.doors.http.bounded import HEAD_BYTES, MOST_HEADERS, BoundedProtocol
+from outlast.doors.http import bounded, limits
+from outlast.doors.http.bounded import HEAD_BYTES, MOST_HEADERS, BoundedProtocol
 from tests.http.inside import Inside
 from tests.http.server import Server
 

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.app.token import TokenFile
-from holdfast.doors.http.secret import COOKIE_SECONDS, Secret
-from holdfast.http import create_app
-from holdfast.store.port import Query
+from outlast.app.token import TokenFile
+from outlast.doors.http.secret import COOKIE_SECONDS, Secret
+from outlast.http import create_app
+from outlast.store.port import Query
 from tests.http.inside import HOST, TOKEN, Inside, inside, settings_in
 from tests.http.server import reply
 
@@ -66,7 +66,7 @@ def ways_in(tmp_path: Path) -> dict[str, dict[str, str]]:
         "empty token": {"Authorization": "Bearer "},
         "other scheme": {"Authorization": f"Basic {TOKEN}"},
         "no scheme": {"Authorization": TOKEN},
-        "token as cookie": {"Cookie": f"holdfast={TOKEN}"},
+        "token as cookie": {"Cookie": f"outlast={TOKEN}"},
         "expired cookie": {"Cookie": cookie(expired)},
         "cookie of another token": {"Cookie": cookie(Secret(other))},
         "cookie with a later date": {"Cookie": re.sub(r"=\d+", lambda m: f"={int(m[0][1:]) + 1}", good)},
@@ -105,7 +105,7 @@ async def test_the_login_page_and_health_say_nothing(filled: tuple[Inside, str])
         for path, status in (("/", 401), ("/login", 200), ("/login?code=guess", 401)):
             page = await client.get(path)
             assert page.status_code == status
-            assert "holdfast serve url" in page.text
+            assert "outlast serve url" in page.text
             assert sid not in page.text
             assert str(door.project) not in page.text
             assert "set-cookie" not in page.headers

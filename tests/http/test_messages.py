@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.crew import Crew
-from holdfast.core.errors import StoreUnavailable
+from outlast.app.crew import Crew
+from outlast.core.errors import StoreUnavailable
 from tests.http.inside import Inside, inside
 from tests.http.server import reply
 

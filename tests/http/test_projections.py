@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.integrity import exported
-from holdfast.app.transfer import import_file
-from holdfast.core.messages import Message, Role
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
+from outlast.app.integrity import exported
+from outlast.app.transfer import import_file
+from outlast.core.messages import Message, Role
+from outlast.session import ConversationSession
+from outlast.store import open_store
 from tests.http.inside import Inside, inside
 from tests.http.server import call, reply
 
@@ -85,7 +85,7 @@ async def test_an_export_is_what_the_command_line_writes_and_can_be_imported(
     door, sid = spoken
     answer = await door.client.get(f"/api/sessions/{sid}/export")
     assert answer.headers["content-type"].startswith("application/x-ndjson")
-    assert answer.headers["content-disposition"] == f'attachment; filename="holdfast-{sid[:8]}.jsonl"'
+    assert answer.headers["content-disposition"] == f'attachment; filename="outlast-{sid[:8]}.jsonl"'
     store = (await door.door.desk()).store
     assert answer.content.splitlines() == list(exported(store.url, sid))
     file = tmp_path / "session.jsonl"
@@ -166,8 +166,8 @@ async def test_metrics_are_text_for_prometheus_without_ids(spoken: tuple[Inside,
     door, sid = spoken
     answer = await door.client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert 'holdfast_http_requests_total{method="POST",status="200"} 2' in answer.text
-    assert "holdfast_followers 0" in answer.text
+    assert 'outlast_http_requests_total{method="POST",status="200"} 2' in answer.text
+    assert "outlast_followers 0" in answer.text
     assert sid not in answer.text
     for line in answer.text.splitlines():
         assert line.startswith("# ") or len(line.rsplit(" ", 1)) == 2

@@ -1,4 +1,4 @@
-"""`holdfast serve` as a process: where it listens, what it says, how it leaves."""
+"""`outlast serve` as a process: where it listens, what it says, how it leaves."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import httpx
 import msgspec
 import pytest
 
-from holdfast.app.settings import load_settings
-from holdfast.app.token import TokenFile
-from holdfast.core.errors import ConfigError
-from holdfast.doors.http.command import serve_here
-from holdfast.doors.http.listening import Listen, check, tls_context
+from outlast.app.settings import load_settings
+from outlast.app.token import TokenFile
+from outlast.core.errors import ConfigError
+from outlast.doors.http.command import serve_here
+from outlast.doors.http.listening import Listen, check, tls_context
 from tests.acceptance.terminal import Place
 from tests.http.certificate import certificate
 from tests.http.server import Server, call, reply
@@ -33,7 +33,7 @@ def test_it_says_where_it_is_and_how_to_get_in(tmp_path: Path) -> None:
     assert process.stdout is not None
     try:
         told = [process.stdout.readline() for _ in range(5)]
-        url = told[0].removeprefix("Holdfast is at ").strip()
+        url = told[0].removeprefix("Outlast is at ").strip()
         link = told[1].removeprefix("Log a browser in: ").strip()
         assert link.startswith(f"{url}/login?code=")
         assert str(place.home) in told[3]
@@ -141,8 +141,8 @@ def test_tls_is_spoken_and_the_cookie_is_secure(tmp_path: Path) -> None:
             plain = {**server.headers, "Origin": f"http://127.0.0.1:{server.port}"}
             assert client.post("/api/sessions", headers=plain).status_code == 403
         asked = subprocess.run(
-            [sys.executable, "-m", "holdfast", "serve", "url"],
-            env=server.place.environment() | {"HOLDFAST_TOKEN": server.token},
+            [sys.executable, "-m", "outlast", "serve", "url"],
+            env=server.place.environment() | {"OUTLAST_TOKEN": server.token},
             capture_output=True,
             text=True,
         )
@@ -183,12 +183,12 @@ def test_a_model_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -> N
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    without = "import sys; sys.modules['litestar'] = None; from holdfast.doors.cli import main; sys.exit(main())"
+    without = "import sys; sys.modules['litestar'] = None; from outlast.doors.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", without, "serve"], env=place.environment(), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install 'holdfast[http]'" in done.stderr
+    assert "pip install 'outlast[http]'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.ids import id_from
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import Message, Role
-from holdfast.runtime.project import project_key
-from holdfast.session import ConversationSession
+from outlast.core.ids import id_from
+from outlast.core.log import StoredEvent
+from outlast.core.messages import Message, Role
+from outlast.runtime.project import project_key
+from outlast.session import ConversationSession
 from tests.http.inside import Inside, inside
 from tests.http.server import reply
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.working import Working
-from holdfast.core import events as e
-from holdfast.core.errors import SessionDeleted
-from holdfast.core.messages import Message, Role, TextPart
-from holdfast.session import ConversationSession
-from holdfast.store.port import Wanted
-from holdfast.testing.contract.restores import elsewhere, part
+from outlast.app.working import Working
+from outlast.core import events as e
+from outlast.core.errors import SessionDeleted
+from outlast.core.messages import Message, Role, TextPart
+from outlast.session import ConversationSession
+from outlast.store.port import Wanted
+from outlast.testing.contract.restores import elsewhere, part
 from tests.http.inside import Inside, inside
 from tests.http.server import reply
 

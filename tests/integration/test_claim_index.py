@@ -6,15 +6,15 @@ from typing import Any
 
 import psycopg
 
-from holdfast.store import open_store
-from holdfast.store.postgres.claiming import CLAIM, HOLDERS_HERE
+from outlast.store import open_store
+from outlast.store.postgres.claiming import CLAIM, HOLDERS_HERE
 from tests.integration.test_work_index import IDLE, filled, scans
 from tests.pg import PgServer
 
 CLONES = (
-    "INSERT INTO holdfast.sessions SELECT (jsonb_populate_record(s, jsonb_build_object('session_id', "
+    "INSERT INTO outlast.sessions SELECT (jsonb_populate_record(s, jsonb_build_object('session_id', "
     "lpad(translate(n::text, '0123456789', 'abcdefghij'), 26, 'z'), 'work_since', null))).* "
-    "FROM holdfast.sessions s, generate_series(1, %s) n WHERE s.session_id = %s"
+    "FROM outlast.sessions s, generate_series(1, %s) n WHERE s.session_id = %s"
 )
 ASKED: dict[str, Any] = {
     "owner": "local",
@@ -43,7 +43,7 @@ def test_postgres_claims_by_the_index_of_what_there_is_to_do(pg_server: PgServer
         connection.execute(CLONES, (IDLE, waiting[0]))
         for statistics in (False, True):
             if statistics:
-                connection.execute("ANALYZE holdfast.sessions")
+                connection.execute("ANALYZE outlast.sessions")
             for statement, values in ((CLAIM, ASKED), (HOLDERS_HERE, ("local", "here "))):
                 explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode()
                 [(told,)] = connection.execute(explained, values).fetchall()
@@ -53,5 +53,5 @@ def test_postgres_claims_by_the_index_of_what_there_is_to_do(pg_server: PgServer
                 for node in read:
                     looked = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
                     assert looked <= len(waiting), node
-                connection.execute("UPDATE holdfast.sessions SET lease_token = NULL WHERE work_since IS NOT NULL")
+                connection.execute("UPDATE outlast.sessions SET lease_token = NULL WHERE work_since IS NOT NULL")
     pg_server.drop_database(url)

@@ -13,19 +13,19 @@ import apsw
 import msgspec
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.header import REQUESTS, Header
-from holdfast.core.messages import TextPart, Usage
-from holdfast.doors.cli import main
-from holdfast.store import migrations, open_store
-from holdfast.store.files.index import Note
-from holdfast.store.files.line import encode
-from holdfast.store.lineage import fork
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Create, Delete, NewEvent, Query, Redact, Restore
-from holdfast.store.schema import schema_of
-from holdfast.store.tx import Row
-from holdfast.store.verify import verify
+from outlast.core import events as e
+from outlast.core.header import REQUESTS, Header
+from outlast.core.messages import TextPart, Usage
+from outlast.doors.cli import main
+from outlast.store import migrations, open_store
+from outlast.store.files.index import Note
+from outlast.store.files.line import encode
+from outlast.store.lineage import fork
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Create, Delete, NewEvent, Query, Redact, Restore
+from outlast.store.schema import schema_of
+from outlast.store.tx import Row
+from outlast.store.verify import verify
 from tests.pg import PgServer
 from tests.unit.store.populated import new_id, populate
 
@@ -117,7 +117,7 @@ def older_postgres(server: PgServer, new: str, old: str, tables: tuple[str, ...]
     columns = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum"
     for table in tables:
         names = ", ".join(name for (name,) in server.sql(columns, f"holdfast.{table}", database=old))
-        for row in server.sql(f"SELECT {names} FROM holdfast.{table}", database=new):  # noqa: S608 - names of ours
+        for row in server.sql(f"SELECT {names} FROM outlast.{table}", database=new):  # noqa: S608 - names of ours
             marks = ", ".join(["%s"] * len(row))
             server.sql(f"INSERT INTO holdfast.{table} ({names}) VALUES ({marks})", *row, database=old)  # noqa: S608
 
@@ -161,7 +161,8 @@ def test_the_headers_of_schema_3_are_filled_from_their_logs(
         store.commit(Append(session_id=names["waits"], events=(NewEvent(event=e.InputWithdrawn(inputs=[2, 3])),)))
         assert names["waits"] not in waiting(store)
         assert [finding.line() for finding in verify(store).damage] == []
-    assert schema_of(url).version == migrations.newest("sqlite")
+    dialect = "sqlite" if url.startswith("sqlite") else "postgres"
+    assert schema_of(url).version == migrations.newest(dialect)
 
 
 def test_before_an_upgrade_of_postgres_a_dump_is_advised(
@@ -169,7 +170,7 @@ def test_before_an_upgrade_of_postgres_a_dump_is_advised(
 ) -> None:
     url = pg_server.create_database()
     older_postgres(pg_server, "postgres", url.split("/")[3].split("?")[0], tables=())
-    for command, told in (("version", "`pg_dump --schema=holdfast`"), ("upgrade", "schema 3 -> "), ("version", "none")):
+    for command, told in (("version", "`pg_dump` of the database"), ("upgrade", "schema 3 -> "), ("version", "none")):
         assert main(["db", command, "--store", url]) == 0
         assert told in capsys.readouterr().out
     pg_server.drop_database(url)

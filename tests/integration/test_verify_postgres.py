@@ -8,14 +8,14 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from holdfast.core.errors import DamagedSession, StoreUnavailable
-from holdfast.core.log import StoredEvent
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
-from holdfast.store.doctor import Status, examine
-from holdfast.store.port import Append
-from holdfast.store.schema import schema_of
-from holdfast.store.verify import Finding, Report, What, salvage, verify
+from outlast.core.errors import DamagedSession, StoreUnavailable
+from outlast.core.log import StoredEvent
+from outlast.session import ConversationSession
+from outlast.store import open_store
+from outlast.store.doctor import Status, examine
+from outlast.store.port import Append
+from outlast.store.schema import schema_of
+from outlast.store.verify import Finding, Report, What, salvage, verify
 from tests.pg import pg_server, pg_url
 from tests.unit.store.populated import populate, said
 
@@ -54,9 +54,9 @@ def test_a_healthy_store_is_clean(there: Populated) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE holdfast.events SET body = body || '\\x20' WHERE session_id = %s AND seq = 4",
-        "UPDATE holdfast.events SET at = at + 1 WHERE session_id = %s AND seq = 4",
-        "UPDATE holdfast.events SET redacted = true WHERE session_id = %s AND seq = 4",
+        "UPDATE outlast.events SET body = body || '\\x20' WHERE session_id = %s AND seq = 4",
+        "UPDATE outlast.events SET at = at + 1 WHERE session_id = %s AND seq = 4",
+        "UPDATE outlast.events SET redacted = true WHERE session_id = %s AND seq = 4",
     ],
 )
 def test_a_changed_event_is_the_only_one_named(there: Populated, change: LiteralString) -> None:
@@ -73,18 +73,18 @@ def test_a_changed_event_is_the_only_one_named(there: Populated, change: Literal
 
 def test_missing_events_are_listed(there: Populated) -> None:
     name = there.names["talk"]
-    there.sql("DELETE FROM holdfast.events WHERE session_id = %s AND seq IN (3, 4)", name)
+    there.sql("DELETE FROM outlast.events WHERE session_id = %s AND seq IN (3, 4)", name)
     assert there.report().damaged_events == {(name, 3), (name, 4), (name, 5)}
 
 
 def test_a_header_that_is_not_what_its_log_says_is_named(there: Populated) -> None:
-    there.sql("UPDATE holdfast.sessions SET message_count = 99 WHERE session_id = %s", there.names["turn"])
+    there.sql("UPDATE outlast.sessions SET message_count = 99 WHERE session_id = %s", there.names["turn"])
     [finding] = there.report().damage
     assert (finding.what, finding.session_id) == (What.HEADER, there.names["turn"])
 
 
 def test_a_key_that_lost_its_row_is_named(there: Populated) -> None:
-    there.sql("DELETE FROM holdfast.keys WHERE session_id = %s AND key = 'key-1'", there.names["talk"])
+    there.sql("DELETE FROM outlast.keys WHERE session_id = %s AND key = 'key-1'", there.names["talk"])
     assert [finding.what for finding in there.report().damage] == [What.KEY]
 
 
@@ -94,8 +94,8 @@ def test_a_changed_scope_is_named(there: Populated) -> None:
     with open_store(there.url) as store:
         store.commit(Append(session_id=name, events=(said("scoped"),), key="k", scope="chat:1"))
     assert there.report().ok
-    there.sql("UPDATE holdfast.keys SET scope = 'chat:2' WHERE session_id = %s AND key = 'k'", name)
-    there.sql("UPDATE holdfast.keys SET scope = %s WHERE session_id = %s AND key = 'key-1'", name[:-1] + "!", name)
+    there.sql("UPDATE outlast.keys SET scope = 'chat:2' WHERE session_id = %s AND key = 'k'", name)
+    there.sql("UPDATE outlast.keys SET scope = %s WHERE session_id = %s AND key = 'key-1'", name[:-1] + "!", name)
     found = there.report().damage
     assert [(finding.what, finding.session_id, "scope" in finding.text) for finding in found] == [
         (What.KEY, name, True)
@@ -103,9 +103,9 @@ def test_a_changed_scope_is_named(there: Populated) -> None:
 
 
 def test_doctor_says_what_to_do_about_a_newer_schema(there: Populated, tmp_path: Path) -> None:
-    there.sql("INSERT INTO holdfast.migrations VALUES (99, 'future', 'x', 99, 0)")
+    there.sql("INSERT INTO outlast.migrations VALUES (99, 'future', 'x', 99, 0)")
     found = {check.name: check for check in examine(there.url, tmp_path)}
-    assert (found["store"].status, found["store"].remedy) == (Status.FAIL, "pip install -U holdfast")
+    assert (found["store"].status, found["store"].remedy) == (Status.FAIL, "pip install -U outlast")
 
 
 def test_a_session_shows_its_whole_url_without_the_password(there: Populated) -> None:
@@ -141,7 +141,7 @@ def test_a_backup_names_the_tools_for_it(there: Populated, tmp_path: Path) -> No
 @pytest.mark.parametrize("last_seq", [3, 9, 2**40])
 def test_a_wrong_number_in_the_header_takes_no_event_away(there: Populated, last_seq: int) -> None:
     name = there.names["talk"]
-    there.sql("UPDATE holdfast.sessions SET last_seq = %s WHERE session_id = %s", last_seq, name)
+    there.sql("UPDATE outlast.sessions SET last_seq = %s WHERE session_id = %s", last_seq, name)
     with open_store(there.url) as store:
         report = verify(store, name)
         assert [(finding.what, "last_seq is" in finding.text) for finding in report.damage] == [(What.HEADER, True)]
@@ -153,8 +153,8 @@ def test_a_wrong_number_in_the_header_takes_no_event_away(there: Populated, last
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE holdfast.sessions SET base_id = 'aaaaaaaaaaaaaaaaaaaaaaaaaa' WHERE session_id = %s",
-        "UPDATE holdfast.sessions SET base_seq = base_seq - 1 WHERE session_id = %s",
+        "UPDATE outlast.sessions SET base_id = 'aaaaaaaaaaaaaaaaaaaaaaaaaa' WHERE session_id = %s",
+        "UPDATE outlast.sessions SET base_seq = base_seq - 1 WHERE session_id = %s",
     ],
 )
 def test_what_a_fork_stands_on_is_told_by_its_first_event_too(there: Populated, change: LiteralString) -> None:

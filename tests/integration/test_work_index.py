@@ -10,15 +10,15 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.messages import TextPart
-from holdfast.store import open_store
-from holdfast.store.files.folder import Folder
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Create, NewEvent, Query
-from holdfast.store.sqlite.rows import WITH_OLDEST_WORK, WITH_WORK, SqliteRows
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.messages import TextPart
+from outlast.store import open_store
+from outlast.store.files.folder import Folder
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Create, NewEvent, Query
+from outlast.store.sqlite.rows import WITH_OLDEST_WORK, WITH_WORK, SqliteRows
 from tests.pg import PgServer
 
 IDLE = 10_000
@@ -101,15 +101,15 @@ def test_postgres_reads_the_sessions_with_work_and_no_others(pg_server: PgServer
     with open_store(url) as store:
         waiting = filled(store, 0)
         clones = (
-            "INSERT INTO holdfast.sessions SELECT (jsonb_populate_record(s, jsonb_build_object('session_id', "
+            "INSERT INTO outlast.sessions SELECT (jsonb_populate_record(s, jsonb_build_object('session_id', "
             "lpad(translate(n::text, '0123456789', 'abcdefghij'), 26, 'z'), 'work_since', null))).* "
-            "FROM holdfast.sessions s, generate_series(1, %s) n WHERE s.session_id = %s"
+            "FROM outlast.sessions s, generate_series(1, %s) n WHERE s.session_id = %s"
         )
         pg_server.sql(clones, IDLE, waiting[0], database=database)
-        pg_server.sql("UPDATE holdfast.sessions SET pending_count = 0 WHERE work_since IS NULL", database=database)
+        pg_server.sql("UPDATE outlast.sessions SET pending_count = 0 WHERE work_since IS NULL", database=database)
         for statistics in (False, True):
             if statistics:
-                pg_server.sql("ANALYZE holdfast.sessions", database=database)
+                pg_server.sql("ANALYZE outlast.sessions", database=database)
             assert found(store) == waiting
             assert found(store, NEWEST) == waiting[::-1]
             for order in ("ORDER BY work_since, session_id", "ORDER BY updated_at DESC, session_id DESC"):
@@ -123,7 +123,7 @@ def test_postgres_reads_the_sessions_with_work_and_no_others(pg_server: PgServer
 
 def plan_of(server: PgServer, database: str, order: str) -> list[dict[str, Any]]:
     """The scans of the very statement, as it was carried out."""
-    from holdfast.store.postgres.rows import WITH_OLDEST_WORK, WITH_WORK
+    from outlast.store.postgres.rows import WITH_OLDEST_WORK, WITH_WORK
 
     oldest = "work_since" in order
     statement = (WITH_OLDEST_WORK if oldest else WITH_WORK).decode()

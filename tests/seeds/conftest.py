@@ -16,7 +16,7 @@ def store_kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
         url = f"files:///{tmp_path / 'store'}"
     else:
         url = f"sqlite:///{tmp_path / 'store.db'}"
-    monkeypatch.setenv("HOLDFAST_STORE", url)
+    monkeypatch.setenv("OUTLAST_STORE", url)
     return kind
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from httpx import ASGITransport, AsyncClient
 
-from holdfast import load_settings
-from holdfast.http import create_app
+from outlast import load_settings
+from outlast.http import create_app
 
 TOKEN = "a-token-of-at-least-thirty-two-characters"
 PERSONA = "default-interactive"

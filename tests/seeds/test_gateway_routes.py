@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import load_settings, open_store
-from holdfast.context import get_session_env, set_current_session_id
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.runtime import boundary
-from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.driver import Driver
-from holdfast.store import lineage
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, MoveRoutes, PutRoute, Write
+from outlast import load_settings, open_store
+from outlast.context import get_session_env, set_current_session_id
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.runtime import boundary
+from outlast.runtime.clock import SystemClock
+from outlast.runtime.driver import Driver
+from outlast.store import lineage
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, MoveRoutes, PutRoute, Write
 from tests.architecture.source import dotted, modules
 from tests.gateway.echo import Echo
 from tests.gateway.room import Room
@@ -70,7 +70,7 @@ def test_every_post_compression_session_id_assignment_persists() -> None:
     callers = {
         module.name
         for module in modules()
-        if "rotate" in module.text and not module.is_in("holdfast.testing", lineage.__name__)
+        if "rotate" in module.text and not module.is_in("outlast.testing", lineage.__name__)
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and dotted(node.func).split(".")[-1] == "rotate"
     }
@@ -128,10 +128,10 @@ async def test_contextvar_and_session_entry_agree_after_compression(temp_dir: Pa
         await driver.claim()
         set_current_session_id(old)
         try:
-            assert get_session_env("HOLDFAST_SESSION_ID", "") == old == world.session()
+            assert get_session_env("OUTLAST_SESSION_ID", "") == old == world.session()
             await boundary.carry_out(driver, kit, "rotate", {})
             new = world.session()
-            assert get_session_env("HOLDFAST_SESSION_ID", "") == new == driver.session_id != old
+            assert get_session_env("OUTLAST_SESSION_ID", "") == new == driver.session_id != old
         finally:
             set_current_session_id(None)
             await driver.release()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import (
+from outlast import (
     Agent,
     AgentConfig,
     CompletionResponse,
@@ -27,7 +27,7 @@ from holdfast import (
     WorkflowLedgerItem,
     WorkflowTimelineEntry,
 )
-from holdfast.testing import ScriptedBackend
+from outlast.testing import ScriptedBackend
 
 
 def _dummy_system() -> Message:

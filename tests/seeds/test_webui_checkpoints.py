@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, AgentConfig, ConversationSession, Message, Role, load_settings, open_store
-from holdfast.core import events as e
-from holdfast.core.errors import ModelError, ModelRefused
-from holdfast.core.header import Header
-from holdfast.models.port import ModelEvent, ModelRequest
-from holdfast.models.scripted import Item, Line
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Batch, Query
-from holdfast.testing import ScriptedBackend
+from outlast import Agent, AgentConfig, ConversationSession, Message, Role, load_settings, open_store
+from outlast.core import events as e
+from outlast.core.errors import ModelError, ModelRefused
+from outlast.core.header import Header
+from outlast.models.port import ModelEvent, ModelRequest
+from outlast.models.scripted import Item, Line
+from outlast.store.log_store import LogStore
+from outlast.store.port import Batch, Query
+from outlast.testing import ScriptedBackend
 from tests.agents import call
 from tests.http.server import Server, reply
 

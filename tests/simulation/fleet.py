@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from holdfast.app.agents import AgentConfig
-from holdfast.app.crew import Crew
-from holdfast.app.live import Live
-from holdfast.app.settings import Settings
-from holdfast.core.header import Header
-from holdfast.runtime.kit import Kit
-from holdfast.runtime.permissions.mode import PermissionMode
+from outlast.app.agents import AgentConfig
+from outlast.app.crew import Crew
+from outlast.app.live import Live
+from outlast.app.settings import Settings
+from outlast.core.header import Header
+from outlast.runtime.kit import Kit
+from outlast.runtime.permissions.mode import PermissionMode
 from tests.crash.evidence import Evidence, Head, Row, Stored
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.memory import Memory

@@ -14,16 +14,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from holdfast.core.errors import HoldfastError
-from holdfast.core.header import Delta
-from holdfast.core.log import StoredEvent
-from holdfast.store import engine, host
-from holdfast.store.group import Entry
-from holdfast.store.inspection import Flaw, StoredKey
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Chunk, Query, Snapshot
-from holdfast.store.tx import KeyRow, Row
-from holdfast.store.view import Listed, Mark, Slice, fits, in_order, mark_of, place_in, place_of
+from outlast.core.errors import OutlastError
+from outlast.core.header import Delta
+from outlast.core.log import StoredEvent
+from outlast.store import engine, host
+from outlast.store.group import Entry
+from outlast.store.inspection import Flaw, StoredKey
+from outlast.store.log_store import LogStore
+from outlast.store.port import Chunk, Query, Snapshot
+from outlast.store.tx import KeyRow, Row
+from outlast.store.view import Listed, Mark, Slice, fits, in_order, mark_of, place_in, place_of
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -321,7 +321,7 @@ class MemoryStore(LogStore):
         for entry in batch:
             try:
                 entry.receipts = self.carry_out(entry.commit)
-            except HoldfastError as error:
+            except OutlastError as error:
                 entry.error = error
 
     def carry_out(self, commit: Any) -> Any:

@@ -13,11 +13,11 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from holdfast.core.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.store.hints import brings_work
-from holdfast.store.port import Receipt, Write
-from holdfast.store.sealing import Commit
-from holdfast.store.view import View
+from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
+from outlast.store.hints import brings_work
+from outlast.store.port import Receipt, Write
+from outlast.store.sealing import Commit
+from outlast.store.view import View
 from tests.simulation.loop import NOWHERE, Process, SimulatedLoop
 from tests.simulation.memory import Memory, MemoryStore
 
@@ -112,13 +112,13 @@ class Sending:
         self._net.commits += 1
         try:
             receipts: list[Receipt] | None = self._store.carry_out(self._commit)
-            error: HoldfastError | None = None
-        except HoldfastError as refusal:
+            error: OutlastError | None = None
+        except OutlastError as refusal:
             receipts, error = None, refusal
         self._net.ring_soon(brings_work(self._commit))
         self._net.loop.call_later(self._net.delay(), self._answer, receipts, error, context=NOWHERE)
 
-    def _answer(self, receipts: list[Receipt] | None, error: HoldfastError | None) -> None:
+    def _answer(self, receipts: list[Receipt] | None, error: OutlastError | None) -> None:
         if not self._process.alive:
             return
         if not self._net.passes(self._process) or self._net.drops():

@@ -7,14 +7,14 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
-from holdfast.core.errors import ModelUnavailable
-from holdfast.core.events import EffectClass
-from holdfast.core.messages import Part, TextPart, ToolCall, ToolResult, Usage, text_of
-from holdfast.models.port import Abilities, CallDelta, Finished, ModelEvent, ModelRequest, TextDelta
-from holdfast.runtime.tools.port import Context, Outcome, Spawned, Target
-from holdfast.runtime.tools.read import READ
-from holdfast.runtime.tools.registry import Registry
-from holdfast.runtime.tools.write import WRITE
+from outlast.core.errors import ModelUnavailable
+from outlast.core.events import EffectClass
+from outlast.core.messages import Part, TextPart, ToolCall, ToolResult, Usage, text_of
+from outlast.models.port import Abilities, CallDelta, Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.runtime.tools.port import Context, Outcome, Spawned, Target
+from outlast.runtime.tools.read import READ
+from outlast.runtime.tools.registry import Registry
+from outlast.runtime.tools.write import WRITE
 from tests.crash.oracle import saying
 
 PIECES = 3

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import load_settings
-from holdfast.app.creating import create
-from holdfast.app.crew import Crew
-from holdfast.core import events as e
-from holdfast.core.errors import StaleLease, StoreUnavailable
-from holdfast.core.header import Header
-from holdfast.runtime import driver as driver_module
-from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.driver import Driver
-from holdfast.runtime.kit import Kit
-from holdfast.runtime.service import SessionService
-from holdfast.store.port import Batch, Create, NewEvent
-from holdfast.testing.contract.exam import new_id
+from outlast import load_settings
+from outlast.app.creating import create
+from outlast.app.crew import Crew
+from outlast.core import events as e
+from outlast.core.errors import StaleLease, StoreUnavailable
+from outlast.core.header import Header
+from outlast.runtime import driver as driver_module
+from outlast.runtime.clock import SystemClock
+from outlast.runtime.driver import Driver
+from outlast.runtime.kit import Kit
+from outlast.runtime.service import SessionService
+from outlast.store.port import Batch, Create, NewEvent
+from outlast.testing.contract.exam import new_id
 from tests.simulation.memory import Memory, MemoryStore
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.store.port import Store
-from holdfast.testing import StoreContract
+from outlast.store.port import Store
+from outlast.testing import StoreContract
 from tests.simulation.memory import Memory, MemoryStore
 
 

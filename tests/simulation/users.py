@@ -9,13 +9,13 @@ from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from holdfast.app.creating import create
-from holdfast.app.crew import Crew
-from holdfast.app.live import BEGINNING, Live, cursor_from
-from holdfast.app.settings import Settings
-from holdfast.core.errors import HoldfastError
-from holdfast.core.events import Delivery
-from holdfast.runtime.service import SessionService
+from outlast.app.creating import create
+from outlast.app.crew import Crew
+from outlast.app.live import BEGINNING, Live, cursor_from
+from outlast.app.settings import Settings
+from outlast.core.errors import OutlastError
+from outlast.core.events import Delivery
+from outlast.runtime.service import SessionService
 from tests.crash.evidence import Ack, ClientLog, Heard
 from tests.crash.oracle import Job, made_job
 from tests.simulation.loop import Process, SimulatedLoop
@@ -84,7 +84,7 @@ class Users:
             try:
                 making = asyncio.to_thread(create, door.store, self._settings, project, door="http")
                 return await self._at(door, making)
-            except HoldfastError:
+            except OutlastError:
                 self.counts["not made"] += 1
                 await asyncio.sleep(0.5)
 
@@ -96,7 +96,7 @@ class Users:
             service = SessionService(door.store, "http")
             try:
                 receipt = await self._at(door, service.admit(session_id, job.text, key=key, delivery=delivery))
-            except HoldfastError:
+            except OutlastError:
                 self.counts["not acknowledged"] += 1
                 await asyncio.sleep(0.5)
                 continue
@@ -109,7 +109,7 @@ class Users:
         task: asyncio.Task[T] = self._loop.run_as(member.process, work)
         done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
         if not done:
-            raise HoldfastError("no answer")
+            raise OutlastError("no answer")
         return task.result()
 
     # --- following
@@ -147,7 +147,7 @@ class Users:
                     Heard(one["seq"], one["kind"], one["at"], one.get("turn"), one.get("body"), self._loop.time())
                     for one in new
                 ]
-        except HoldfastError:
+        except OutlastError:
             return False
         except AssertionError as error:
             log.broken = str(error) or "the stream broke its promises"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.store import host
+from outlast.store import host
 from tests.simulation.loop import HERE, SimulatedLoop
 
 EPOCH = 1_800_000_000
@@ -73,8 +73,8 @@ def _set_names(loop: SimulatedLoop) -> None:
 
 
 def _replace(honest: Callable[..., Any], simulated: Callable[..., Any]) -> None:
-    """Wherever a module of Holdfast knows this function by its name."""
+    """Wherever a module of Outlast knows this function by its name."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("holdfast."):
+        if name.startswith("outlast."):
             for word in [word for word, value in vars(module).items() if value is honest]:
                 setattr(module, word, simulated)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, AgentConfig, SessionEnded, open_store
-from holdfast.app.settings import load_settings
-from holdfast.core import events as e
-from holdfast.core.errors import ConfigError, ConflictError, HoldfastError, InvalidInput
-from holdfast.core.messages import ImagePart, TextPart
-from holdfast.store.log_store import LogStore
-from holdfast.testing import ScriptedBackend
+from outlast import Agent, AgentConfig, SessionEnded, open_store
+from outlast.app.settings import load_settings
+from outlast.core import events as e
+from outlast.core.errors import ConfigError, ConflictError, InvalidInput, OutlastError
+from outlast.core.messages import ImagePart, TextPart
+from outlast.store.log_store import LogStore
+from outlast.testing import ScriptedBackend
 from tests.agents import agent_with, call, only
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
@@ -76,14 +76,14 @@ async def test_the_same_key_twice_is_one_input(store: LogStore, project: Path) -
 
 
 def test_a_malformed_rule_file_keeps_the_agent_from_starting(store: LogStore, project: Path) -> None:
-    (project / ".holdfast").mkdir()
-    (project / ".holdfast" / "permission-rules.json").write_text('{"deny": [{"tol": "bash"}]}')
+    (project / ".outlast").mkdir()
+    (project / ".outlast" / "permission-rules.json").write_text('{"deny": [{"tol": "bash"}]}')
     with pytest.raises(ConfigError, match=r"permission-rules\.json"):
         agent_with(store, project)
 
 
 def test_an_unknown_persona_names_those_there_are(store: LogStore, project: Path) -> None:
-    with pytest.raises(HoldfastError, match="default-interactive"):
+    with pytest.raises(OutlastError, match="default-interactive"):
         agent_with(store, project, persona="nobody")
 
 
@@ -123,7 +123,7 @@ def test_a_name_that_a_session_does_not_record_is_refused(store: LogStore, proje
 
 async def test_a_missing_key_is_one_sentence(store: LogStore, project: Path) -> None:
     settings = load_settings(project_root=project, model="anthropic:claude-sonnet-4-5")
-    with pytest.raises(HoldfastError, match="ANTHROPIC_API_KEY"):
+    with pytest.raises(OutlastError, match="ANTHROPIC_API_KEY"):
         Agent(None, AgentConfig(), project, store=store, settings=settings)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.context import current_session_id, get_session_env, set_current_session_id
+from outlast.context import current_session_id, get_session_env, set_current_session_id
 
 
 async def test_concurrent_turns_see_only_their_own_session() -> None:
@@ -17,13 +17,13 @@ async def test_concurrent_turns_see_only_their_own_session() -> None:
 
 
 def test_a_child_process_finds_it_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_SESSION_ID", "from-the-parent")
+    monkeypatch.setenv("OUTLAST_SESSION_ID", "from-the-parent")
     set_current_session_id(None)
-    assert get_session_env("HOLDFAST_SESSION_ID", "none") == "from-the-parent"
+    assert get_session_env("OUTLAST_SESSION_ID", "none") == "from-the-parent"
     set_current_session_id("mine")
-    assert get_session_env("HOLDFAST_SESSION_ID", "none") == "mine"
+    assert get_session_env("OUTLAST_SESSION_ID", "none") == "mine"
     set_current_session_id(None)
 
 
 def test_a_name_that_is_not_set_gives_the_default() -> None:
-    assert get_session_env("HOLDFAST_NO_SUCH_THING", "other") == "other"
+    assert get_session_env("OUTLAST_NO_SUCH_THING", "other") == "other"

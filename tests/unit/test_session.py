@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
+from outlast import (
     AmbiguousSession,
     ConflictError,
     ConversationSession,
@@ -22,10 +22,10 @@ from holdfast import (
     ToolCall,
     open_store,
 )
-from holdfast.core.errors import InvalidInput
-from holdfast.core.events import Compacted, HistoryCleared, Rewound
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, NewEvent
+from outlast.core.errors import InvalidInput
+from outlast.core.events import Compacted, HistoryCleared, Rewound
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, NewEvent
 
 
 @pytest.fixture
@@ -282,10 +282,10 @@ def test_a_damaged_session_raises_and_is_never_none_or_empty(tmp_path: Path) -> 
 
 
 def test_without_a_store_the_default_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    monkeypatch.setenv("OUTLAST_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("OUTLAST_STORE", raising=False)
     session = ConversationSession(project_root=tmp_path)
     session.append(user("hi"))
-    assert session.storage_path == tmp_path / "home" / "holdfast.db"
+    assert session.storage_path == tmp_path / "home" / "outlast.db"
     assert ConversationSession.load(session_id=session.session_id) is not None
     session.store.close()

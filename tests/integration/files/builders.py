@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import Role, TextPart
-from holdfast.store.files import FilesStore
-from holdfast.store.port import Append, Create, NewEvent
-from holdfast.store.sealing import event_of
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.log import StoredEvent
+from outlast.core.messages import Role, TextPart
+from outlast.store.files import FilesStore
+from outlast.store.port import Append, Create, NewEvent
+from outlast.store.sealing import event_of
 
 
 def new_id() -> str:

@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture
 def memory() -> Iterator[Path]:
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    place = Path(tempfile.mkdtemp(prefix="holdfast-files-", dir=where))
+    place = Path(tempfile.mkdtemp(prefix="outlast-files-", dir=where))
     yield place
     shutil.rmtree(place)
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import events as e
-from holdfast.core.errors import HoldfastError
-from holdfast.core.header import Header
-from holdfast.store import lineage
-from holdfast.store.files import FilesStore, disk
-from holdfast.store.port import Append, Create, Delete, NewEvent, PutRoute, Query, Redact, Write
+from outlast.core import events as e
+from outlast.core.errors import OutlastError
+from outlast.core.header import Header
+from outlast.store import lineage
+from outlast.store.files import FilesStore, disk
+from outlast.store.port import Append, Create, Delete, NewEvent, PutRoute, Query, Redact, Write
 from tests.integration.files.builders import append, begin, said, texts
 
 A, B, C, D = ("a" * 26, "b" * 26, "c" * 26, "d" * 26)
@@ -94,7 +94,7 @@ def seen(folder: Path) -> Any:
         for session_id in (A, B, C, D):
             try:
                 head = store.head(session_id)
-            except HoldfastError as error:
+            except OutlastError as error:
                 found[session_id] = type(error).__name__
                 continue
             rows = store.read(session_id)
@@ -136,7 +136,7 @@ def in_child(work: Callable[[], object], answer: Path) -> tuple[int, Any]:
         try:
             answer.write_bytes(msgspec.json.encode(work()))
             code = 0
-        except HoldfastError as error:
+        except OutlastError as error:
             answer.write_bytes(msgspec.json.encode(f"{type(error).__name__}: {error}"))
         finally:
             os._exit(code)
@@ -157,7 +157,7 @@ def again(folder: Path, name: str) -> None:
     with FilesStore(folder, rotate_after_bytes=900) as store:
         try:
             store.commit(*COMMITS[name](store))
-        except HoldfastError:
+        except OutlastError:
             return
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.errors import ConflictError, HoldfastError, OutcomeUnknown, SessionDeleted, StoreUnavailable
-from holdfast.store.files import FilesStore, disk
-from holdfast.store.port import Append, Claim, Lease, PutRoute, Query
+from outlast.core.errors import ConflictError, OutcomeUnknown, OutlastError, SessionDeleted, StoreUnavailable
+from outlast.store.files import FilesStore, disk
+from outlast.store.port import Append, Claim, Lease, PutRoute, Query
 from tests.conftest import ROOT
 from tests.integration.files.builders import append, begin, said, texts
 from tests.integration.files.steps import COMMITS, OPERATIONS, A, Report, prepare
@@ -166,16 +166,16 @@ def test_one_session_that_cannot_be_written_does_not_stop_the_others_of_its_batc
             return await asyncio.gather(*(store.commit_async(one) for one in commits), return_exceptions=True)
 
         outcomes = asyncio.run(together())
-        assert sum(isinstance(outcome, HoldfastError) for outcome in outcomes) == 5
+        assert sum(isinstance(outcome, OutlastError) for outcome in outcomes) == 5
         assert texts(store, good) == list("01234")
 
 
 def test_what_a_lock_waits_for_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.files.session.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("outlast.store.files.session.LOCK_SECONDS", 0.2)
     program = (
         "import sys, fcntl, time\n"
-        "from holdfast.store.files import FilesStore\n"
-        "from holdfast.store.files.lock import Lock, Me\n"
+        "from outlast.store.files import FilesStore\n"
+        "from outlast.store.files.lock import Lock, Me\n"
         "from pathlib import Path\n"
         "lock = Lock(Path(sys.argv[1]), 5.0); lock.open(create=False); lock.enter(); lock.sign(Me.mark())\n"
         "print('held', flush=True); time.sleep(60)\n"
@@ -228,7 +228,7 @@ def test_routes_and_sessions_survive_a_record_that_was_left(folder: Path, monkey
     """The process lives on after its disk failed in the middle; another one finishes what it wrote down."""
     with FilesStore(folder) as store:
         session_id, other = begin(store), begin(store)
-        monkeypatch.setattr("holdfast.store.files.txn.carry_out", _fails)
+        monkeypatch.setattr("outlast.store.files.txn.carry_out", _fails)
         with pytest.raises(OutcomeUnknown):
             store.commit(
                 PutRoute(route="r", session_id=session_id), PutRoute(route="q", session_id=other), *_two(store)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import DamagedSession, HoldfastError, SchemaTooNew, StoreUnavailable
-from holdfast.core.log import StoredEvent
-from holdfast.store.files import FilesStore
-from holdfast.store.port import Claim, Query
+from outlast.core.errors import DamagedSession, OutlastError, SchemaTooNew, StoreUnavailable
+from outlast.core.log import StoredEvent
+from outlast.store.files import FilesStore
+from outlast.store.port import Claim, Query
 from tests.integration.files.builders import append, begin, live, texts, without_cache
 
 
@@ -46,7 +46,7 @@ def test_every_flipped_bit_in_a_segment_is_found(folder: Path, cached: bool) -> 
                 _all_of_it(store, session_id)
             try:
                 found, damaged = readable(store, session_id, len(truth))
-            except HoldfastError as error:
+            except OutlastError as error:
                 pytest.fail(str(error))
             assert all(event == truth[event.seq - 1] for event in found)
             assert len(found) + len(damaged) == len(truth)
@@ -131,7 +131,7 @@ def test_a_link_in_the_place_of_a_session_is_not_followed(folder: Path, memory: 
 def test_a_foreign_directory_is_refused_in_one_sentence(folder: Path) -> None:
     folder.mkdir()
     (folder / "thesis.doc").write_text("mine")
-    with pytest.raises(StoreUnavailable, match=r"not a Holdfast store.*thesis\.doc.*choose another") as caught:
+    with pytest.raises(StoreUnavailable, match=r"not an Outlast store.*thesis\.doc.*choose another") as caught:
         FilesStore(folder)
     assert "\n" not in str(caught.value)
     assert os.listdir(folder) == ["thesis.doc"]
@@ -154,16 +154,16 @@ def test_a_file_where_a_directory_should_be_is_refused(folder: Path) -> None:
 
 def test_a_newer_format_is_refused_and_an_unreadable_one_too(folder: Path) -> None:
     FilesStore(folder).close()
-    name = folder / "holdfast-store.json"
+    name = folder / "outlast-store.json"
     for text, error in (
-        ('{"holdfast":"files","format":9,"min_reader":9}', SchemaTooNew),
-        ('{"holdfast":"cellar","format":1,"min_reader":1}', StoreUnavailable),
+        ('{"outlast":"files","format":9,"min_reader":9}', SchemaTooNew),
+        ('{"outlast":"cellar","format":1,"min_reader":1}', StoreUnavailable),
         ("{", StoreUnavailable),
     ):
         name.write_text(text)
         with pytest.raises(error):
             FilesStore(folder)
-    name.write_text('{"holdfast":"files","format":9,"min_reader":1,"more":true}')
+    name.write_text('{"outlast":"files","format":9,"min_reader":1,"more":true}')
     FilesStore(folder).close()
 
 

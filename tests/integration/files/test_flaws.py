@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import DamagedSession, HoldfastError, StoreUnavailable
-from holdfast.store import open_store, open_to_read
-from holdfast.store.files import FilesStore
-from holdfast.store.files.folder import MOST_OPEN, sessions_open
-from holdfast.store.port import Query
-from holdfast.store.verify import Finding, Report, salvage, verify
+from outlast.core.errors import DamagedSession, OutlastError, StoreUnavailable
+from outlast.store import open_store, open_to_read
+from outlast.store.files import FilesStore
+from outlast.store.files.folder import MOST_OPEN, sessions_open
+from outlast.store.port import Query
+from outlast.store.verify import Finding, Report, salvage, verify
 from tests.integration.files.builders import append, begin, live, new_id, texts, without_cache
 from tests.unit.store.populated import populate
 
@@ -122,7 +122,7 @@ def test_a_damaged_first_line_is_the_same_with_and_without_an_index(folder: Path
             lambda: store.head(session_id),
             lambda: append(store, session_id),
         ):
-            with pytest.raises(HoldfastError):
+            with pytest.raises(OutlastError):
                 action()
         assert store.find(Query()).damaged == [session_id]
         assert store.resolve(session_id[:8]) == session_id
@@ -220,7 +220,7 @@ def test_one_file_that_cannot_be_read_stops_nobody_else(
     with as_somebody_else(), FilesStore(folder) as store:
         report = verify(store)
         assert report.damaged_sessions == [session_id]
-        with pytest.raises(HoldfastError):
+        with pytest.raises(OutlastError):
             store.read(session_id)
         page = store.find(Query())
         assert {*page.damaged, *(head.session_id for head in page.headers)} == {session_id, other}
@@ -275,8 +275,8 @@ def test_few_files_are_kept_open_where_few_may_be() -> None:
 MANY = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-from holdfast.store.files import FilesStore
-from holdfast.store.verify import verify
+from outlast.store.files import FilesStore
+from outlast.store.verify import verify
 from pathlib import Path
 from tests.integration.files.builders import append, begin
 with FilesStore(Path(sys.argv[1]), rotate_after_bytes=1) as store:
@@ -299,9 +299,9 @@ def test_256_open_files_are_enough_for_many_sessions_of_many_segments(folder: Pa
 def test_a_store_without_its_name_is_told_how_to_get_it_back(folder: Path) -> None:
     with FilesStore(folder) as store:
         session_id = begin(store, "one")
-    name = folder / "holdfast-store.json"
+    name = folder / "outlast-store.json"
     name.unlink()
-    with pytest.raises(StoreUnavailable, match=r"holds sessions, but its holdfast-store\.json is missing") as caught:
+    with pytest.raises(StoreUnavailable, match=r"holds sessions, but its outlast-store\.json is missing") as caught:
         FilesStore(folder)
     name.write_text(str(caught.value).split("or write ")[1].split(" into it")[0])
     with FilesStore(folder) as store:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.events import Event
-from holdfast.core.header import Header
-from holdfast.core.messages import TextPart
-from holdfast.store import lineage
-from holdfast.store.files import FilesStore, disk
-from holdfast.store.port import Append, Claim, Create, Delete, Lease, NewEvent, Query, Redact, Release, Renew
+from outlast.core import events as e
+from outlast.core.events import Event
+from outlast.core.header import Header
+from outlast.core.messages import TextPart
+from outlast.store import lineage
+from outlast.store.files import FilesStore, disk
+from outlast.store.port import Append, Claim, Create, Delete, Lease, NewEvent, Query, Redact, Release, Renew
 from tests.integration.files.builders import append, begin, live, new_id, said, texts, without_cache
 
 ALL = Query(limit=1000)

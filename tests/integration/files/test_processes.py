@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.files import FilesStore
-from holdfast.store.port import Redact
+from outlast.store.files import FilesStore
+from outlast.store.port import Redact
 from tests.conftest import ROOT
 from tests.integration.files.builders import append, begin, texts
 
 WRITER = """
 import sys
 from pathlib import Path
-from holdfast.store.files import FilesStore
+from outlast.store.files import FilesStore
 from tests.integration.files.builders import append
 with FilesStore(Path(sys.argv[1]), rotate_after_bytes=int(sys.argv[4])) as store:
     print("ready", flush=True)
@@ -57,8 +57,8 @@ def test_processes_that_append_to_one_session_leave_no_gap_and_lose_nothing(fold
 
 def test_a_process_sees_what_another_sealed_and_redacted(folder: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from holdfast.store.files import FilesStore\n"
-        "from holdfast.store.port import Redact\n"
+        "import sys; from pathlib import Path; from outlast.store.files import FilesStore\n"
+        "from outlast.store.port import Redact\n"
         "with FilesStore(Path(sys.argv[1]), rotate_after_bytes=1) as store:\n"
         "    store.commit(Redact(session_id=sys.argv[2], seq=2, actor='user'))\n"
     )

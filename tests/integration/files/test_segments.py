@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.log import GENESIS
-from holdfast.core.messages import Message, Role
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
-from holdfast.store.files import FilesStore
-from holdfast.store.lineage import fork
-from holdfast.store.port import Query
+from outlast.core.log import GENESIS
+from outlast.core.messages import Message, Role
+from outlast.session import ConversationSession
+from outlast.store import open_store
+from outlast.store.files import FilesStore
+from outlast.store.lineage import fork
+from outlast.store.port import Query
 from tests.integration.files.builders import append, begin, live, new_id, texts, without_cache
 
 

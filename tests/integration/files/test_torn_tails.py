@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import DamagedSession
-from holdfast.store.files import FilesStore
-from holdfast.store.port import Query
-from holdfast.store.verify import verify
+from outlast.core.errors import DamagedSession
+from outlast.store.files import FilesStore
+from outlast.store.port import Query
+from outlast.store.verify import verify
 from tests.integration.files.builders import append, begin, live, texts, without_cache
 
 

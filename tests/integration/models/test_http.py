@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from holdfast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
-from holdfast.core.messages import Message, Role, TextPart, ToolCall
-from holdfast.models.port import CallDelta, Finished, ModelEvent, ModelRequest, TextDelta
-from holdfast.models.providers import ProviderModel
+from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
+from outlast.core.messages import Message, Role, TextPart, ToolCall
+from outlast.models.port import CallDelta, Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.models.providers import ProviderModel
 from tests.integration.models.server import Answer, Server, chunk, error, said, serving, stream
 
 KEY = "sk-test-0123456789abcdef"
@@ -72,7 +72,7 @@ async def test_a_refused_key_names_its_variable() -> None:
 
 
 async def test_an_unknown_model_names_the_command_that_lists_them() -> None:
-    assert "holdfast models" in str(await failed(error(404, "no such model")))
+    assert "outlast models" in str(await failed(error(404, "no such model")))
 
 
 async def test_an_address_where_nobody_listens_is_one_sentence() -> None:

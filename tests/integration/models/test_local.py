@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import ContextOverflow, ModelUnavailable
-from holdfast.core.messages import Message, Role, text_of
-from holdfast.models import local
-from holdfast.models.local import LocalModel
-from holdfast.models.port import Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.core.errors import ContextOverflow, ModelUnavailable
+from outlast.core.messages import Message, Role, text_of
+from outlast.models import local
+from outlast.models.local import LocalModel
+from outlast.models.port import Finished, ModelEvent, ModelRequest, TextDelta
 from tests.conftest import everything_is_required
 
 pytestmark = [
     pytest.mark.xdist_group("local-model"),
-    pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs holdfast[local]"),
+    pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs outlast[local]"),
 ]
 
 
@@ -133,7 +133,7 @@ async def test_strangers_on_this_machine_are_not_answered() -> None:
 def test_the_server_ends_with_us_even_when_we_are_killed() -> None:
     program = (
         "import sys, time\n"
-        "from holdfast.models import local\n"
+        "from outlast.models import local\n"
         "print(local._server.running().process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from holdfast.core.events import MessageAppended, SessionCreated
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.messages import Role, TextPart
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Create, NewEvent
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.postgres.link import Link
+from outlast.core.events import MessageAppended, SessionCreated
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.messages import Role, TextPart
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Create, NewEvent
+from outlast.store.postgres import PostgresStore
+from outlast.store.postgres.link import Link
 
 
 def opened(url: str) -> PostgresStore:

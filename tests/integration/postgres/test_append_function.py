@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.errors import (
+from outlast.core.errors import (
     ConflictError,
-    HoldfastError,
     KeyUsed,
+    OutlastError,
     SessionDeleted,
     SessionEnded,
     SessionNotFound,
     StaleLease,
 )
-from holdfast.core.events import ModelRequested, ReplyInterrupted, SessionRotated, TurnStarted
-from holdfast.core.events import SessionEnded as Ended
-from holdfast.core.header import Header, apply
-from holdfast.store.engine import AFTER_ROTATION, AFTER_THE_END
-from holdfast.store.group import Entry
-from holdfast.store.port import Append, Claim, Delete, Lease, NewEvent, PutChunk, Receipt, Write
-from holdfast.store.postgres import PostgresStore
-from holdfast.store.postgres.appending import MOST_EVENTS, is_plain
-from holdfast.store.sealing import SealedWrite, seal
-from holdfast.store.tx import Row
+from outlast.core.events import ModelRequested, ReplyInterrupted, SessionRotated, TurnStarted
+from outlast.core.events import SessionEnded as Ended
+from outlast.core.header import Header, apply
+from outlast.store.engine import AFTER_ROTATION, AFTER_THE_END
+from outlast.store.group import Entry
+from outlast.store.port import Append, Claim, Delete, Lease, NewEvent, PutChunk, Receipt, Write
+from outlast.store.postgres import PostgresStore
+from outlast.store.postgres.appending import MOST_EVENTS, is_plain
+from outlast.store.sealing import SealedWrite, seal
+from outlast.store.tx import Row
 from tests import strategies
 from tests.integration.postgres.builders import message, new_id, opened, said, started
 from tests.pg import PgServer
@@ -43,14 +43,14 @@ def store(pg_server: PgServer) -> Iterator[PostgresStore]:
     pg_server.drop_database(url)
 
 
-def outcomes(store: PostgresStore, *writes: Write) -> list[Receipt | HoldfastError]:
+def outcomes(store: PostgresStore, *writes: Write) -> list[Receipt | OutlastError]:
     """Each write as its own commit, all of them in one batch."""
     batch = [Entry(seal((write,), compress=True)) for write in writes]
     store._run(batch)
-    told: list[Receipt | HoldfastError] = []
+    told: list[Receipt | OutlastError] = []
     for entry in batch:
         assert entry.decided
-        assert entry.error is None or isinstance(entry.error, HoldfastError)
+        assert entry.error is None or isinstance(entry.error, OutlastError)
         told.append(entry.error if entry.error is not None else entry.outcome()[0])
     return told
 
@@ -118,7 +118,7 @@ def test_updated_at_moves_unless_the_writer_says_otherwise(store: PostgresStore,
 def test_every_column_of_a_session_is_a_field_of_its_header(pg_server: PgServer, store: PostgresStore) -> None:
     found = store._writer.settle(
         lambda link, _: link.execute(
-            "SELECT column_name FROM information_schema.columns WHERE table_schema = 'holdfast' "
+            "SELECT column_name FROM information_schema.columns WHERE table_schema = 'outlast' "
             "AND table_name = 'sessions' ORDER BY ordinal_position"
         ).fetchall()
     )
@@ -193,8 +193,8 @@ def test_a_key_counts_once_also_within_a_batch(store: PostgresStore) -> None:
 
 def test_an_append_that_cannot_be_stored_fails_alone(store: PostgresStore) -> None:
     """A sum over 64 bits is the server's to refuse; it must not take the batch with it."""
-    from holdfast.core.events import UsageRecorded
-    from holdfast.core.messages import Usage
+    from outlast.core.events import UsageRecorded
+    from outlast.core.messages import Usage
 
     session_id, other = started(store), started(store)
     spent = NewEvent(event=UsageRecorded(usage=Usage(input_tokens=2**63 - 1)))
@@ -204,8 +204,8 @@ def test_an_append_that_cannot_be_stored_fails_alone(store: PostgresStore) -> No
 
 
 def test_a_session_made_in_a_batch_takes_what_follows_in_it(store: PostgresStore) -> None:
-    from holdfast.core.events import SessionCreated
-    from holdfast.store.port import Create
+    from outlast.core.events import SessionCreated
+    from outlast.store.port import Create
 
     session_id = new_id()
     other = started(store)

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast.core.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.store.port import Append, Delete
-from holdfast.store.postgres import PostgresStore, schema
-from holdfast.store.postgres.link import Link
-from holdfast.store.postgres.wakeups import Wakeups
+from outlast.core.errors import OutcomeUnknown, StoreUnavailable
+from outlast.store.port import Append, Delete
+from outlast.store.postgres import PostgresStore, schema
+from outlast.store.postgres.link import Link
+from outlast.store.postgres.wakeups import Wakeups
 from tests.integration.postgres.builders import message, opened, said, started, writing_link
 from tests.integration.postgres.proxy import TO_CLIENT, TO_SERVER, Proxy
 from tests.pg import PgServer, eventually
@@ -88,7 +88,7 @@ def test_a_silent_connection_is_noticed(
 ) -> None:
     with opened(proxy.url(pg_url)) as store:
         session_id = started(store)
-        monkeypatch.setattr("holdfast.store.postgres.link.ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr("outlast.store.postgres.link.ANSWER_SECONDS", 1.0)
         writing_link(store).answer_seconds = 0.5
         proxy.freeze_after(5, direction)
         before = time.monotonic()
@@ -99,7 +99,7 @@ def test_a_silent_connection_is_noticed(
 
 def test_when_the_server_stays_away_the_outcome_is_unknown_and_names_the_key(pg_url: str, proxy: Proxy) -> None:
     url = proxy.url(pg_url)
-    with opened(url + "&holdfast_retry_seconds=0.5") as store:
+    with opened(url + "&outlast_retry_seconds=0.5") as store:
         session_id = started(store)
         store.commit(message(session_id, "warm up"))
         proxy.cut_after(0, TO_CLIENT)
@@ -152,11 +152,11 @@ def test_a_storm_of_killed_connections_goes_unnoticed(pg_server: PgServer, pg_ur
 def test_a_locked_session_does_not_hold_up_the_others(pg_server: PgServer, pg_url: str) -> None:
     opened(pg_url).close()
     for function in ("append", "append_one"):
-        pg_server.sql(f"ALTER FUNCTION holdfast.{function} SET lock_timeout = '1s'", database=database(pg_url))
-    with opened(pg_url + "&holdfast_retry_seconds=3") as store, ThreadPoolExecutor(8) as pool:
+        pg_server.sql(f"ALTER FUNCTION outlast.{function} SET lock_timeout = '1s'", database=database(pg_url))
+    with opened(pg_url + "&outlast_retry_seconds=3") as store, ThreadPoolExecutor(8) as pool:
         locked, *free = [started(store) for _ in range(6)]
         with Link.to(store._address) as other, other.transaction():
-            other.execute("SELECT FROM holdfast.sessions WHERE session_id = %s FOR UPDATE", (locked,))
+            other.execute("SELECT FROM outlast.sessions WHERE session_id = %s FOR UPDATE", (locked,))
             stuck = pool.submit(store.commit, message(locked, "waits"))
             others = [pool.submit(store.commit, message(session_id, "goes on")) for session_id in free]
             for other_job in others:
@@ -207,9 +207,9 @@ def test_a_pooler_that_was_not_noticed_is_found_out(pg_url: str) -> None:
 FORK = """
 import os, sys
 from tests.integration.postgres.builders import message, opened, started, writing_link
-from holdfast.core.errors import StoreUnavailable
+from outlast.core.errors import StoreUnavailable
 
-store = opened(sys.argv[1] + "&holdfast_retry_seconds=0")
+store = opened(sys.argv[1] + "&outlast_retry_seconds=0")
 session_id = started(store)
 store.head(session_id)
 pid = writing_link(store).pgconn.backend_pid

@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from holdfast.core.errors import DamagedSession
-from holdfast.store.port import Append, Claim, Delete, Redact
-from holdfast.store.postgres import PostgresStore
+from outlast.core.errors import DamagedSession
+from outlast.store.port import Append, Claim, Delete, Redact
+from outlast.store.postgres import PostgresStore
 from tests.integration.postgres.builders import message, opened, said, started
 from tests.pg import PgServer
 
 BACK = """
-    WITH was AS (SELECT hash FROM holdfast.events WHERE session_id = %s AND seq = %s)
-    UPDATE holdfast.sessions SET last_seq = %s, head_hash = was.hash FROM was WHERE session_id = %s
+    WITH was AS (SELECT hash FROM outlast.events WHERE session_id = %s AND seq = %s)
+    UPDATE outlast.sessions SET last_seq = %s, head_hash = was.hash FROM was WHERE session_id = %s
 """
 
 
@@ -26,7 +26,7 @@ def goes_back(server: PgServer, url: str, session_id: str, seq: int, *, ends: bo
     """Make the server what a copy would be that was taken after event `seq`."""
     server.sql(BACK, session_id, seq, seq, session_id, database=database(url))
     for table in ("events", "keys"):
-        statement = f"DELETE FROM holdfast.{table} WHERE session_id = %s AND seq > %s"  # noqa: S608 - two tables
+        statement = f"DELETE FROM outlast.{table} WHERE session_id = %s AND seq > %s"  # noqa: S608 - two tables
         server.sql(statement, session_id, seq, database=database(url))
     if ends:
         end_connections(server, url)

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from holdfast.store.postgres import PostgresStore
+from outlast.store.postgres import PostgresStore
 from tests.integration.postgres.builders import message, opened, started
 from tests.pg import PgServer, eventually
 
@@ -91,7 +91,7 @@ class Follower:
 
 def listeners(server: PgServer, url: str) -> list[tuple[Any, ...]]:
     name = url.split("/")[3].split("?")[0]
-    query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND application_name = 'holdfast wake-ups'"
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND application_name = 'outlast wake-ups'"
     return server.sql(query, name)
 
 

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast.core.errors import OutcomeUnknown
-from holdfast.store.port import Append
-from holdfast.store.postgres import PostgresStore
+from outlast.core.errors import OutcomeUnknown
+from outlast.store.port import Append
+from outlast.store.postgres import PostgresStore
 from tests.integration.postgres.builders import message, opened, said, started
 from tests.pg import PgServer
 
-RESTARTS = 20 if os.environ.get("HOLDFAST_SOAK") == "1" else 6
+RESTARTS = 20 if os.environ.get("OUTLAST_SOAK") == "1" else 6
 WRITERS = 8
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.events import InputAdmitted, MessageAppended, ModelRequested, SessionCreated, SessionRenamed
-from holdfast.core.header import Header
-from holdfast.core.messages import Role, TextPart
-from holdfast.store import open_store
-from holdfast.store.checking import storable
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Create, NewEvent, PutChunk, PutRoute, Query
+from outlast.core.events import InputAdmitted, MessageAppended, ModelRequested, SessionCreated, SessionRenamed
+from outlast.core.header import Header
+from outlast.core.messages import Role, TextPart
+from outlast.store import open_store
+from outlast.store.checking import storable
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Create, NewEvent, PutChunk, PutRoute, Query
 from tests import strategies
 from tests.integration.postgres.builders import new_id
 from tests.pg import PgServer

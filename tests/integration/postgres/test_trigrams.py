@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.search import rebuild, search
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.postgres.shelf import FIND, pattern
-from holdfast.store.verify import verify
+from outlast.app.search import rebuild, search
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.postgres.shelf import FIND, pattern
+from outlast.store.verify import verify
 from tests.contract import test_search as exam
 from tests.pg import PgServer
 
 INDEXES = "SELECT indexdef FROM pg_indexes WHERE indexname = 'docs_trigrams'"
 MORE = (
-    "INSERT INTO holdfast_search.docs (session_id, seq, at, role, text, folded) "
+    "INSERT INTO outlast_search.docs (session_id, seq, at, role, text, folded) "
     "SELECT %s, 1000 + n, 0, 'user', 'hay', 'hay ' || md5(n::text) FROM generate_series(1, 20000) n"
 )
 
@@ -91,7 +91,7 @@ def test_a_longer_query_is_answered_by_the_index(store: LogStore, database: Data
     session = exam.said(store, "hay", "The NeeDle is here")
     assert len(search(store, "hay").hits) == 1
     database.sql(MORE, session.session_id)
-    database.sql("VACUUM ANALYZE holdfast_search.docs")
+    database.sql("VACUUM ANALYZE outlast_search.docs")
     [hit] = search(store, "needle").hits
     assert (hit.session_id, hit.snippet.match) == (session.session_id, "NeeDle")
     plan = database.sql(f"EXPLAIN {FIND}", pattern("needle"), "local", 2**62, 10)
@@ -115,6 +115,6 @@ def test_an_older_server_keeps_a_store_too(database: Database) -> None:
     stored = "SELECT attstorage::text FROM pg_attribute WHERE attrelid = %s::regclass AND attname = %s"
     with closing(open_store(database.url)) as store:
         exam.said(store, "x" * 70_000, "y")
-        assert database.sql(stored, "holdfast.events", "body") == ["e"]
-        assert database.sql(stored, "holdfast.blobs", "data") == ["e"]
+        assert database.sql(stored, "outlast.events", "body") == ["e"]
+        assert database.sql(stored, "outlast.blobs", "data") == ["e"]
         assert [finding.line() for finding in verify(store, deep=True).findings] == []

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.config_file import change_setting, shown_settings
-from holdfast.app.settings import load_settings
-from holdfast.core.errors import ConfigError
+from outlast.app.config_file import change_setting, shown_settings
+from outlast.app.settings import load_settings
+from outlast.core.errors import ConfigError
 
 
 def test_a_setting_is_added_changed_and_removed_and_comments_stay(tmp_path: Path) -> None:

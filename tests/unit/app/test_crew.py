@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from holdfast import ConversationSession, load_settings, open_store
-from holdfast.app import crew as crew_module
-from holdfast.app.changing import change
-from holdfast.app.creating import create
-from holdfast.app.crew import Crew
-from holdfast.app.places import Places
-from holdfast.app.settings import Settings
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import ToolCall
-from holdfast.runtime.service import SessionService
-from holdfast.runtime.whereabouts import whereabouts
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Create, Lease, NewEvent, Release
-from holdfast.store.reading import decoded
-from holdfast.testing.contract.exam import OPAQUE_HOLDER, admitted, new_id
+from outlast import ConversationSession, load_settings, open_store
+from outlast.app import crew as crew_module
+from outlast.app.changing import change
+from outlast.app.creating import create
+from outlast.app.crew import Crew
+from outlast.app.places import Places
+from outlast.app.settings import Settings
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.log import StoredEvent
+from outlast.core.messages import ToolCall
+from outlast.runtime.service import SessionService
+from outlast.runtime.whereabouts import whereabouts
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Create, Lease, NewEvent, Release
+from outlast.store.reading import decoded
+from outlast.testing.contract.exam import OPAQUE_HOLDER, admitted, new_id
 
 SOON = 10.0
 
@@ -196,8 +196,8 @@ async def test_a_session_that_somebody_drives_is_left_to_them_until_they_are_gon
 
 async def test_a_fault_of_one_session_is_told_and_stops_nobody_else(bench: Bench, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    (broken / ".holdfast").mkdir(parents=True)
-    rules = broken / ".holdfast" / "config.toml"
+    (broken / ".outlast").mkdir(parents=True)
+    rules = broken / ".outlast" / "config.toml"
     rules.write_text("permission_mode = 'allow'\n")
     bad = ConversationSession(project_root=broken, store=bench.store)
     bad.persist()
@@ -442,4 +442,4 @@ async def test_a_session_in_which_no_driver_finds_the_work_is_not_claimed_again_
         await bench.until(lambda: crew.trouble(session_id))
         await asyncio.sleep(0.3)
         assert bench.store.head(session_id).epoch == before.epoch + 1
-        assert "holdfast verify" in (crew.trouble(session_id) or "")
+        assert "outlast verify" in (crew.trouble(session_id) or "")

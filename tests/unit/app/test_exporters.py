@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from holdfast.app.detail import Detail
-from holdfast.app.exporters.html import html
-from holdfast.app.exporters.markdown import fenced, markdown
-from holdfast.app.sessions import summary_of
-from holdfast.core.header import Header
-from holdfast.core.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult
+from outlast.app.detail import Detail
+from outlast.app.exporters.html import html
+from outlast.app.exporters.markdown import fenced, markdown
+from outlast.app.sessions import summary_of
+from outlast.core.header import Header
+from outlast.core.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult
 
 Make = Callable[..., Iterator[str]]
 KEY = "ghp_" + "a1B2" * 9

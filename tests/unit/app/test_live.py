@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.live import BEGINNING, TAIL_FRAMES, Cursor, Live, cursor_from
-from holdfast.core import events as e
-from holdfast.core.errors import InvalidInput, SessionNotFound
-from holdfast.core.header import Header
-from holdfast.core.messages import TextPart
-from holdfast.store import lineage, open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Create, Delete, Lease, NewEvent, PutChunk
-from holdfast.testing.contract.exam import OPAQUE_HOLDER, admitted, new_id, said
+from outlast.app.live import BEGINNING, TAIL_FRAMES, Cursor, Live, cursor_from
+from outlast.core import events as e
+from outlast.core.errors import InvalidInput, SessionNotFound
+from outlast.core.header import Header
+from outlast.core.messages import TextPart
+from outlast.store import lineage, open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Create, Delete, Lease, NewEvent, PutChunk
+from outlast.testing.contract.exam import OPAQUE_HOLDER, admitted, new_id, said
 from tests.sse import StreamClient
 
 SOON = 5.0

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.logs import JSON, TEXT, Lines, log_to, say, why
-from holdfast.core.errors import ConfigError, ModelRefused
+from outlast.app.logs import JSON, TEXT, Lines, log_to, say, why
+from outlast.core.errors import ConfigError, ModelRefused
 from tests.kept_logging import kept_logging
 
 __all__ = ["kept_logging"]  # a fixture
@@ -18,7 +18,7 @@ __all__ = ["kept_logging"]  # a fixture
 CANARY = "canary-4711"
 
 
-def record(msg: str, *args: object, name: str = "holdfast.x", error: BaseException | None = None) -> logging.LogRecord:
+def record(msg: str, *args: object, name: str = "outlast.x", error: BaseException | None = None) -> logging.LogRecord:
     raised = None if error is None else (type(error), error, error.__traceback__)
     return logging.LogRecord(name, logging.WARNING, __file__, 7, msg, args, raised)
 
@@ -30,7 +30,7 @@ def line(found: logging.LogRecord) -> dict[str, Any]:
 @pytest.mark.usefixtures("kept_logging")
 def test_an_event_is_one_json_line_with_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
     log_to(sys.stderr, JSON)
-    say(logging.getLogger("holdfast.test"), logging.INFO, "turn.ended", session="abc", seq=4, turn=None, outcome="done")
+    say(logging.getLogger("outlast.test"), logging.INFO, "turn.ended", session="abc", seq=4, turn=None, outcome="done")
     logging.getLogger("others").info("not shown")
     [text] = capsys.readouterr().err.splitlines()
     found = json.loads(text)
@@ -43,7 +43,7 @@ def test_an_event_is_one_json_line_with_its_facts(capsys: pytest.CaptureFixture[
 @pytest.mark.usefixtures("kept_logging")
 def test_the_same_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     log_to(sys.stderr, TEXT)
-    say(logging.getLogger("holdfast.test"), logging.WARNING, "turn.trouble", session="abc", why='it is "so"')
+    say(logging.getLogger("outlast.test"), logging.WARNING, "turn.trouble", session="abc", why='it is "so"')
     text = capsys.readouterr().err
     assert 'WARNING turn.trouble session=abc why="it is \\"so\\"" worker=' in text
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.app.metrics import Metrics, queue_lines, text_of
-from holdfast.core import events as e
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import TextPart, Usage
-from holdfast.store.port import Queue
+from outlast.app.metrics import Metrics, queue_lines, text_of
+from outlast.core import events as e
+from outlast.core.log import StoredEvent
+from outlast.core.messages import TextPart, Usage
+from outlast.store.port import Queue
 from tests.prometheus import samples
 
 STORED = StoredEvent("s", 1, "k", 1, 0, "system", None, None, 1, "plain", b"", b"")
@@ -25,13 +25,13 @@ def test_turns_attempts_and_tokens_are_counted_by_the_events_that_were_written()
     ):
         metrics.wrote(STORED, event)
     found = samples(text_of(metrics.lines()))
-    assert found["holdfast_turns_started_total"] == 1
-    assert found['holdfast_turns_ended_total{outcome="completed"}'] == 1
-    assert found["holdfast_model_attempts_total"] == 2
-    assert found['holdfast_tokens_total{direction="input"}'] == 12
-    assert found['holdfast_tokens_total{direction="output"}'] == 2
-    assert found["holdfast_lease_takeovers_total"] == 0
-    assert metrics.value("holdfast_turns_ended_total", outcome="completed") == 1
+    assert found["outlast_turns_started_total"] == 1
+    assert found['outlast_turns_ended_total{outcome="completed"}'] == 1
+    assert found["outlast_model_attempts_total"] == 2
+    assert found['outlast_tokens_total{direction="input"}'] == 12
+    assert found['outlast_tokens_total{direction="output"}'] == 2
+    assert found["outlast_lease_takeovers_total"] == 0
+    assert metrics.value("outlast_turns_ended_total", outcome="completed") == 1
 
 
 def test_commits_are_in_the_bucket_of_what_they_took() -> None:
@@ -40,17 +40,17 @@ def test_commits_are_in_the_bucket_of_what_they_took() -> None:
     metrics.committed(0.001, 1)
     metrics.committed(99.0, 2)
     found = samples(text_of(metrics.lines()))
-    assert found['holdfast_commit_seconds_bucket{le="0.0005"}'] == 3
-    assert found['holdfast_commit_seconds_bucket{le="0.001"}'] == 4
-    assert found['holdfast_commit_seconds_bucket{le="10.0"}'] == 4
-    assert found["holdfast_commit_seconds_count"] == 6
-    assert abs(found["holdfast_commit_seconds_sum"] - 198.0022) < 1e-3
+    assert found['outlast_commit_seconds_bucket{le="0.0005"}'] == 3
+    assert found['outlast_commit_seconds_bucket{le="0.001"}'] == 4
+    assert found['outlast_commit_seconds_bucket{le="10.0"}'] == 4
+    assert found["outlast_commit_seconds_count"] == 6
+    assert abs(found["outlast_commit_seconds_sum"] - 198.0022) < 1e-3
 
 
 def test_the_queue_has_an_age_and_none_when_it_is_empty() -> None:
     told = samples(text_of(queue_lines(lambda: Queue(waiting=3, driven=1, oldest=4_000_000, now=9_500_000))))
-    assert (told["holdfast_queue_length"], told["holdfast_queue_oldest_seconds"]) == (3, 5.5)
+    assert (told["outlast_queue_length"], told["outlast_queue_oldest_seconds"]) == (3, 5.5)
     empty = samples(text_of(queue_lines(lambda: Queue(now=9_500_000))))
-    assert empty["holdfast_queue_oldest_seconds"] == 0
+    assert empty["outlast_queue_oldest_seconds"] == 0
     ahead = samples(text_of(queue_lines(lambda: Queue(waiting=1, oldest=9_600_000, now=9_500_000))))
-    assert ahead["holdfast_queue_oldest_seconds"] == 0, "a clock that runs ahead makes no negative age"
+    assert ahead["outlast_queue_oldest_seconds"] == 0, "a clock that runs ahead makes no negative age"

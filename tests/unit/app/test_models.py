@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app import load_settings
-from holdfast.app import models as app_models
-from holdfast.app.models import choice_for, key_variables, model_for, overview, price_for, remember_model
-from holdfast.app.settings import Settings
-from holdfast.core.errors import ConfigError, InvalidInput, MissingExtra
-from holdfast.core.messages import Usage
-from holdfast.models.local import LocalModel
-from holdfast.models.providers import ProviderModel
-from holdfast.models.scripted import ScriptedFile
+from outlast.app import load_settings
+from outlast.app import models as app_models
+from outlast.app.models import choice_for, key_variables, model_for, overview, price_for, remember_model
+from outlast.app.settings import Settings
+from outlast.core.errors import ConfigError, InvalidInput, MissingExtra
+from outlast.core.messages import Usage
+from outlast.models.local import LocalModel
+from outlast.models.providers import ProviderModel
+from outlast.models.scripted import ScriptedFile
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def test_without_anything_it_is_the_local_model(settings: Settings) -> None:
 
 
 def test_without_the_local_part_it_is_one_line(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.models.local.installed", lambda: False)
+    monkeypatch.setattr("outlast.models.local.installed", lambda: False)
     monkeypatch.setattr(app_models, "installed", lambda: False)
-    with pytest.raises(MissingExtra, match=r"holdfast\[local\]"):
+    with pytest.raises(MissingExtra, match=r"outlast\[local\]"):
         model_for(settings, "local")
     with pytest.raises(ConfigError, match="nothing can answer here"):
         model_for(settings)
@@ -108,10 +108,10 @@ def test_the_overview_says_what_is_used_and_why(settings: Settings, monkeypatch:
 
 
 def test_the_setting_context_window_reaches_the_model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_CONTEXT_WINDOW", "50000")
+    monkeypatch.setenv("OUTLAST_CONTEXT_WINDOW", "50000")
     model = model_for(with_url(settings, "http://127.0.0.1:1/v1"), "openai:anything")
     assert model is not None
     assert model.abilities.context_window == 50_000
-    monkeypatch.setenv("HOLDFAST_CONTEXT_WINDOW", "many")
-    with pytest.raises(ConfigError, match="HOLDFAST_CONTEXT_WINDOW"):
+    monkeypatch.setenv("OUTLAST_CONTEXT_WINDOW", "many")
+    with pytest.raises(ConfigError, match="OUTLAST_CONTEXT_WINDOW"):
         load_settings()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import open_store
-from holdfast.app.places import Places, place_for, this_host
-from holdfast.core.errors import ConfigError, InvalidInput
-from holdfast.core.header import Header
+from outlast import open_store
+from outlast.app.places import Places, place_for, this_host
+from outlast.core.errors import ConfigError, InvalidInput
+from outlast.core.header import Header
 
 
 def header(*, place: str | None = None, project_root: str | None = None) -> Header:

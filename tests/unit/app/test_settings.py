@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app import PermissionMode, Settings, load_settings
-from holdfast.core.errors import ConfigError, HoldfastError
+from outlast.app import PermissionMode, Settings, load_settings
+from outlast.core.errors import ConfigError, OutlastError
 
 TOKEN = "t" * 32
 
@@ -16,14 +16,14 @@ TOKEN = "t" * 32
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "home"
     path.mkdir()
-    monkeypatch.setenv("HOLDFAST_HOME", str(path))
+    monkeypatch.setenv("OUTLAST_HOME", str(path))
     return path
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "project"
-    (path / ".holdfast").mkdir(parents=True)
+    (path / ".outlast").mkdir(parents=True)
     monkeypatch.chdir(path)
     return path
 
@@ -35,7 +35,7 @@ def of_home(home: Path, text: str) -> Path:
 
 
 def of_project(project: Path, text: str) -> Path:
-    path = project / ".holdfast" / "config.toml"
+    path = project / ".outlast" / "config.toml"
     path.write_text(text)
     return path
 
@@ -50,26 +50,26 @@ def refusal(load: Callable[[], Settings]) -> str:
 
 def test_defaults_without_any_source(home: Path, project: Path) -> None:
     settings = load_settings()
-    assert settings == Settings(home=home, project_root=project, store=f"sqlite:///{home}/holdfast.db")
+    assert settings == Settings(home=home, project_root=project, store=f"sqlite:///{home}/outlast.db")
     assert settings.store.startswith("sqlite:////")  # three slashes and an absolute path
     assert settings.permission_mode is PermissionMode.WORKSPACE_WRITE
 
 
 def test_default_home_is_below_the_users_home(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOLDFAST_HOME")
+    monkeypatch.delenv("OUTLAST_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load_settings().home == tmp_path / ".holdfast"
+    assert load_settings().home == tmp_path / ".outlast"
 
 
 @pytest.mark.parametrize("value", [None, ""])
 def test_without_home_variable_the_password_file_is_asked(
     value: str | None, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("HOLDFAST_HOME")
+    monkeypatch.delenv("OUTLAST_HOME")
     monkeypatch.delenv("HOME") if value is None else monkeypatch.setenv("HOME", value)
     found = load_settings().home
     assert found.is_absolute()
-    assert found.name == ".holdfast"
+    assert found.name == ".outlast"
 
 
 def test_flags_beat_environment_beats_project_beats_home(
@@ -79,7 +79,7 @@ def test_flags_beat_environment_beats_project_beats_home(
     assert load_settings().model == "home"
     of_project(project, 'model = "project"\n')
     assert load_settings().model == "project"
-    monkeypatch.setenv("HOLDFAST_MODEL", "environment")
+    monkeypatch.setenv("OUTLAST_MODEL", "environment")
     assert load_settings().model == "environment"
     settings = load_settings(model="flag")
     assert (settings.model, settings.persona, settings.store) == ("flag", "home", "files:///home")
@@ -87,7 +87,7 @@ def test_flags_beat_environment_beats_project_beats_home(
 
 def test_every_variable_is_read(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"STORE": "files:///s", "MODEL": "m", "BASE_URL": "http://h/v1", "TOKEN": TOKEN}.items():
-        monkeypatch.setenv(f"HOLDFAST_{name}", value)
+        monkeypatch.setenv(f"OUTLAST_{name}", value)
     settings = load_settings()
     assert (settings.store, settings.model) == ("files:///s", "m")
     assert (settings.base_url, settings.token) == ("http://h/v1", TOKEN)
@@ -118,7 +118,7 @@ def test_every_flag_is_taken(home: Path, tmp_path: Path) -> None:
 
 def test_empty_variable_counts_as_unset(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_home(home, 'model = "home"\n')
-    monkeypatch.setenv("HOLDFAST_MODEL", "")
+    monkeypatch.setenv("OUTLAST_MODEL", "")
     assert load_settings().model == "home"
 
 
@@ -190,10 +190,10 @@ def test_permission_flag_beats_the_project_file(home: Path, project: Path) -> No
 
 def test_permission_variable_beats_the_project_file(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_project(project, 'permission_mode = "allow"\n')  # beaten, so nothing is raised
-    monkeypatch.setenv("HOLDFAST_PERMISSION_MODE", "read-only")
+    monkeypatch.setenv("OUTLAST_PERMISSION_MODE", "read-only")
     assert load_settings().permission_mode is PermissionMode.READ_ONLY
-    monkeypatch.setenv("HOLDFAST_PERMISSION_MODE", "anything")
-    assert "HOLDFAST_PERMISSION_MODE: permission_mode 'anything' is unknown" in refusal(load_settings)
+    monkeypatch.setenv("OUTLAST_PERMISSION_MODE", "anything")
+    assert "OUTLAST_PERMISSION_MODE: permission_mode 'anything' is unknown" in refusal(load_settings)
 
 
 def test_modes_that_cannot_be_compared_are_not_lower() -> None:
@@ -204,9 +204,9 @@ def test_modes_that_cannot_be_compared_are_not_lower() -> None:
 
 
 def test_home_directory_as_project_keeps_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOLDFAST_HOME")
+    monkeypatch.delenv("OUTLAST_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".holdfast").mkdir()
+    (tmp_path / ".outlast").mkdir()
     of_project(tmp_path, 'store = "files:///s"\n')
     assert load_settings(project_root=tmp_path).store == "files:///s"
 
@@ -258,12 +258,12 @@ def test_wrong_value_names_file_and_key(home: Path, project: Path, line: str, ke
 
 
 def test_short_token_is_refused_without_showing_it(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_TOKEN", "hunter2")
+    monkeypatch.setenv("OUTLAST_TOKEN", "hunter2")
     sentence = refusal(load_settings)
-    assert "HOLDFAST_TOKEN" in sentence
+    assert "OUTLAST_TOKEN" in sentence
     assert "hunter2" not in sentence
 
 
-def test_config_error_is_a_holdfast_error_with_exit_code_one() -> None:
-    assert issubclass(ConfigError, HoldfastError)
+def test_config_error_is_a_outlast_error_with_exit_code_one() -> None:
+    assert issubclass(ConfigError, OutlastError)
     assert ConfigError("x").exit_code == 1

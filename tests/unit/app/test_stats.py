@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.stats import cache_file, forget, stats
-from holdfast.core.events import AssistantReplied, Event, TurnEnded, TurnStarted
-from holdfast.core.messages import TextPart, Usage
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, NewEvent
+from outlast.app.stats import cache_file, forget, stats
+from outlast.core.events import AssistantReplied, Event, TurnEnded, TurnStarted
+from outlast.core.messages import TextPart, Usage
+from outlast.session import ConversationSession
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, NewEvent
 
 DAY = 86_400_000_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.app.stores import shown_url
+from outlast.app.stores import shown_url
 
 
 @pytest.mark.parametrize(

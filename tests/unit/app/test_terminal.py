@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import open_store
-from holdfast.app import PermissionMode
-from holdfast.app.agents import kit_for
-from holdfast.app.feed import Drafted, Happened, feed
-from holdfast.app.preview import change_of
-from holdfast.app.terminal import consent, context_use, modes_under, pending_consents
-from holdfast.core import events as e
-from holdfast.doors.repl.interruption import interruption
-from holdfast.models.scripted import Line
-from holdfast.store.log_store import LogStore
+from outlast import open_store
+from outlast.app import PermissionMode
+from outlast.app.agents import kit_for
+from outlast.app.feed import Drafted, Happened, feed
+from outlast.app.preview import change_of
+from outlast.app.terminal import consent, context_use, modes_under, pending_consents
+from outlast.core import events as e
+from outlast.doors.repl.interruption import interruption
+from outlast.models.scripted import Line
+from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call
 
 
@@ -94,10 +94,10 @@ async def test_how_full_the_window_is(store: LogStore, project: Path) -> None:
 
 
 def test_what_a_project_brings_counts_after_consent_to_that_content(tmp_path: Path, project: Path) -> None:
-    from holdfast.app.settings import load_settings
+    from outlast.app.settings import load_settings
 
-    (project / ".holdfast").mkdir()
-    rules = project / ".holdfast" / "permission-rules.json"
+    (project / ".outlast").mkdir()
+    rules = project / ".outlast" / "permission-rules.json"
     rules.write_text('{"allow": [{"tool": "bash"}]}')
     settings = load_settings(home=tmp_path / "home", project_root=project)
     [pending] = pending_consents(settings)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.bench import NAMES, Figure, Lab, Options, Skipped, measure
-from holdfast.core.errors import ConfigError
+from outlast.bench import NAMES, Figure, Lab, Options, Skipped, measure
+from outlast.core.errors import ConfigError
 
 POSTGRES = [name for name in NAMES if "postgres" in name]
 HERE = [name for name in NAMES if name not in POSTGRES]

@@ -1,6 +1,6 @@
 """Windows of made-up logs, as tests read them."""
 
-from holdfast.core.window import Window, window
+from outlast.core.window import Window, window
 from tests.histories import Log
 
 LIMIT = 1000

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.boundaries import HIDDEN_LENGTH, JOURNAL_LENGTH, Boundary, Span, View, What, journal_with, view_of
+from outlast.core.boundaries import HIDDEN_LENGTH, JOURNAL_LENGTH, Boundary, Span, View, What, journal_with, view_of
 
 START = View()
 

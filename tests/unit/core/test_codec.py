@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import codec
-from holdfast.core import events as e
-from holdfast.core.errors import InvalidInput
-from holdfast.core.messages import ImagePart, Role, TextPart, ToolCall
+from outlast.core import codec
+from outlast.core import events as e
+from outlast.core.errors import InvalidInput
+from outlast.core.messages import ImagePart, Role, TextPart, ToolCall
 from tests.strategies import any_text, arguments, events, long_text
 
 SOAK = 100_000

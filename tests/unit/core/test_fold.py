@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.fold import ARGUMENTS_LIMIT, HANDLERS, PROMPTS, TIMELINE, TRACE, UNKNOWN, folded
-from holdfast.core.inbox import PendingInput
-from holdfast.core.messages import TextPart, ToolCall, Usage
-from holdfast.core.snapshots import state_from_bytes, state_to_bytes
-from holdfast.core.state import SessionState
+from outlast.core import events as e
+from outlast.core.fold import ARGUMENTS_LIMIT, HANDLERS, PROMPTS, TIMELINE, TRACE, UNKNOWN, folded
+from outlast.core.inbox import PendingInput
+from outlast.core.messages import TextPart, ToolCall, Usage
+from outlast.core.snapshots import state_from_bytes, state_to_bytes
+from outlast.core.state import SessionState
 from tests.histories import MOVES, Log, admitted, asked, call, ended, finished, histories, played, replied, whole_turn
 from tests.strategies import events
 

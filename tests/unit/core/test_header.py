@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from holdfast.core import events as e
-from holdfast.core.header import (
+from outlast.core import events as e
+from outlast.core.header import (
     OTHER_REQUEST,
     REQUESTS,
     Delta,
@@ -16,7 +16,7 @@ from holdfast.core.header import (
     delta_of,
     delta_of_redacted,
 )
-from holdfast.core.messages import Role, TextPart, Usage
+from outlast.core.messages import Role, TextPart, Usage
 from tests.histories import admitted, appended, replied
 from tests.strategies import any_text, events
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.errors import InvalidInput
-from holdfast.core.ids import ID_LENGTH, id_from, is_id, is_prefix
+from outlast.core.errors import InvalidInput
+from outlast.core.ids import ID_LENGTH, id_from, is_id, is_prefix
 
 
 @given(st.binary(min_size=16, max_size=16))

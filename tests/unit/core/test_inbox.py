@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.inbox import DETAILED, Inbox, PendingInput
+from outlast.core.inbox import DETAILED, Inbox, PendingInput
 
 
 def test_inputs_wait_in_the_order_of_their_admission() -> None:

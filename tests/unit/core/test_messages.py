@@ -1,6 +1,6 @@
 """A message may be built from its content or from its parts."""
 
-from holdfast.core.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult
+from outlast.core.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult
 
 
 def test_content_and_calls_become_parts() -> None:

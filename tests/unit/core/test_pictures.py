@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.core.pictures import Picture, picture_of
+from outlast.core.pictures import Picture, picture_of
 
 
 def chunk(*parts: bytes) -> bytes:

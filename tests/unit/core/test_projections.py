@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.header import REQUESTS, Header, apply, delta_of
-from holdfast.core.messages import TextPart
-from holdfast.core.projections import usage
+from outlast.core import events as e
+from outlast.core.header import REQUESTS, Header, apply, delta_of
+from outlast.core.messages import TextPart
+from outlast.core.projections import usage
 from tests.histories import Log, asked, ended, histories, played, replied
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

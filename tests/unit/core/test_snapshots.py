@@ -2,11 +2,11 @@
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core import snapshots
-from holdfast.core.messages import ToolCall
-from holdfast.core.snapshots import state_from_bytes, state_to_bytes
-from holdfast.core.state import SessionState
+from outlast.core import events as e
+from outlast.core import snapshots
+from outlast.core.messages import ToolCall
+from outlast.core.snapshots import state_from_bytes, state_to_bytes
+from outlast.core.state import SessionState
 from tests.histories import Log, asked, replied
 
 

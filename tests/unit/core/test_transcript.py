@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.messages import ImagePart, Message, Role, TextPart, ToolResult
-from holdfast.core.transcript import transcript
+from outlast.core import events as e
+from outlast.core.messages import ImagePart, Message, Role, TextPart, ToolResult
+from outlast.core.transcript import transcript
 from tests.histories import (
     Log,
     admitted,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.messages import (
+from outlast.core.messages import (
     FilePart,
     ImagePart,
     Message,
@@ -15,9 +15,9 @@ from holdfast.core.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.testing.validity import as_anthropic, as_openai_chat, as_openai_responses, rejections
-from holdfast.testing.wire import anthropic, openai_chat, openai_responses
-from holdfast.testing.wire.rules import MAX_ENCODED_IMAGE, Wire
+from outlast.testing.validity import as_anthropic, as_openai_chat, as_openai_responses, rejections
+from outlast.testing.wire import anthropic, openai_chat, openai_responses
+from outlast.testing.wire.rules import MAX_ENCODED_IMAGE, Wire
 from tests.wild import PNG
 
 

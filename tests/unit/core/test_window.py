@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.messages import (
+from outlast.core import events as e
+from outlast.core.messages import (
     ImagePart,
     Message,
     Part,
@@ -17,9 +17,9 @@ from holdfast.core.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.core.repair import NOT_EXECUTED, OPENING, OUTCOME_UNKNOWN
-from holdfast.core.window import BROKE_OFF, SUMMARY_MARK, Window, whole_from, window
-from holdfast.testing.validity import rejections
+from outlast.core.repair import NOT_EXECUTED, OPENING, OUTCOME_UNKNOWN
+from outlast.core.window import BROKE_OFF, SUMMARY_MARK, Window, whole_from, window
+from outlast.testing.validity import rejections
 from tests.histories import (
     ORDERLY,
     Log,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.messages import (
+from outlast.core import events as e
+from outlast.core.messages import (
     FilePart,
     ImagePart,
     Message,
@@ -14,8 +14,8 @@ from holdfast.core.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.core.repair import EMPTY, GO_ON, NOT_EXECUTED
-from holdfast.core.window import SUMMARY_MARK, said, window
+from outlast.core.repair import EMPTY, GO_ON, NOT_EXECUTED
+from outlast.core.window import SUMMARY_MARK, said, window
 from tests.histories import Log, appended, asked, call, finished, replied, text, whole_turn
 from tests.unit.core.seeing import LIMIT, lines, seen
 from tests.wild import PNG

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import StoreUnavailable
-from holdfast.doors.http import stream
-from holdfast.doors.http.stream import ABORT, EventStream
+from outlast.core.errors import StoreUnavailable
+from outlast.doors.http import stream
+from outlast.doors.http.stream import ABORT, EventStream
 
 
 async def sent(frames: AsyncIterator[bytes], cuts: list[str]) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from holdfast.core.errors import ConfigError
-from holdfast.doors.worker.scrape import Scrape
+from outlast.core.errors import ConfigError
+from outlast.doors.worker.scrape import Scrape
 
 
 async def asked(port: int, request: str) -> str:
@@ -19,7 +19,7 @@ async def asked(port: int, request: str) -> str:
 
 
 async def the_text() -> str:
-    return "holdfast_up 1\n"
+    return "outlast_up 1\n"
 
 
 async def test_who_may_ask_what() -> None:
@@ -40,7 +40,7 @@ async def test_who_may_ask_what() -> None:
         ):
             answer = await asked(scrape.port, request)
             assert answer.startswith(f"HTTP/1.1 {status} "), (request, answer)
-            assert ("holdfast_up 1" in answer) is (status == 200 and "/metrics" in request)
+            assert ("outlast_up 1" in answer) is (status == 200 and "/metrics" in request)
         assert await asked(scrape.port, "x" * 20_000) == "", "whoever sends too much is cut off"
     finally:
         await scrape.close()

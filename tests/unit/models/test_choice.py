@@ -4,10 +4,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from holdfast.core.errors import ConfigError, MissingExtra
-from holdfast.models.catalog import PROVIDERS, Provider, provider_of, require_installed
-from holdfast.models.choice import Found, chosen
-from holdfast.models.prices import context_window
+from outlast.core.errors import ConfigError, MissingExtra
+from outlast.models.catalog import PROVIDERS, Provider, provider_of, require_installed
+from outlast.models.choice import Found, chosen
+from outlast.models.prices import context_window
 
 
 def test_a_key_wins_over_everything_else() -> None:
@@ -60,7 +60,7 @@ def test_models_may_have_colons_in_their_names() -> None:
 
 
 def test_a_missing_sdk_is_one_line_with_the_command() -> None:
-    with pytest.raises(MissingExtra, match=r"pip install 'holdfast\[anthropic\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'outlast\[anthropic\]'"):
         require_installed(PROVIDERS["anthropic"]._replace(module="no_such_sdk"))
     with pytest.raises(ConfigError, match=r"pip install 'pydantic-ai-slim\[groq\]'"):
         require_installed(Provider("groq", extra="groq", module="no_such.sdk"))

@@ -6,8 +6,8 @@ from email.utils import format_datetime
 import pytest
 from pydantic_ai import exceptions as x
 
-from holdfast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
-from holdfast.models.faults import Asked, explained, seconds, wants_turns
+from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
+from outlast.models.faults import Asked, explained, seconds, wants_turns
 
 KEY = "sk-very-secret-0123456789"
 ASKED = Asked("openai:gpt", "OPENAI_API_KEY", None, (KEY,))
@@ -83,7 +83,7 @@ def test_a_refused_key_names_its_variable_and_never_the_key() -> None:
 def test_an_unknown_model_names_itself_and_the_command_that_lists_models() -> None:
     error = http(404, {"error": {"message": "The model `gpt` does not exist"}})
     assert "'gpt'" in str(error)
-    assert "holdfast models" in str(error)
+    assert "outlast models" in str(error)
 
 
 def test_used_up_credit_is_final() -> None:

@@ -6,10 +6,10 @@ import pytest
 from pydantic_ai import messages as p
 from pydantic_ai.usage import RequestUsage
 
-from holdfast.core.messages import ReasoningPart, TextPart, ToolCall, Usage
-from holdfast.models.incoming import Incoming, finished
-from holdfast.models.port import CallDelta, Finished, ReasoningDelta, TextDelta
-from holdfast.models.proofs import unpacked
+from outlast.core.messages import ReasoningPart, TextPart, ToolCall, Usage
+from outlast.models.incoming import Incoming, finished
+from outlast.models.port import CallDelta, Finished, ReasoningDelta, TextDelta
+from outlast.models.proofs import unpacked
 
 
 def reply(*parts: p.ModelResponsePart, reason: str | None = "stop", raw: str | None = "end_turn", **more: Any) -> Any:

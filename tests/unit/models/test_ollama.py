@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from holdfast.models.ollama import ollama_models
+from outlast.models.ollama import ollama_models
 
 
 def answering(body: bytes, status: str = "200 OK") -> str:

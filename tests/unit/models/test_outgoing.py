@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic_ai import messages as p
 
-from holdfast.core.messages import (
+from outlast.core.messages import (
     FilePart,
     ImagePart,
     Message,
@@ -15,8 +15,8 @@ from holdfast.core.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.models.outgoing import INVALID_JSON, Outgoing, call_id, reminder
-from holdfast.models.proofs import Proof, bearer, packed
+from outlast.models.outgoing import INVALID_JSON, Outgoing, call_id, reminder
+from outlast.models.proofs import Proof, bearer, packed
 
 PNG = ImagePart(media_type="image/png", data=b"\x89PNG")
 
@@ -128,7 +128,7 @@ def test_the_proof_of_a_call_goes_back_on_the_call() -> None:
 
 
 def test_a_proof_of_another_version_is_no_proof() -> None:
-    part = ReasoningPart(text="so", signature='holdfast:{"id": 3}', provider="anthropic")
+    part = ReasoningPart(text="so", signature='outlast:{"id": 3}', provider="anthropic")
     assert len(sent(user("go"), assistant(part, TextPart("yes")))[1].parts) == 1
 
 

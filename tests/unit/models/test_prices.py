@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.core.messages import Usage
-from holdfast.models.port import UNKNOWN_WINDOW
-from holdfast.models.prices import context_window, cost_micros
-from holdfast.models.providers import ProviderModel
+from outlast.core.messages import Usage
+from outlast.models.port import UNKNOWN_WINDOW
+from outlast.models.prices import context_window, cost_micros
+from outlast.models.providers import ProviderModel
 
 MILLION = Usage(input_tokens=1_000_000, output_tokens=0)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import ConfigError, ModelRefused, ModelUnavailable, ScriptExhausted
-from holdfast.core.messages import Message, ReasoningPart, Role, TextPart, ToolCall, Usage
-from holdfast.models.port import (
+from outlast.core.errors import ConfigError, ModelRefused, ModelUnavailable, ScriptExhausted
+from outlast.core.messages import Message, ReasoningPart, Role, TextPart, ToolCall, Usage
+from outlast.models.port import (
     CallDelta,
     CompletionResponse,
     Finished,
@@ -18,7 +18,7 @@ from holdfast.models.port import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.models.scripted import Line, ScriptedBackend, ScriptedFile
+from outlast.models.scripted import Line, ScriptedBackend, ScriptedFile
 
 CALL = ToolCall(id="c1", name="read", arguments={"file_path": "a.txt"})
 

@@ -8,11 +8,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.core.errors import ModelUnavailable
-from holdfast.core.messages import Message, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
-from holdfast.models import sdk
-from holdfast.models.port import Finished, ModelEvent, ModelRequest, TextDelta, ToolSpec
-from holdfast.models.providers import ProviderModel
+from outlast.core.errors import ModelUnavailable
+from outlast.core.messages import Message, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
+from outlast.models import sdk
+from outlast.models.port import Finished, ModelEvent, ModelRequest, TextDelta, ToolSpec
+from outlast.models.providers import ProviderModel
 
 READ = ToolSpec(
     name="read",
@@ -60,7 +60,7 @@ def wired(monkeypatch: pytest.MonkeyPatch, events: Iterable[tuple[str | None, ob
 
 
 async def reply(model: ProviderModel, **more: Any) -> tuple[list[ModelEvent], Finished]:
-    wanted: dict[str, Any] = {"system": "You are Holdfast.", "messages": WINDOW, "tools": (READ,), "session_id": "s1"}
+    wanted: dict[str, Any] = {"system": "You are Outlast.", "messages": WINDOW, "tools": (READ,), "session_id": "s1"}
     events = [event async for event in model.stream(ModelRequest(**(wanted | more)))]
     await model.close()
     assert isinstance(events[-1], Finished)
@@ -107,7 +107,7 @@ async def test_chat_completions_there_and_back(monkeypatch: pytest.MonkeyPatch) 
     assert str(wire.requests[-1].url) == "http://127.0.0.1:1/v1/chat/completions"
     said = wire.body["messages"]
     assert [message["role"] for message in said] == ["system", "user", "assistant", "tool", "user", "user", "user"]
-    assert said[0]["content"] == "You are Holdfast."
+    assert said[0]["content"] == "You are Outlast."
     assert said[2]["tool_calls"][0]["id"] == said[3]["tool_call_id"] == "call_1"
     assert said[-1]["content"] == "second"
     assert "<system-reminder>" in said[-3]["content"]
@@ -175,7 +175,7 @@ async def test_responses_there_and_back_and_reasoning_goes_home(monkeypatch: pyt
     assert wire.body["store"] is False
     assert wire.body["reasoning"]["effort"] == "high"
     assert wire.body["prompt_cache_key"] == "s1"
-    assert wire.body["instructions"] == "You are Holdfast." or wire.body["input"][0]["content"] == "You are Holdfast."
+    assert wire.body["instructions"] == "You are Outlast." or wire.body["input"][0]["content"] == "You are Outlast."
     assert whole.usage == Usage(input_tokens=30, output_tokens=9, cache_read_tokens=10, reasoning_tokens=4)
     assert whole.finish_reason == "tool_calls"
     assert [part for part in whole.parts if isinstance(part, ToolCall)] == [
@@ -234,7 +234,7 @@ async def test_anthropic_there_and_back_with_cache_points_and_signatures(monkeyp
     model = ProviderModel("anthropic:claude-sonnet-5-5", key="k", variable="ANTHROPIC_API_KEY")
     _, whole = await reply(model, effort="low")
     system = wire.body["system"]
-    assert [block["text"] for block in system] == ["You are Holdfast."]
+    assert [block["text"] for block in system] == ["You are Outlast."]
     assert "cache_control" in system[-1]
     assert "cache_control" in wire.body["tools"][-1]
     assert "cache_control" in json.dumps(wire.body["messages"]) or "cache_control" in wire.body
@@ -285,7 +285,7 @@ async def test_google_there_and_back_and_the_signature_of_a_call_goes_home(monke
     wire = wired(monkeypatch, [(None, answer)])
     model = ProviderModel("google:gemini-3.8-flash", key="k", variable="GOOGLE_API_KEY")
     _, whole = await reply(model)
-    assert wire.body["systemInstruction"]["parts"][0]["text"] == "You are Holdfast."
+    assert wire.body["systemInstruction"]["parts"][0]["text"] == "You are Outlast."
     [ours] = [part for part in whole.parts if isinstance(part, ToolCall)]
     assert ours.arguments == {"file_path": "b"}
     assert whole.usage.input_tokens == 11

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast import open_store
-from holdfast.runtime.audit import audit
-from holdfast.runtime.questions import Question
-from holdfast.store.reading import decoded
+from outlast import open_store
+from outlast.runtime.audit import audit
+from outlast.runtime.questions import Question
+from outlast.store.reading import decoded
 from tests.agents import agent_with, call
 
 

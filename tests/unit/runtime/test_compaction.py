@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.codec import decode, encode
-from holdfast.core.messages import ImagePart, Message, Role, TextPart, Usage
-from holdfast.core.tokens import text_tokens
-from holdfast.core.window import SUMMARY_MARK, window
-from holdfast.runtime.compaction import (
+from outlast.core import events as e
+from outlast.core.codec import decode, encode
+from outlast.core.messages import ImagePart, Message, Role, TextPart, Usage
+from outlast.core.tokens import text_tokens
+from outlast.core.window import SUMMARY_MARK, window
+from outlast.runtime.compaction import (
     COOL_DOWN,
     CompactionSettings,
     Limits,
@@ -26,7 +26,7 @@ from holdfast.runtime.compaction import (
     structural,
     tokens_now,
 )
-from holdfast.testing.validity import rejections
+from outlast.testing.validity import rejections
 from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
 from tests.wild import TURNS, WILD, WildPlayer
 

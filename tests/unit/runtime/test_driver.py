@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.driver import Driver
-from holdfast.store import open_store
-from holdfast.store.port import Create, NewEvent
-from holdfast.testing.contract.exam import new_id
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.runtime.clock import SystemClock
+from outlast.runtime.driver import Driver
+from outlast.store import open_store
+from outlast.store.port import Create, NewEvent
+from outlast.testing.contract.exam import new_id
 
 
 class Hasty(SystemClock):

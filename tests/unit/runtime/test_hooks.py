@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import ConfigError
-from holdfast.core.messages import ToolCall
-from holdfast.runtime.hooks import Hook, Hooks, load_hooks
-from holdfast.runtime.permissions.consent import Consents
-from holdfast.runtime.permissions.policy import Verdict
-from holdfast.runtime.tools.port import Outcome
+from outlast.core.errors import ConfigError
+from outlast.core.messages import ToolCall
+from outlast.runtime.hooks import Hook, Hooks, load_hooks
+from outlast.runtime.permissions.consent import Consents
+from outlast.runtime.permissions.policy import Verdict
+from outlast.runtime.tools.port import Outcome
 
 CALL = ToolCall(id="c1", name="bash", arguments={"command": "ls"})
 ENVIRONMENT = {"PATH": os.defpath}
@@ -126,7 +126,7 @@ def write_hooks(folder: Path, content: str) -> Path:
     ],
 )
 def test_a_malformed_hooks_file_is_refused_in_one_sentence(tmp_path: Path, content: str, said: str) -> None:
-    for folder in (tmp_path / "home", tmp_path / "proj" / ".holdfast"):
+    for folder in (tmp_path / "home", tmp_path / "proj" / ".outlast"):
         path = write_hooks(folder, content)
         with pytest.raises(ConfigError) as caught:
             load_hooks(home=tmp_path / "home", project=tmp_path / "proj", environment={})
@@ -137,7 +137,7 @@ def test_a_malformed_hooks_file_is_refused_in_one_sentence(tmp_path: Path, conte
 
 async def test_a_projects_hooks_run_only_with_consent_to_them_and_to_the_files_they_name(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "proj"
-    path = write_hooks(project / ".holdfast", '{"pre": [{"command": "sh ./check.sh"}]}')
+    path = write_hooks(project / ".outlast", '{"pre": [{"command": "sh ./check.sh"}]}')
     script = project / "check.sh"
     script.write_text("exit 2\n")
     asked = load_hooks(home=home, project=project, environment=ENVIRONMENT)

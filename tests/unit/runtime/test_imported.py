@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.core.events import EffectClass
-from holdfast.core.state import Approval, BoundaryRequest, Call, SessionState
-from holdfast.runtime.imported import distrust
+from outlast.core.events import EffectClass
+from outlast.core.state import Approval, BoundaryRequest, Call, SessionState
+from outlast.runtime.imported import distrust
 
 
 def state() -> SessionState:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import ConfigError
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.personas import BUILT_IN, Persona, Personas, load_personas
+from outlast.core.errors import ConfigError
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.personas import BUILT_IN, Persona, Personas, load_personas
 
 REVIEWER = """\
 ---
@@ -31,12 +31,12 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "proj" / ".holdfast" / "agents").mkdir(parents=True)
+    (tmp_path / "proj" / ".outlast" / "agents").mkdir(parents=True)
     return tmp_path / "proj"
 
 
 def put(root: Path, name: str, text: str) -> None:
-    folder = root / "agents" if (root / "agents").is_dir() else root / ".holdfast" / "agents"
+    folder = root / "agents" if (root / "agents").is_dir() else root / ".outlast" / "agents"
     (folder / name).write_text(text)
 
 
@@ -162,7 +162,7 @@ def test_the_user_may_redefine_the_built_in_one(home: Path) -> None:
 
 def test_a_link_out_of_the_project_is_not_read(project: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret")
-    (project / ".holdfast" / "agents" / "x.md").symlink_to(tmp_path / "secret.md")
+    (project / ".outlast" / "agents" / "x.md").symlink_to(tmp_path / "secret.md")
     with pytest.raises(ConfigError, match="not a readable file"):
         load_personas(None, project).get("x")
 

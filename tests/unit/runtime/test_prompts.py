@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from holdfast.models.port import ToolSpec
-from holdfast.runtime.memory_files import MemoryFile
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.personas import Persona
-from holdfast.runtime.prompts import GUIDANCE, PromptInputs, snapshot, system_prompt
-from holdfast.runtime.workflow.brief import Brief
-from holdfast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-from holdfast.runtime.workflow.mode import Mode
-from holdfast.runtime.workflow.plan import Plan
-from holdfast.runtime.workflow.raw_text import calls_in
+from outlast.models.port import ToolSpec
+from outlast.runtime.memory_files import MemoryFile
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.personas import Persona
+from outlast.runtime.prompts import GUIDANCE, PromptInputs, snapshot, system_prompt
+from outlast.runtime.workflow.brief import Brief
+from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
+from outlast.runtime.workflow.mode import Mode
+from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.raw_text import calls_in
 
 READ = ToolSpec(
     name="read", description="Reads a file.", parameters={"type": "object", "properties": {"b": {}, "a": {}}}

@@ -6,19 +6,19 @@ from typing import cast
 
 import pytest
 
-from holdfast.core import events as e
-from holdfast.core.errors import InvalidInput
-from holdfast.core.messages import Message, Role, TextPart
-from holdfast.core.transcript import transcript
-from holdfast.core.window import window
-from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.driver import Driver
-from holdfast.runtime.kit import Kit
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.restoring import digest_of
-from holdfast.runtime.rewinding import RESTORING, finish_restoring, rewind, rewind_events, rewind_point, unrewind
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
+from outlast.core import events as e
+from outlast.core.errors import InvalidInput
+from outlast.core.messages import Message, Role, TextPart
+from outlast.core.transcript import transcript
+from outlast.core.window import window
+from outlast.runtime.clock import SystemClock
+from outlast.runtime.driver import Driver
+from outlast.runtime.kit import Kit
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.restoring import digest_of
+from outlast.runtime.rewinding import RESTORING, finish_restoring, rewind, rewind_events, rewind_point, unrewind
+from outlast.session import ConversationSession
+from outlast.store import open_store
 from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
 
 
@@ -141,7 +141,7 @@ def test_what_is_not_a_message_in_sight_cannot_be_rewound_to(seq: int) -> None:
 
 def kit_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WRITE) -> Kit:
     gate = SimpleNamespace(mode=mode)
-    kit = SimpleNamespace(project=project, roots=(project,), state_dir=project / ".holdfast", environment={}, gate=gate)
+    kit = SimpleNamespace(project=project, roots=(project,), state_dir=project / ".outlast", environment={}, gate=gate)
     return cast("Kit", kit)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, open_store
-from holdfast.core import events as e
-from holdfast.core.errors import ConflictError, InvalidInput
-from holdfast.core.state import SessionState
-from holdfast.runtime import service
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, NewEvent
+from outlast import Agent, open_store
+from outlast.core import events as e
+from outlast.core.errors import ConflictError, InvalidInput
+from outlast.core.state import SessionState
+from outlast.runtime import service
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, NewEvent
 from tests.agents import agent_with, call, only
 
 

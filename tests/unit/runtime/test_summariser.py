@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
-from holdfast.core.messages import Message, Role, TextPart, ToolCall, ToolResult, Usage
-from holdfast.models.port import Abilities, Finished, ModelEvent, ModelRequest, TextDelta
-from holdfast.runtime.compaction import Plan, compacted_event
-from holdfast.runtime.summariser import summarise, summary_of
+from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
+from outlast.core.messages import Message, Role, TextPart, ToolCall, ToolResult, Usage
+from outlast.models.port import Abilities, Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.runtime.compaction import Plan, compacted_event
+from outlast.runtime.summariser import summarise, summary_of
 
 USAGE = Usage(input_tokens=900, output_tokens=80)
 DROPPED = (

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.messages import Message, Role, ToolCall, ToolResult
-from holdfast.core.state import SessionState
-from holdfast.core.window import SUMMARY_MARK
-from holdfast.runtime.summary import BUDGET, Known, known, structural_summary
+from outlast.core.messages import Message, Role, ToolCall, ToolResult
+from outlast.core.state import SessionState
+from outlast.core.window import SUMMARY_MARK
+from outlast.runtime.summary import BUDGET, Known, known, structural_summary
 
 SESSION = [
     Message(role=Role.USER, content="Please fix the parser in src/parser.py"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, CompletionResponse, Role, ToolCall, open_store
-from holdfast.core import events as e
-from holdfast.core.errors import (
+from outlast import Agent, CompletionResponse, Role, ToolCall, open_store
+from outlast.core import events as e
+from outlast.core.errors import (
     ContextOverflow,
     InvalidTransition,
     ModelRefused,
@@ -18,17 +18,17 @@ from holdfast.core.errors import (
     ScriptExhausted,
     SessionBusy,
 )
-from holdfast.core.messages import TextPart
-from holdfast.models.port import ModelEvent
-from holdfast.models.scripted import Line
-from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.driver import RENEW_AFTER
-from holdfast.runtime.kit import Kit
-from holdfast.runtime.phases import Phase, Phases
-from holdfast.runtime.questions import Question
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import LEASE_MS
-from holdfast.testing import ScriptedBackend
+from outlast.core.messages import TextPart
+from outlast.models.port import ModelEvent
+from outlast.models.scripted import Line
+from outlast.runtime.clock import SystemClock
+from outlast.runtime.driver import RENEW_AFTER
+from outlast.runtime.kit import Kit
+from outlast.runtime.phases import Phase, Phases
+from outlast.runtime.questions import Question
+from outlast.store.log_store import LogStore
+from outlast.store.port import LEASE_MS
+from outlast.testing import ScriptedBackend
 from tests.agents import agent_with, call, kinds_of, log_of, only
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import open_store
-from holdfast.core import events as e
-from holdfast.runtime import whole_output
-from holdfast.runtime.whole_output import kept, unpacked
+from outlast import open_store
+from outlast.core import events as e
+from outlast.runtime import whole_output
+from outlast.runtime.whole_output import kept, unpacked
 from tests.agents import agent_with, call, only
 
 

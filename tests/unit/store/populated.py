@@ -12,17 +12,17 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.core import events as e
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import Role, TextPart, Usage
-from holdfast.core.snapshots import state_to_bytes
-from holdfast.core.state import FOLD_VERSION
-from holdfast.store import open_store
-from holdfast.store.lineage import fork, rotate
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import (
+from outlast.core import events as e
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.log import StoredEvent
+from outlast.core.messages import Role, TextPart, Usage
+from outlast.core.snapshots import state_to_bytes
+from outlast.core.state import FOLD_VERSION
+from outlast.store import open_store
+from outlast.store.lineage import fork, rotate
+from outlast.store.log_store import LogStore
+from outlast.store.port import (
     Append,
     Claim,
     Create,
@@ -34,8 +34,8 @@ from holdfast.store.port import (
     Redact,
     Release,
 )
-from holdfast.store.reading import folded_state
-from holdfast.store.tx import Row
+from outlast.store.reading import folded_state
+from outlast.store.tx import Row
 
 
 def said(text: str, role: Role = Role.USER) -> NewEvent:

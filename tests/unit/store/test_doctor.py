@@ -14,10 +14,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.store import open_store
-from holdfast.store.doctor import Check, Status, examine
-from holdfast.store.doctor.machine import disk, private, process_is_stopped
-from holdfast.store.migrations import newest
+from outlast.store import open_store
+from outlast.store.doctor import Check, Status, examine
+from outlast.store.doctor.machine import disk, private, process_is_stopped
+from outlast.store.migrations import newest
 from tests.unit.store.populated import talk
 
 
@@ -131,7 +131,7 @@ def test_a_stopped_holder_of_a_sessions_lock_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "files"])
-def test_a_newer_store_asks_for_a_newer_holdfast(path: Path, tmp_path: Path, kind: str) -> None:
+def test_a_newer_store_asks_for_a_newer_outlast(path: Path, tmp_path: Path, kind: str) -> None:
     url = f"sqlite:///{path}"
     if kind == "sqlite":
         connection = apsw.Connection(str(path))
@@ -140,9 +140,9 @@ def test_a_newer_store_asks_for_a_newer_holdfast(path: Path, tmp_path: Path, kin
     else:
         url = f"files:///{tmp_path / 'f'}"
         open_store(url).close()
-        (tmp_path / "f" / "holdfast-store.json").write_text('{"holdfast":"files","format":9,"min_reader":9}')
+        (tmp_path / "f" / "outlast-store.json").write_text('{"outlast":"files","format":9,"min_reader":9}')
     [check] = [check for check in examine(url, tmp_path) if check.name == "store"]
-    assert (check.status, check.remedy) == (Status.FAIL, "pip install -U holdfast")
+    assert (check.status, check.remedy) == (Status.FAIL, "pip install -U outlast")
 
 
 def test_a_writer_at_work_is_no_fault(path: Path) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.errors import OutcomeUnknown
-from holdfast.core.events import MessageAppended
-from holdfast.core.ids import id_from
-from holdfast.core.messages import Role, TextPart
-from holdfast.store.group import Entry, GroupCommit
-from holdfast.store.port import Append, NewEvent, Receipt
-from holdfast.store.sealing import Commit, seal
+from outlast.core.errors import OutcomeUnknown
+from outlast.core.events import MessageAppended
+from outlast.core.ids import id_from
+from outlast.core.messages import Role, TextPart
+from outlast.store.group import Entry, GroupCommit
+from outlast.store.port import Append, NewEvent, Receipt
+from outlast.store.sealing import Commit, seal
 
 SESSION = id_from(bytes(16))
 

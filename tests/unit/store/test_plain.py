@@ -14,21 +14,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from holdfast.core import events as e
-from holdfast.core.errors import HoldfastError
-from holdfast.core.header import Header
-from holdfast.core.ids import id_from
-from holdfast.core.messages import ReasoningPart, Role, TextPart
-from holdfast.store import plain, sealing
-from holdfast.store.files import FilesStore
-from holdfast.store.files import quick as files_quick
-from holdfast.store.files import rows as files_rows
-from holdfast.store.group import Entry
-from holdfast.store.log_store import LogStore
-from holdfast.store.plain import PlainAppend, plain_append
-from holdfast.store.port import Append, Create, Delete, Lease, NewEvent, Write
-from holdfast.store.sealing import seal
-from holdfast.store.sqlite import SqliteStore, quick, rows
+from outlast.core import events as e
+from outlast.core.errors import OutlastError
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.messages import ReasoningPart, Role, TextPart
+from outlast.store import plain, sealing
+from outlast.store.files import FilesStore
+from outlast.store.files import quick as files_quick
+from outlast.store.files import rows as files_rows
+from outlast.store.group import Entry
+from outlast.store.log_store import LogStore
+from outlast.store.plain import PlainAppend, plain_append
+from outlast.store.port import Append, Create, Delete, Lease, NewEvent, Write
+from outlast.store.sealing import seal
+from outlast.store.sqlite import SqliteStore, quick, rows
 
 SESSIONS = [id_from(bytes([number]) * 16) for number in range(3)]
 NOBODY = id_from(b"x" * 16)
@@ -120,7 +120,7 @@ class Outcome:
         for write in batch:
             try:
                 entries.append(Entry(store._seal((write,))))
-            except HoldfastError as error:
+            except OutlastError as error:
                 self.said.append(repr(error))
         self.plain += sum(isinstance(entry.commit, PlainAppend) for entry in entries)
         if entries:

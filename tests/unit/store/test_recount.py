@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.header import Header, apply, counted, delta_of
-from holdfast.store.recount import Recount
+from outlast.core import events as e
+from outlast.core.header import Header, apply, counted, delta_of
+from outlast.store.recount import Recount
 from tests.histories import SESSION, Log, admitted, whole_turn
 from tests.strategies import events
 from tests.unit.core.test_projections import kept

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import events as e
-from holdfast.core.header import Delta, Header, delta_of
-from holdfast.core.log import StoredEvent
-from holdfast.store.port import Append, NewEvent
-from holdfast.store.refolding import DECISIVE, refold
-from holdfast.store.sealing import seal
-from holdfast.store.tx import Row
+from outlast.core import events as e
+from outlast.core.header import Delta, Header, delta_of
+from outlast.core.log import StoredEvent
+from outlast.store.port import Append, NewEvent
+from outlast.store.refolding import DECISIVE, refold
+from outlast.store.sealing import seal
+from outlast.store.tx import Row
 from tests.histories import SESSION, Log
 from tests.strategies import events
 from tests.unit.core.test_projections import kept

@@ -11,16 +11,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.core.errors import DamagedSession, HoldfastError, StoreUnavailable
-from holdfast.core.log import StoredEvent
-from holdfast.store import open_store, open_to_read
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Query
-from holdfast.store.sqlite.looking import SqliteReader
-from holdfast.store.sqlite.opening import PAGE_SIZE
-from holdfast.store.sqlite.pages import Pages
-from holdfast.store.verify import Finding, salvage, verify
-from holdfast.store.verify.log import log_findings
+from outlast.core.errors import DamagedSession, OutlastError, StoreUnavailable
+from outlast.core.log import StoredEvent
+from outlast.store import open_store, open_to_read
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Query
+from outlast.store.sqlite.looking import SqliteReader
+from outlast.store.sqlite.opening import PAGE_SIZE
+from outlast.store.sqlite.pages import Pages
+from outlast.store.verify import Finding, salvage, verify
+from outlast.store.verify.log import log_findings
 from tests.unit.store.populated import Populated, said, talk
 
 NOBODY = 65534
@@ -35,7 +35,7 @@ def there(tmp_path: Path) -> Populated:
 def saved(store: LogStore, name: str) -> list[StoredEvent]:
     try:
         return [found for found in salvage(store, name) if not isinstance(found, Finding)]
-    except HoldfastError:
+    except OutlastError:
         return []
 
 
@@ -109,7 +109,7 @@ def test_of_a_truncated_file_all_that_is_there_is_saved(there: Populated) -> Non
                 reachable = [event for event in truth if event.hash in kept and event.body in kept]
                 lost = {event.seq for event in reachable} - {event.seq for event in found}
                 assert not lost or name not in _known(store), (part, name, lost)
-                with pytest.raises(HoldfastError):
+                with pytest.raises(OutlastError):
                     store.commit(Append(session_id=name, events=(said("no"),)))
 
 

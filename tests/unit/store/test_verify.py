@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import DamagedSession, OutcomeUnknown, SessionNotFound
-from holdfast.core.log import StoredEvent
-from holdfast.store import open_store
-from holdfast.store.port import Append, Query
-from holdfast.store.tx import Row
-from holdfast.store.verify import Finding, Report, What, salvage, verify
+from outlast.core.errors import DamagedSession, OutcomeUnknown, SessionNotFound
+from outlast.core.log import StoredEvent
+from outlast.store import open_store
+from outlast.store.port import Append, Query
+from outlast.store.tx import Row
+from outlast.store.verify import Finding, Report, What, salvage, verify
 from tests.unit.store.populated import Populated, said
 
 

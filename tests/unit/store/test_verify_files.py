@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import HoldfastError
-from holdfast.store import open_store
-from holdfast.store.backup import verified_backup
-from holdfast.store.port import Append
-from holdfast.store.verify import Finding, What, salvage, verify
+from outlast.core.errors import OutlastError
+from outlast.store import open_store
+from outlast.store.backup import verified_backup
+from outlast.store.port import Append
+from outlast.store.verify import Finding, What, salvage, verify
 from tests.unit.store.populated import populate, said
 from tests.unit.store.test_verify_flips import Outcome
 
-FLIPS = 3_000 if os.environ.get("HOLDFAST_SOAK") == "1" else 100
+FLIPS = 3_000 if os.environ.get("OUTLAST_SOAK") == "1" else 100
 
 
 class Directory:
@@ -70,7 +70,7 @@ def test_no_flipped_bit_in_a_segment_is_read_as_something_else(there: Directory)
         path.write_bytes(data)
         try:
             store = open_store(there.url)
-        except HoldfastError:
+        except OutlastError:
             became["refused"] += 1
         else:
             with store:
@@ -115,7 +115,7 @@ def test_a_backup_is_made_while_others_write_and_is_whole(there: Directory, tmp_
         url, report = verified_backup(store, tmp_path / "copy", copying=appended)
         assert report.ok
         assert told[-1] == (len(there.names), len(there.names))
-        with pytest.raises(HoldfastError, match="exists already"):
+        with pytest.raises(OutlastError, match="exists already"):
             store.backup(tmp_path / "copy")
     with open_store(url) as copy:
         for name, truth in there.truth.items():

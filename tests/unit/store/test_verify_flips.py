@@ -10,16 +10,16 @@ from typing import Protocol
 
 import pytest
 
-from holdfast.core.errors import DamagedSession, HoldfastError
-from holdfast.core.log import StoredEvent
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append
-from holdfast.store.sqlite.opening import PAGE_SIZE
-from holdfast.store.verify import Finding, salvage, verify
+from outlast.core.errors import DamagedSession, OutlastError
+from outlast.core.log import StoredEvent
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append
+from outlast.store.sqlite.opening import PAGE_SIZE
+from outlast.store.verify import Finding, salvage, verify
 from tests.unit.store.populated import Populated, said
 
-FLIPS = 3_000 if os.environ.get("HOLDFAST_SOAK") == "1" else 300
+FLIPS = 3_000 if os.environ.get("OUTLAST_SOAK") == "1" else 300
 
 
 @pytest.fixture
@@ -46,14 +46,14 @@ class Outcome:
     def _read(self, store: LogStore, name: str, truth: list[StoredEvent]) -> None:
         try:
             assert store.read(name) == truth, "read as if it were whole, and is not"
-        except HoldfastError:
+        except OutlastError:
             self.unreadable.add(name)
             assert not self.report.ok, "unreadable, and verify found nothing"
 
     def _salvage(self, store: LogStore, name: str, truth: list[StoredEvent]) -> None:
         try:
             saved = {event.seq: event for event in salvage(store, name) if not isinstance(event, Finding)}
-        except HoldfastError:
+        except OutlastError:
             assert not self.report.ok
             return
         for event in truth:
@@ -72,7 +72,7 @@ def flipped(there: Populated, data: bytes, at: int, bit: int) -> Outcome | None:
     there.path.write_bytes(changed)
     try:
         store = open_store(there.url)
-    except HoldfastError:
+    except OutlastError:
         return None
     with store:
         return Outcome(there, store)
@@ -114,7 +114,7 @@ def test_a_truncated_database_is_never_read_as_a_shorter_one(there: Populated) -
         there.path.write_bytes(data[: int(len(data) * part) // PAGE_SIZE * PAGE_SIZE])
         try:
             store = open_store(there.url)
-        except HoldfastError:
+        except OutlastError:
             continue
         with store:
             assert not Outcome(there, store).report.ok
@@ -142,13 +142,13 @@ def test_a_log_of_another_database_never_gives_a_mixture(tmp_path: Path) -> None
     written |= {event for events in there.truth.values() for event in events}
     try:
         store = open_store(there.url)
-    except HoldfastError:
+    except OutlastError:
         return
     with store:
         for name in {**there.truth, **other.truth}:
             try:
                 assert set(store.read(name)) <= written
-            except HoldfastError:
+            except OutlastError:
                 continue
         assert not verify(store).ok
 
@@ -161,7 +161,7 @@ def test_a_damaged_page_hides_no_other_session(there: Populated) -> None:
         there.path.write_bytes(data[: page * PAGE_SIZE] + bytes(PAGE_SIZE) + data[(page + 1) * PAGE_SIZE :])
         try:
             store = open_store(there.url)
-        except HoldfastError:
+        except OutlastError:
             continue
         with store:
             outcome = Outcome(there, store)

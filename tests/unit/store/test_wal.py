@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.store.sqlite.wal import Wal, examine
+from outlast.store.sqlite.wal import Wal, examine
 
 FRAME = 24 + 4096
 

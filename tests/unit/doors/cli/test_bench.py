@@ -1,12 +1,12 @@
-"""`holdfast bench`: what is printed, what is written, what is refused."""
+"""`outlast bench`: what is printed, what is written, what is refused."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from holdfast.doors import cli
-from holdfast.doors.cli import bench
+from outlast.doors import cli
+from outlast.doors.cli import bench
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_json_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_check_fails_when_a_goal_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.bench.workloads.append.SYNC", {"sqlite": 0.0})
+    monkeypatch.setattr("outlast.bench.workloads.append.SYNC", {"sqlite": 0.0})
     assert run("--quick", "--check", "--only", "append-sqlite", "--dir", str(tmp_path)) == 1
 
 

@@ -9,13 +9,13 @@ from types import ModuleType
 import pytest
 import typer
 
-from holdfast import __version__
-from holdfast.core.errors import ConfigError, SessionNotFound
-from holdfast.doors import cli
-from holdfast.doors.cli.commands import ABOUT, COMMANDS
-from holdfast.doors.cli.prompt import spelled_out
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
+from outlast import __version__
+from outlast.core.errors import ConfigError, SessionNotFound
+from outlast.doors import cli
+from outlast.doors.cli.commands import ABOUT, COMMANDS
+from outlast.doors.cli.prompt import spelled_out
+from outlast.session import ConversationSession
+from outlast.store import open_store
 
 
 def run(*argv: str) -> int:
@@ -43,10 +43,10 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("start", [["-m", "holdfast"], ["-c", "from holdfast.doors.cli import main; main()"]])
+@pytest.mark.parametrize("start", [["-m", "outlast"], ["-c", "from outlast.doors.cli import main; main()"]])
 def test_version_is_one_line_and_loads_no_command(start: list[str]) -> None:
     done = subprocess.run([sys.executable, *start, "--version"], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"holdfast {__version__}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"outlast {__version__}\n", "")
 
 
 def test_a_command_is_imported_only_when_asked_for(command: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +64,8 @@ def test_help_lists_every_command_and_what_it_does(capsys: pytest.CaptureFixture
 
 
 def test_help_imports_neither_a_command_nor_the_agent() -> None:
-    looked = "import sys; from holdfast.doors.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
-    told = "print(sorted(name for name in sys.modules if name in {'apsw', 'rich', 'prompt_toolkit', 'holdfast.agent'}))"
+    looked = "import sys; from outlast.doors.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    told = "print(sorted(name for name in sys.modules if name in {'apsw', 'rich', 'prompt_toolkit', 'outlast.agent'}))"
     done = subprocess.run([sys.executable, "-c", looked + told], capture_output=True, text=True, timeout=30)
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -86,26 +86,26 @@ def test_resume_may_go_without_an_id(words: list[str], meant: list[str]) -> None
 
 @pytest.mark.parametrize(
     ("typed", "found"),
-    [("holdfast co", "config"), ("holdfast sessions exp", "export"), ("holdfast --per", "--persona")],
+    [("outlast co", "config"), ("outlast sessions exp", "export"), ("outlast --per", "--persona")],
 )
 def test_a_shell_is_told_how_a_word_can_go_on(typed: str, found: str) -> None:
-    asked = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    asked = {"_OUTLAST_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast"], env={**os.environ, **asked}, capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "outlast"], env={**os.environ, **asked}, capture_output=True, text=True, timeout=30
     )
     assert found in done.stdout.split()
 
 
-@pytest.mark.parametrize("typed", ["holdfast sessions show ", "holdfast --session ", "holdfast verify "])
+@pytest.mark.parametrize("typed", ["outlast sessions show ", "outlast --session ", "outlast verify "])
 def test_a_shell_is_told_the_ids_of_sessions(typed: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/s.db"
     with open_store(url) as store:
         session = ConversationSession(project_root=tmp_path, store=store)
         session.persist()
     words = {"COMP_WORDS": f"{typed}{session.session_id[:2]}", "COMP_CWORD": str(typed.count(" "))}
-    asked = {"_HOLDFAST_COMPLETE": "complete_bash", "HOLDFAST_STORE": url, **words}
+    asked = {"_OUTLAST_COMPLETE": "complete_bash", "OUTLAST_STORE": url, **words}
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast"], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "outlast"], env={**os.environ, **asked}, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.split() == [session.session_id]
 
@@ -116,7 +116,7 @@ def test_error_is_one_line_and_its_exit_code(
 ) -> None:
     command.error = error  # pyright: ignore[reportAttributeAccessIssue]
     assert run("fall") == code
-    assert capsys.readouterr() == ("", "holdfast: a is b\n")
+    assert capsys.readouterr() == ("", "outlast: a is b\n")
 
 
 def test_error_text_cannot_break_the_line_or_steer_the_terminal(
@@ -124,7 +124,7 @@ def test_error_text_cannot_break_the_line_or_steer_the_terminal(
 ) -> None:
     command.error = ConfigError("a\nb\x1b[2J \ud800")  # pyright: ignore[reportAttributeAccessIssue]
     assert run("fall") == 1
-    assert capsys.readouterr().err == "holdfast: a b\\x1b[2J \\ud800\n"
+    assert capsys.readouterr().err == "outlast: a b\\x1b[2J \\ud800\n"
 
 
 def test_our_own_mistake_is_not_hidden(command: ModuleType) -> None:

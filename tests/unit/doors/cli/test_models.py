@@ -1,12 +1,12 @@
-"""`holdfast models`."""
+"""`outlast models`."""
 
 import json
 
 import pytest
 
-from holdfast.app import models as app_models
-from holdfast.app.models import key_variables
-from holdfast.doors.cli import main
+from outlast.app import models as app_models
+from outlast.app.models import key_variables
+from outlast.doors.cli import main
 
 
 @pytest.fixture(autouse=True)

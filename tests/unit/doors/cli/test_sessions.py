@@ -1,4 +1,4 @@
-"""`holdfast sessions ...`, run in this process: what each command says, and its exit code."""
+"""`outlast sessions ...`, run in this process: what each command says, and its exit code."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import HoldfastError
-from holdfast.core.events import EffectClass, SessionCreated, ToolCallStarted, TurnStarted
-from holdfast.core.header import Header
-from holdfast.core.messages import Message, Role, ToolCall
-from holdfast.doors import cli
-from holdfast.session import ConversationSession
-from holdfast.store import open_store
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Create, NewEvent
+from outlast.core.errors import OutlastError
+from outlast.core.events import EffectClass, SessionCreated, ToolCallStarted, TurnStarted
+from outlast.core.header import Header
+from outlast.core.messages import Message, Role, ToolCall
+from outlast.doors import cli
+from outlast.session import ConversationSession
+from outlast.store import open_store
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Create, NewEvent
 
 Run = Any
 
@@ -93,7 +93,7 @@ def test_an_ambiguous_beginning_lists_its_matches(store: LogStore, run: Run) -> 
 
 
 def test_show_hides_what_was_cleared_until_all_is_asked_for(store: LogStore, run: Run) -> None:
-    from holdfast.core.events import HistoryCleared
+    from outlast.core.events import HistoryCleared
 
     session = said(store, "forgotten words")
     session.record(HistoryCleared())
@@ -229,13 +229,13 @@ def test_the_newest_hit_comes_first_whichever_session_was_active_last(store: Log
 
 
 def test_an_export_that_breaks_off_leaves_no_half_of_a_file(tmp_path: Path) -> None:
-    from holdfast.doors.cli.sessions.export import _write
+    from outlast.doors.cli.sessions.export import _write
 
     def pieces() -> Iterator[bytes]:
         yield b"first"
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(HoldfastError, match="No space left on device"):
+    with pytest.raises(OutlastError, match="No space left on device"):
         _write(tmp_path / "out", pieces())
     assert not (tmp_path / "out").exists()
 
@@ -261,7 +261,7 @@ def test_stats_are_drawn_and_told_as_json(store: LogStore, run: Run) -> None:
 
 
 def test_every_command_has_a_line_of_help(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    from holdfast.doors.cli.sessions import VERBS
+    from outlast.doors.cli.sessions import VERBS
 
     assert cli.main(["sessions", "--help"]) == 0
     told = capsys.readouterr().out
@@ -273,5 +273,5 @@ def test_without_a_store_there_are_no_sessions_and_none_is_made(capsys: pytest.C
     assert capsys.readouterr().out == "no sessions\n"
     for verb in ("show", "end", "resume", "export"):
         assert cli.main(["sessions", verb, "abcdef"]) == 3
-        assert capsys.readouterr().err == "holdfast: there are no sessions here yet; `holdfast` begins one\n"
-    assert not Path(os.environ["HOLDFAST_HOME"], "holdfast.db").exists()
+        assert capsys.readouterr().err == "outlast: there are no sessions here yet; `outlast` begins one\n"
+    assert not Path(os.environ["OUTLAST_HOME"], "outlast.db").exists()

@@ -1,4 +1,4 @@
-"""`holdfast worker`: what is wrong with its flags is one sentence, told before anything is opened."""
+"""`outlast worker`: what is wrong with its flags is one sentence, told before anything is opened."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.doors.cli import main
+from outlast.doors.cli import main
 from tests.kept_logging import kept_logging
 
 __all__ = ["kept_logging"]  # a fixture

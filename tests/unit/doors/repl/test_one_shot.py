@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast import Agent, ConversationSession, SessionBusy, open_store
-from holdfast.core.events import TurnStarted
-from holdfast.doors import cli
-from holdfast.doors.repl import one_shot
-from holdfast.store.host import holder
-from holdfast.store.log_store import LogStore
-from holdfast.store.port import Append, Claim, Lease, NewEvent
+from outlast import Agent, ConversationSession, SessionBusy, open_store
+from outlast.core.events import TurnStarted
+from outlast.doors import cli
+from outlast.doors.repl import one_shot
+from outlast.store.host import holder
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, Claim, Lease, NewEvent
 
 
 class Done(NamedTuple):
@@ -34,7 +34,7 @@ def reply(text: str, **more: Any) -> dict[str, Any]:
 
 
 class Place:
-    """A project and a home, and `holdfast` run in them."""
+    """A project and a home, and `outlast` run in them."""
 
     def __init__(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
@@ -42,7 +42,7 @@ class Place:
         self.project, self.home, self.script = folder / "project", folder / "home", folder / "script.json"
         self.project.mkdir()
         self._patch, self._captured = monkeypatch, capfdbinary
-        monkeypatch.setenv("HOLDFAST_HOME", str(self.home))
+        monkeypatch.setenv("OUTLAST_HOME", str(self.home))
         monkeypatch.chdir(self.project)
 
     @property
@@ -78,7 +78,7 @@ def test_a_failed_turn_is_one_sentence_and_exit_code_1(place: Place) -> None:
     done = place.run("-p", "go", "--model", place.model, "--output-format", "json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["outcome"] == "failed"
-    assert done.stderr == "holdfast: no such key\n"
+    assert done.stderr == "outlast: no such key\n"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_failed_turn_is_one_sentence_and_exit_code_1(place: Place) -> None:
         (["-p", "x", "--fork"], 2, "--fork goes with --continue, --resume or --session"),
         (["sesions", "list"], 2, "did you mean the command 'sessions'?"),
         (["verfy"], 2, "there is no command 'verfy'; did you mean 'verify'?"),
-        (["sessions"], 2, "missing command; `holdfast sessions --help` tells more"),
+        (["sessions"], 2, "missing command; `outlast sessions --help` tells more"),
         (["sessions", "show"], 2, "missing argument 'ID'"),
         (["--no-such-option"], 2, "--no-such-option"),
     ],
@@ -205,7 +205,7 @@ def test_what_is_refused_as_busy_is_not_answered_later(
     """Another process takes the session between our look at it and our turn."""
     place.says(reply("First."))
     name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
-    with open_store(f"sqlite:///{place.home}/holdfast.db") as store:
+    with open_store(f"sqlite:///{place.home}/outlast.db") as store:
         lease = store.commit(Claim(session_id=name, token="another", holder=holder()))[0].lease
         monkeypatch.setattr(one_shot, "is_driven", _nobody)
         if was_read:
@@ -238,15 +238,15 @@ def test_who_goes_on_in_another_folder_is_told(place: Place, monkeypatch: pytest
     monkeypatch.chdir(other)
     done = place.run("-p", "y", "--resume", started["session_id"], "--model", place.model)
     assert done.stdout == "There.\n"
-    assert done.stderr == f"holdfast: Its folder {first} is gone; it goes on in {other}.\n"
+    assert done.stderr == f"outlast: Its folder {first} is gone; it goes on in {other}.\n"
 
 
 def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Place) -> None:
     place.says(reply("First."))
     name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
-    with open_store(f"sqlite:///{place.home}/holdfast.db") as store:
+    with open_store(f"sqlite:///{place.home}/outlast.db") as store:
         ConversationSession.resume(name, store=store).end()
     refused = place.run("-p", "y", "-r", name[:8], "--model", place.model)
     assert refused.returncode == 4
-    assert f"holdfast sessions reopen {name[:8]}" in refused.stderr
+    assert f"outlast sessions reopen {name[:8]}" in refused.stderr
     assert place.run("-p", "y", "-r", name[:8], "--fork", "--model", place.model).returncode == 0

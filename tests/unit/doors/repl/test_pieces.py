@@ -10,20 +10,20 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 
-from holdfast.core import events as e
-from holdfast.core.errors import HoldfastError
-from holdfast.core.messages import ImagePart, TextPart, Usage, text_of
-from holdfast.core.state import SessionState
-from holdfast.doors.cells import cells
-from holdfast.doors.repl.attachment import attached, going_along, typed
-from holdfast.doors.repl.call_line import told_call, told_result
-from holdfast.doors.repl.clipboard import pasted_picture
-from holdfast.doors.repl.commands.custom import custom_commands, message_of
-from holdfast.doors.repl.picker import Option, Picker
-from holdfast.doors.repl.question import Asked, Panel
-from holdfast.doors.repl.status import Status, cost, elapsed, short_model, tokens
-from holdfast.doors.repl.typed import typed_before
-from holdfast.doors.repl.words import Words, files_like
+from outlast.core import events as e
+from outlast.core.errors import OutlastError
+from outlast.core.messages import ImagePart, TextPart, Usage, text_of
+from outlast.core.state import SessionState
+from outlast.doors.cells import cells
+from outlast.doors.repl.attachment import attached, going_along, typed
+from outlast.doors.repl.call_line import told_call, told_result
+from outlast.doors.repl.clipboard import pasted_picture
+from outlast.doors.repl.commands.custom import custom_commands, message_of
+from outlast.doors.repl.picker import Option, Picker
+from outlast.doors.repl.question import Asked, Panel
+from outlast.doors.repl.status import Status, cost, elapsed, short_model, tokens
+from outlast.doors.repl.typed import typed_before
+from outlast.doors.repl.words import Words, files_like
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
 
@@ -101,10 +101,10 @@ async def test_the_picture_in_the_clipboard_becomes_a_file_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(HoldfastError, match="none is installed"):
+    with pytest.raises(OutlastError, match="none is installed"):
         await pasted_picture(tmp_path / "pasted")
     _program(tmp_path / "bin", "wl-paste", "exit 1")
-    with pytest.raises(HoldfastError, match="no picture in the clipboard"):
+    with pytest.raises(OutlastError, match="no picture in the clipboard"):
         await pasted_picture(tmp_path / "pasted")
     (tmp_path / "shot").write_bytes(PNG)
     _program(tmp_path / "bin", "xclip", f"while read -r line; do :; done; exec /bin/cat '{tmp_path}/shot'")
@@ -140,11 +140,11 @@ def test_arguments_replace_their_place_or_follow_the_text() -> None:
 
 def test_ones_own_command_wins_over_a_projects_and_a_link_out_is_not_read(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
-    (project / ".holdfast" / "commands").mkdir(parents=True)
+    (project / ".outlast" / "commands").mkdir(parents=True)
     (home / "commands").mkdir(parents=True)
     (tmp_path / "secret").write_text("secret")
-    (project / ".holdfast" / "commands" / "leak.md").symlink_to(tmp_path / "secret")
-    (project / ".holdfast" / "commands" / "fix.md").write_text("theirs")
+    (project / ".outlast" / "commands" / "leak.md").symlink_to(tmp_path / "secret")
+    (project / ".outlast" / "commands" / "fix.md").write_text("theirs")
     (home / "commands" / "fix.md").write_text("---\ndescription: mine\n---\nx")
     found = custom_commands(project, home)
     assert list(found) == ["fix"]
@@ -155,7 +155,7 @@ def test_ones_own_command_wins_over_a_projects_and_a_link_out_is_not_read(tmp_pa
 
 
 def test_what_is_no_readable_file_is_no_command_and_hides_no_other(tmp_path: Path) -> None:
-    folder = tmp_path / ".holdfast" / "commands"
+    folder = tmp_path / ".outlast" / "commands"
     (folder / "folder.md").mkdir(parents=True)
     os.mkfifo(folder / "pipe.md")  # opening it would wait for ever
     (folder / "loop.md").symlink_to("loop.md")

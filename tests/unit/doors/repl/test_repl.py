@@ -11,15 +11,15 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from holdfast.core.errors import HoldfastError, OutcomeUnknown
-from holdfast.doors.repl.repl import Repl
-from holdfast.doors.repl.start import REPL, Start, desk_for
+from outlast.core.errors import OutcomeUnknown, OutlastError
+from outlast.doors.repl.repl import Repl
+from outlast.doors.repl.start import REPL, Start, desk_for
 
 
 @pytest.fixture
 def repl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repl]:
     """One whose messages are stored and not answered."""
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("OUTLAST_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         desk = desk_for(Start(model="none", store=f"sqlite:///{tmp_path}/s.db"), REPL)
@@ -41,7 +41,7 @@ async def test_a_message_whose_fate_is_unknown_comes_back_and_is_stored_once(
         raise OutcomeUnknown("the disk is full", key=more["key"])
 
     monkeypatch.setattr(repl.room.work, "admit", stored_but_not_told)
-    with pytest.raises(HoldfastError, match="the disk is full; Enter sends it again, and it is stored once"):
+    with pytest.raises(OutlastError, match="the disk is full; Enter sends it again, and it is stored once"):
         await repl._say("hello")
     assert repl.room.screen.input.text == "hello"
     monkeypatch.setattr(repl.room.work, "admit", admit)

@@ -13,16 +13,16 @@ from prompt_toolkit.layout import Window
 from prompt_toolkit.layout.screen import Char, Screen
 from rich.console import RenderableType
 
-from holdfast.core import events as e
-from holdfast.core.log import StoredEvent
-from holdfast.core.messages import TextPart
-from holdfast.doors.cells import cells
-from holdfast.doors.repl.activity import activity
-from holdfast.doors.repl.application import rows_added
-from holdfast.doors.repl.own_command import Ran
-from holdfast.doors.repl.picture import drawn, folded, markdown
-from holdfast.doors.repl.tail import LINES, Tail
-from holdfast.doors.repl.view import View
+from outlast.core import events as e
+from outlast.core.log import StoredEvent
+from outlast.core.messages import TextPart
+from outlast.doors.cells import cells
+from outlast.doors.repl.activity import activity
+from outlast.doors.repl.application import rows_added
+from outlast.doors.repl.own_command import Ran
+from outlast.doors.repl.picture import drawn, folded, markdown
+from outlast.doors.repl.tail import LINES, Tail
+from outlast.doors.repl.view import View
 
 STORED: Any = StoredEvent("s", 1, "", 1, 0, "", None, None, None, "plain", b"", b"", False)
 

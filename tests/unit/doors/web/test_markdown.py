@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.errors import InvalidInput
-from holdfast.doors.web import markdown as md
-from holdfast.doors.web.markdown import Node, tree, trees
+from outlast.core.errors import InvalidInput
+from outlast.doors.web import markdown as md
+from outlast.doors.web.markdown import Node, tree, trees
 
 
 def one(text: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast.doors.web
-from holdfast.doors.web import pages
+import outlast.doors.web
+from outlast.doors.web import pages
 
-STATIC = Path(holdfast.doors.web.__file__).parent / "static"
+STATIC = Path(outlast.doors.web.__file__).parent / "static"
 SCRIPTS = sorted(STATIC.glob("*.js"))
 POLICY = pages.index_page().headers["Content-Security-Policy"]
 
@@ -78,7 +78,7 @@ def test_the_login_page_needs_no_other_file_and_escapes_its_note() -> None:
     assert re.findall(r"(?:src|href)=", body) == []
     assert "sha256-" in found.headers["Content-Security-Policy"]
     assert "script-src" not in found.headers["Content-Security-Policy"]
-    assert "holdfast serve url" in body
+    assert "outlast serve url" in body
 
 
 FORBIDDEN = {

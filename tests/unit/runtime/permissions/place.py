@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.messages import ToolCall
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.permissions.policy import Policy
+from outlast.core.messages import ToolCall
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.policy import Policy
 from tests.conftest import TESTS
 
 CORPUS = TESTS / "corpus"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.permissions.decide import Decision, Grant, Policy, Verdict, call_digest, decide, effective_mode
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.permissions.rules import Rule, Rules
+from outlast.runtime.permissions.decide import Decision, Grant, Policy, Verdict, call_digest, decide, effective_mode
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.rules import Rule, Rules
 from tests.unit.runtime.permissions.place import bash, call, make_project, policy_of
 
 READ_ONLY, PROMPT, WRITE, FULL, ALLOW = (

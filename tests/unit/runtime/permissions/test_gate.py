@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.state import Approval, SessionState
-from holdfast.runtime.permissions.decide import Verdict, call_digest
-from holdfast.runtime.permissions.gate import PermissionGate, session_grants
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.permissions.rules import Rule, Rules
-from holdfast.runtime.permissions.sources import load_rules
+from outlast.core.state import Approval, SessionState
+from outlast.runtime.permissions.decide import Verdict, call_digest
+from outlast.runtime.permissions.gate import PermissionGate, session_grants
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.rules import Rule, Rules
+from outlast.runtime.permissions.sources import load_rules
 from tests.unit.runtime.permissions.place import bash, call, make_project
 
 

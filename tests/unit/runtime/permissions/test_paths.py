@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runtime.permissions.paths import inside, reading_fault, resolve, writing_fault
+from outlast.runtime.permissions.paths import inside, reading_fault, resolve, writing_fault
 from tests.unit.runtime.permissions.place import make_project
 
 PART = st.sampled_from(

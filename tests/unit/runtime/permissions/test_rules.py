@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.errors import ConfigError
-from holdfast.runtime.permissions.consent import Consents
-from holdfast.runtime.permissions.rules import Rule, parse_flag, read_rules
-from holdfast.runtime.permissions.sources import grants_file, load_rules, save_grant
+from outlast.core.errors import ConfigError
+from outlast.runtime.permissions.consent import Consents
+from outlast.runtime.permissions.rules import Rule, parse_flag, read_rules
+from outlast.runtime.permissions.sources import grants_file, load_rules, save_grant
 
 
 def refused(tmp_path: Path, content: bytes) -> str:
@@ -101,7 +101,7 @@ def test_flags_that_are_no_rules_are_refused_by_name(flag: str) -> None:
 
 
 def of_project(project: Path, text: str) -> Path:
-    path = project / ".holdfast" / "permission-rules.json"
+    path = project / ".outlast" / "permission-rules.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     return path
@@ -172,6 +172,6 @@ def test_a_project_key_is_never_a_path() -> None:
 
 def test_the_home_folder_as_project_keeps_its_own_file(tmp_path: Path) -> None:
     of_project(tmp_path, THEIRS)
-    loaded = load_rules(home=tmp_path / ".holdfast", project=tmp_path, project_key="k1")
+    loaded = load_rules(home=tmp_path / ".outlast", project=tmp_path, project_key="k1")
     assert loaded.rules.counts() == {"allow": 1, "deny": 1, "ask": 1}
     assert loaded.pending is None

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.permissions.scanner import NotUnderstood, scan
-from holdfast.runtime.permissions.shell import read_commands
+from outlast.runtime.permissions.scanner import NotUnderstood, scan
+from outlast.runtime.permissions.shell import read_commands
 from tests.conftest import needs
 
 PIECES = [

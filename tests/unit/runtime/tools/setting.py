@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.tools.port import Context, Outcome, Spawned, Tool, ToolFault
-from holdfast.runtime.tools.registry import Registry
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.tools.port import Context, Outcome, Spawned, Tool, ToolFault
+from outlast.runtime.tools.registry import Registry
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.runtime.tools import landlock
-from holdfast.runtime.tools.bash import IN_MEMORY
-from holdfast.runtime.tools.port import Spawned
+from outlast.runtime.tools import landlock
+from outlast.runtime.tools.bash import IN_MEMORY
+from outlast.runtime.tools.port import Spawned
 from tests.unit.runtime.tools.setting import Setting
 
 
@@ -29,13 +29,13 @@ async def test_success_is_no_error_and_silence_is_said(setting: Setting) -> None
 
 async def test_command_starts_in_the_project_with_its_session_in_the_environment(setting: Setting) -> None:
     outcome = await setting.run(
-        "bash", command='pwd; echo "$HOLDFAST_SESSION_ID"; env | cut -d= -f1 | sort | tr "\\n" " "'
+        "bash", command='pwd; echo "$OUTLAST_SESSION_ID"; env | cut -d= -f1 | sort | tr "\\n" " "'
     )
     lines = outcome.text.splitlines()
     assert lines[:2] == [str(setting.project), "session1"]
     assert set(lines[2].split()) == {
-        "HOLDFAST_COMMAND",
-        "HOLDFAST_SESSION_ID",
+        "OUTLAST_COMMAND",
+        "OUTLAST_SESSION_ID",
         "HOME",
         "PATH",
         "PWD",
@@ -203,7 +203,7 @@ async def test_shell_without_landlock_runs_and_says_why_it_is_not_confined(
 
 
 async def test_command_that_removes_its_own_log_is_told_of(setting: Setting) -> None:
-    context = setting.context(state_dir=setting.project / ".holdfast")
-    outcome = await setting.run("bash", context, command="echo hi; sleep 0.6; rm -rf .holdfast")
+    context = setting.context(state_dir=setting.project / ".outlast")
+    outcome = await setting.run("bash", context, command="echo hi; sleep 0.6; rm -rf .outlast")
     assert outcome.text == "[its output of 3 bytes is lost: the log was removed]"
     assert outcome.facts["exit_code"] == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.runtime.tools.replacing import digest_of
+from outlast.runtime.tools.replacing import digest_of
 from tests.unit.runtime.tools.setting import Setting
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from holdfast.runtime.tools.environment import clean_environment
+from outlast.runtime.tools.environment import clean_environment
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GITHUB_TOKEN", "GH_TOKEN",
-        "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "HOLDFAST_TOKEN", "HOLDFAST_STORE",
+        "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "OUTLAST_TOKEN", "OUTLAST_STORE",
         "CLIENT_SECRET", "PGPASSWORD", "MY_password", "AZURE_X",
         "GOOGLE_APPLICATION_CREDENTIALS", "NPM_TOKEN", "SIGNING_KEY", "SENTRY_DSN", "GEMINI_API_KEY", "APIKEY",
         "api_key", "BASH_ENV", "ENV", "BASH_FUNC_x%%", "LD_PRELOAD", "PROMPT_COMMAND", "TOKEN", "SSH_PASSPHRASE",
@@ -33,8 +33,8 @@ def test_address_with_a_password_is_dropped_under_any_name() -> None:
 
 
 def test_terminal_is_dumb_and_the_session_is_named() -> None:
-    cleaned = clean_environment({"TERM": "xterm", "HOLDFAST_SESSION_ID": "other"}, "mine")
-    assert (cleaned["TERM"], cleaned["HOLDFAST_SESSION_ID"], cleaned["GIT_TERMINAL_PROMPT"]) == ("dumb", "mine", "0")
+    cleaned = clean_environment({"TERM": "xterm", "OUTLAST_SESSION_ID": "other"}, "mine")
+    assert (cleaned["TERM"], cleaned["OUTLAST_SESSION_ID"], cleaned["GIT_TERMINAL_PROMPT"]) == ("dumb", "mine", "0")
 
 
 def test_given_environment_is_left_as_it_is() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.tools import jobs
-from holdfast.runtime.tools.registry import Registry
+from outlast.runtime.tools import jobs
+from outlast.runtime.tools.registry import Registry
 from tests.unit.runtime.tools.setting import Setting
 
 

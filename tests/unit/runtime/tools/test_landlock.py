@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.tools import landlock
+from outlast.runtime.tools import landlock
 from tests.conftest import everything_is_required
 from tests.unit.runtime.tools.setting import Setting
 
-SHARED = Path("/tmp") / f"holdfast-{secrets.token_hex(8)}"
+SHARED = Path("/tmp") / f"outlast-{secrets.token_hex(8)}"
 """In the temporary folder of everybody, which is not that of the session."""
 
 

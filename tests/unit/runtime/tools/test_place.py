@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.permissions.mode import PermissionMode
-from holdfast.runtime.tools.place import locate, opened
-from holdfast.runtime.tools.port import ToolFault
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.tools.place import locate, opened
+from outlast.runtime.tools.port import ToolFault
 from tests.unit.runtime.tools.setting import Setting
 
 PIECES = (

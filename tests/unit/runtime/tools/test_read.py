@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.core.messages import ImagePart
-from holdfast.runtime.tools.read import IMAGE_LIMIT, LINE_LIMIT, TEXT_LIMIT
+from outlast.core.messages import ImagePart
+from outlast.runtime.tools.read import IMAGE_LIMIT, LINE_LIMIT, TEXT_LIMIT
 from tests.unit.runtime.tools.setting import Setting
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)

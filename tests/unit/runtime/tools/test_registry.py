@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.events import EffectClass
-from holdfast.runtime.tools.port import ToolFault
-from holdfast.runtime.tools.registry import Registry
+from outlast.core.events import EffectClass
+from outlast.runtime.tools.port import ToolFault
+from outlast.runtime.tools.registry import Registry
 from tests.unit.runtime.tools.setting import Setting
 
 CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.tools import glob, search
-from holdfast.runtime.tools.ignored import is_ignored, rules
-from holdfast.runtime.tools.wildcard import anywhere, matcher
+from outlast.runtime.tools import glob, search
+from outlast.runtime.tools.ignored import is_ignored, rules
+from outlast.runtime.tools.wildcard import anywhere, matcher
 from tests.conftest import needs
 from tests.unit.runtime.tools.setting import PATH, Setting
 
@@ -23,7 +23,7 @@ FILES = {
     "docs/read me.md": "value of things\n",
     ".hidden/h.py": "value = 3\n",
     ".git/config": "value\n",
-    ".holdfast/log.py": "value\n",
+    ".outlast/log.py": "value\n",
     "node_modules/x/i.py": "value\n",
     "build/out.py": "value\n",
     "keep.log": "value\n",

@@ -1,6 +1,6 @@
 """todo, ask_user and task: what they hand on."""
 
-from holdfast.core.events import RuntimeStateChanged
+from outlast.core.events import RuntimeStateChanged
 from tests.unit.runtime.tools.setting import Setting
 
 

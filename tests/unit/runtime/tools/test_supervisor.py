@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runtime.tools import supervisor
-from holdfast.runtime.tools.command import Order, begin
+from outlast.runtime.tools import supervisor
+from outlast.runtime.tools.command import Order, begin
 from tests.unit.runtime.tools.setting import PATH
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.tools import web_fetch
-from holdfast.runtime.tools.address import forbidden, is_odd_number
-from holdfast.runtime.tools.page import readable
-from holdfast.runtime.tools.port import Outcome, ToolFault
-from holdfast.runtime.tools.web_fetch import WebFetch, checked
+from outlast.runtime.tools import web_fetch
+from outlast.runtime.tools.address import forbidden, is_odd_number
+from outlast.runtime.tools.page import readable
+from outlast.runtime.tools.port import Outcome, ToolFault
+from outlast.runtime.tools.web_fetch import WebFetch, checked
 from tests.conftest import needs
 from tests.unit.runtime.tools.setting import Setting
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.tools import replacing
-from holdfast.runtime.tools.port import ToolFault
-from holdfast.runtime.tools.replacing import ABSENT
+from outlast.runtime.tools import replacing
+from outlast.runtime.tools.port import ToolFault
+from outlast.runtime.tools.replacing import ABSENT
 from tests.unit.runtime.tools.setting import Setting
 
 

@@ -5,17 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.runtime.workflow.codes import CODES, PHASE_REASONS, REMARKS, Outcome, Stage
-from holdfast.runtime.workflow.completion import MAX_EMPTY, MAX_NUDGES, MAX_RAW_TEXT, CompletionFacts, decide
-from holdfast.runtime.workflow.decision import Action, CompletionDecision
-from holdfast.runtime.workflow.done import DefinitionOfDone, begun, fixing, observed, verifying, worked
-from holdfast.runtime.workflow.evidence import VerificationEvidence
-from holdfast.runtime.workflow.mode import Mode
-from holdfast.runtime.workflow.readback import read, written
-from holdfast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
-from holdfast.runtime.workflow.trace import completion_trace
-from holdfast.runtime.workflow.verification import Project, commands_for, evidence_of
-from holdfast.runtime.workflow.work import work_of
+from outlast.runtime.workflow.codes import CODES, PHASE_REASONS, REMARKS, Outcome, Stage
+from outlast.runtime.workflow.completion import MAX_EMPTY, MAX_NUDGES, MAX_RAW_TEXT, CompletionFacts, decide
+from outlast.runtime.workflow.decision import Action, CompletionDecision
+from outlast.runtime.workflow.done import DefinitionOfDone, begun, fixing, observed, verifying, worked
+from outlast.runtime.workflow.evidence import VerificationEvidence
+from outlast.runtime.workflow.mode import Mode
+from outlast.runtime.workflow.readback import read, written
+from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
+from outlast.runtime.workflow.trace import completion_trace
+from outlast.runtime.workflow.verification import Project, commands_for, evidence_of
+from outlast.runtime.workflow.work import work_of
 
 TASK = "Create hello.txt in the workspace root."
 REPLY = "The file is written."
@@ -112,7 +112,7 @@ def test_what_the_turn_does_next(code: str) -> None:
     assert decision.action is expected
     assert (decision.nudge is not None) is (expected in (Action.ASK, Action.CALL))
     if decision.nudge is not None:
-        assert decision.nudge.startswith("[Holdfast runtime]")
+        assert decision.nudge.startswith("[Outlast runtime]")
 
 
 def told(decision: CompletionDecision) -> list[str]:

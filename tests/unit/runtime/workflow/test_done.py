@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.runtime.workflow.brief import Brief
-from holdfast.runtime.workflow.done import (
+from outlast.runtime.workflow.brief import Brief
+from outlast.runtime.workflow.done import (
     MAX_EVIDENCE,
     MAX_OUTPUT,
     DefinitionOfDone,
@@ -21,10 +21,10 @@ from holdfast.runtime.workflow.done import (
     verifying,
     worked,
 )
-from holdfast.runtime.workflow.evidence import VerificationEvidence
-from holdfast.runtime.workflow.mode import Mode
-from holdfast.runtime.workflow.plan import Plan
-from holdfast.runtime.workflow.work import Work, relative, work_of
+from outlast.runtime.workflow.evidence import VerificationEvidence
+from outlast.runtime.workflow.mode import Mode
+from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.work import Work, relative, work_of
 
 TASK = "Create hello.txt in the workspace root."
 

@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.runtime.workflow.brief import Brief
-from holdfast.runtime.workflow.drift import SUMMARIES, Drift, Reality, Strategy, covers, drift
-from holdfast.runtime.workflow.evidence import EvidenceKind
-from holdfast.runtime.workflow.handoff import SUMMARIES as HANDOFFS
-from holdfast.runtime.workflow.handoff import after_drift, handed_over, planned, rerouted
-from holdfast.runtime.workflow.mode import Mode
-from holdfast.runtime.workflow.plan import Plan
-from holdfast.runtime.workflow.router import SUMMARIES as ROUTES
-from holdfast.runtime.workflow.router import route
-from holdfast.runtime.workflow.signals import Signals
+from outlast.runtime.workflow.brief import Brief
+from outlast.runtime.workflow.drift import SUMMARIES, Drift, Reality, Strategy, covers, drift
+from outlast.runtime.workflow.evidence import EvidenceKind
+from outlast.runtime.workflow.handoff import SUMMARIES as HANDOFFS
+from outlast.runtime.workflow.handoff import after_drift, handed_over, planned, rerouted
+from outlast.runtime.workflow.mode import Mode
+from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.router import SUMMARIES as ROUTES
+from outlast.runtime.workflow.router import route
+from outlast.runtime.workflow.signals import Signals
 
 TASK = "Speed up the parser module"
 PLAN = Plan(task=TASK, touchpoints=["src/parser.py", "tests/"], acceptance_criteria=["parser reads 1 MB per second"])

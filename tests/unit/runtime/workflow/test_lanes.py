@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runtime.workflow import brief as briefs
-from holdfast.runtime.workflow import clarify
-from holdfast.runtime.workflow import plan as plans
-from holdfast.runtime.workflow.brief import Brief, Slot
-from holdfast.runtime.workflow.mode import Mode
-from holdfast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow import brief as briefs
+from outlast.runtime.workflow import clarify
+from outlast.runtime.workflow import plan as plans
+from outlast.runtime.workflow.brief import Brief, Slot
+from outlast.runtime.workflow.mode import Mode
+from outlast.runtime.workflow.plan import Plan
 
 FULL = Brief(
     task="Do it",

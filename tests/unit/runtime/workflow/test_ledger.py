@@ -1,8 +1,8 @@
 """The ledger: what is introduced merges, what drifts is marked."""
 
-from holdfast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
-from holdfast.runtime.workflow.ledger import LENGTH, WorkflowLedger, WorkflowLedgerItem, drifted, introduced
-from holdfast.runtime.workflow.words import best_match, likeness, meaningful, normalised
+from outlast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
+from outlast.runtime.workflow.ledger import LENGTH, WorkflowLedger, WorkflowLedgerItem, drifted, introduced
+from outlast.runtime.workflow.words import best_match, likeness, meaningful, normalised
 
 START = introduced(
     WorkflowLedger(),

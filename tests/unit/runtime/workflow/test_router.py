@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from holdfast.runtime.workflow.mode import DecisionKind, Mode, mode_of
-from holdfast.runtime.workflow.router import (
+from outlast.runtime.workflow.mode import DecisionKind, Mode, mode_of
+from outlast.runtime.workflow.router import (
     SUMMARIES,
     clarify_pressure,
     execute_pressure,
     plan_pressure,
     route,
 )
-from holdfast.runtime.workflow.signals import Signals, ambiguity, complexity
-from holdfast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
+from outlast.runtime.workflow.signals import Signals, ambiguity, complexity
+from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
 THIRTY = " ".join(f"word{n}" for n in range(30))
 EIGHTEEN = " ".join(f"word{n}" for n in range(18))

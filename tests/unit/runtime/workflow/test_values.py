@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.codec import decode, encode
-from holdfast.core.events import TimelineRecorded
-from holdfast.runtime.workflow.done import DefinitionOfDone
-from holdfast.runtime.workflow.evidence import EvidenceProvenance, VerificationEvidence, VerificationObservation
-from holdfast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-from holdfast.runtime.workflow.prompt_history import PromptSnapshot, is_new
-from holdfast.runtime.workflow.readback import read, read_list, written
-from holdfast.runtime.workflow.timeline import WorkflowTimelineEntry
-from holdfast.runtime.workflow.trace import CompletionTraceEntry, completion_trace
+from outlast.core.codec import decode, encode
+from outlast.core.events import TimelineRecorded
+from outlast.runtime.workflow.done import DefinitionOfDone
+from outlast.runtime.workflow.evidence import EvidenceProvenance, VerificationEvidence, VerificationObservation
+from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
+from outlast.runtime.workflow.prompt_history import PromptSnapshot, is_new
+from outlast.runtime.workflow.readback import read, read_list, written
+from outlast.runtime.workflow.timeline import WorkflowTimelineEntry
+from outlast.runtime.workflow.trace import CompletionTraceEntry, completion_trace
 
 PROVENANCE = EvidenceProvenance(
     category="verification",

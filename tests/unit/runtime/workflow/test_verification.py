@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runtime.workflow.commands import changes_something, installs, kind_of, looks_like_a_test
-from holdfast.runtime.workflow.done import DefinitionOfDone
-from holdfast.runtime.workflow.evidence import CommandKind, Status
-from holdfast.runtime.workflow.manifests import project_of
-from holdfast.runtime.workflow.verification import Project, commands_for, evidence_of, quoted, summary_of
+from outlast.runtime.workflow.commands import changes_something, installs, kind_of, looks_like_a_test
+from outlast.runtime.workflow.done import DefinitionOfDone
+from outlast.runtime.workflow.evidence import CommandKind, Status
+from outlast.runtime.workflow.manifests import project_of
+from outlast.runtime.workflow.verification import Project, commands_for, evidence_of, quoted, summary_of
 
 PYTHON = Project(manifests=frozenset({"pyproject.toml"}))
 

@@ -1,8 +1,0 @@
-"""`python -m holdfast` is `holdfast`."""
-
-import sys
-
-from holdfast.doors.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,0 @@
-/* Runs before anything is drawn: the chosen colours, so that a dark page does not flash white. */
-try {
-  const theme = JSON.parse(localStorage.getItem("holdfast.theme"));
-  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-} catch {
-  // as the system has it
-}

@@ -1,7 +1,0 @@
-"""The session whose turn is running in this context; the facade `holdfast.context` tells others."""
-
-from __future__ import annotations
-
-from contextvars import ContextVar
-
-current: ContextVar[str | None] = ContextVar("holdfast_session_id", default=None)

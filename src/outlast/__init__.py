@@ -1,0 +1,100 @@
+"""Outlast: a coding agent and session engine whose conversations cannot be lost.
+
+Public names load on first use, so that `import outlast` costs next to nothing: no driver, no SDK, no framework.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from outlast._version import __version__
+
+if TYPE_CHECKING:
+    from outlast.agent import Agent, RuntimeHandle
+    from outlast.app import load_settings
+    from outlast.core.errors import (
+        AmbiguousSession,
+        ConflictError,
+        DamagedSession,
+        OutcomeUnknown,
+        OutlastError,
+        SessionBusy,
+        SessionEnded,
+        SessionNotFound,
+        StaleLease,
+        StoreUnavailable,
+    )
+    from outlast.core.messages import Message, Role, ToolCall
+    from outlast.models.port import CompletionResponse
+    from outlast.runtime.config import AgentConfig, ReasoningConfig
+    from outlast.runtime.workflow.evidence import EvidenceProvenance
+    from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
+    from outlast.runtime.workflow.prompt_history import PromptSnapshot
+    from outlast.runtime.workflow.timeline import WorkflowTimelineEntry
+    from outlast.runtime.workflow.trace import CompletionTraceEntry
+    from outlast.session import ConversationSession
+    from outlast.store import open_store
+
+__all__ = [
+    "Agent",
+    "AgentConfig",
+    "AmbiguousSession",
+    "CompletionResponse",
+    "CompletionTraceEntry",
+    "ConflictError",
+    "ConversationSession",
+    "DamagedSession",
+    "EvidenceProvenance",
+    "Message",
+    "OutcomeUnknown",
+    "OutlastError",
+    "PromptSnapshot",
+    "ReasoningConfig",
+    "Role",
+    "RuntimeHandle",
+    "SessionBusy",
+    "SessionEnded",
+    "SessionNotFound",
+    "StaleLease",
+    "StoreUnavailable",
+    "ToolCall",
+    "WorkflowLedger",
+    "WorkflowLedgerItem",
+    "WorkflowTimelineEntry",
+    "__version__",
+    "load_settings",
+    "open_store",
+]
+
+_HOME_OF = {
+    "WorkflowTimelineEntry": "outlast.runtime.workflow.timeline",
+    "WorkflowLedgerItem": "outlast.runtime.workflow.ledger",
+    "WorkflowLedger": "outlast.runtime.workflow.ledger",
+    "PromptSnapshot": "outlast.runtime.workflow.prompt_history",
+    "EvidenceProvenance": "outlast.runtime.workflow.evidence",
+    "CompletionTraceEntry": "outlast.runtime.workflow.trace",
+    "CompletionResponse": "outlast.models.port",
+    "ReasoningConfig": "outlast.runtime.config",
+    "AgentConfig": "outlast.runtime.config",
+    "RuntimeHandle": "outlast.agent",
+    "Agent": "outlast.agent",
+    "ConversationSession": "outlast.session",
+    "Message": "outlast.core.messages",
+    "Role": "outlast.core.messages",
+    "ToolCall": "outlast.core.messages",
+    "load_settings": "outlast.app",
+    "open_store": "outlast.store",
+}
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'outlast' has no attribute {name!r}")
+        value = getattr(import_module(_HOME_OF.get(name, "outlast.core.errors")), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

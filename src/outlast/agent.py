@@ -1,0 +1,252 @@
+"""`Agent`: an agent that works in a project folder, and whose session survives it.
+
+Everything it does is in the session's log before anything depends on it; the object only remembers which session it is
+at. It holds the session's lease while a turn runs and not a moment longer, so another process may go on with the same
+session in between, and this one sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from outlast.app.agents import kit_for, permitted_mode
+from outlast.app.settings import Settings, load_settings
+from outlast.app.stores import default_store
+from outlast.core.errors import InvalidInput
+from outlast.core.events import Delivery, InputWithdrawn
+from outlast.core.messages import Message, Part, text_of
+from outlast.core.state import SessionState
+from outlast.models.port import Model, ModelEvent
+from outlast.runtime.clock import SystemClock
+from outlast.runtime.config import AgentConfig
+from outlast.runtime.driver import Driver
+from outlast.runtime.kit import Kit
+from outlast.runtime.questions import Answerer
+from outlast.runtime.runner import Runner
+from outlast.runtime.service import SessionService
+from outlast.runtime.turn_summary import TurnSummary, last_turn
+from outlast.runtime.workflow.mode import Mode
+from outlast.session import ConversationSession
+from outlast.store.log_store import LogStore
+
+
+class Agent:
+    """An agent at one session. `backend` is any model (`outlast.testing.ScriptedBackend` in tests); without it the one
+    of the settings is used. `answerer` is asked when a call needs approval; without it such a call is denied."""
+
+    def __init__(
+        self,
+        backend: Model | None = None,
+        config: AgentConfig | None = None,
+        project_root: str | Path | None = None,
+        *,
+        store: LogStore | None = None,
+        settings: Settings | None = None,
+        answerer: Answerer | None = None,
+        on_event: Callable[[ModelEvent], None] | None = None,
+        kit: Callable[[Kit], Kit] | None = None,
+    ) -> None:
+        self.config = config or AgentConfig()
+        self.settings = settings or load_settings(project_root=project_root)
+        self.project_root = Path(project_root if project_root is not None else self.settings.project_root).resolve()
+        self.store = store if store is not None else default_store()
+        self.backend = backend
+        self.answerer = answerer
+        self.on_event = on_event
+        self._changed_kit = kit
+        self._made: dict[str | None, Model | None] = {}
+        self.session = self._new_session()
+        self.service = SessionService(self.store)
+        self._running = False
+        self._driver: Driver | None = None
+        self._kit()  # a malformed rule file or an unknown persona is refused here, not in the middle of a turn
+
+    # --- running
+
+    async def run(self, task: str | tuple[Part, ...], *, key: str | None = None) -> str:
+        """Admit the task (a text, or parts with images and files), work on it to the end of its turn, and give the
+        answer.
+
+        The input is durable before anything is done with it. `ModelError` when the model did not answer: the turn then
+        ended as failed, and is in the log. Cancelling it leaves every call answered and the session usable.
+        """
+        admission = self.service.admission(self.session.session_id, task, key=key)
+        [*_, receipt] = await self.session.commit_async(admission)
+        self._follow(receipt.session_id)
+        return await self.resume()
+
+    async def resume(self) -> str:
+        """Go on with whatever waits in the session: an interrupted turn first. The last answer."""
+        if self._running:
+            raise InvalidInput("this agent is running a turn already; queue_steering_message reaches it")
+        self._running = True
+        try:
+            opened = await self._opened()
+            runner = Runner(self.store, self.session.session_id, self._kit(opened.state), opened)
+            driver = self._driver = await runner.drain()
+        finally:
+            self._running = False
+        self._follow(driver.session_id)
+        if runner.error is not None:
+            raise runner.error
+        return runner.answer
+
+    def run_sync(self, task: str | tuple[Part, ...]) -> str:
+        """`run` for callers without an event loop. Connections belong to one, so they are closed again."""
+
+        async def once() -> str:
+            try:
+                return await self.run(task)
+            finally:
+                await self.close()
+
+        return asyncio.run(once())
+
+    async def close(self) -> None:
+        """Let go of the models that this agent made itself; it makes them again when it has to."""
+        made, self._made = self._made, {}
+        for model in made.values():
+            if model is not None:
+                await model.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._running
+
+    def interrupt(self) -> None:
+        """Ask the running turn to stop; durable, so it reaches a driver in another process too."""
+        self.session.interrupt()
+
+    def queue_steering_message(self, text: str) -> None:
+        """Say something to the running turn, or to the next one; durable on return."""
+        self.session.commit(self.service.admission(self.session.session_id, text, delivery=Delivery.STEER))
+
+    def drain_steering_messages(self) -> list[str]:
+        """Take back the steering that no turn has read yet: its texts, oldest first."""
+        if not self.session.exists:
+            return []
+        waiting = [item for item in self.session.state.inbox.inputs if item.delivery is Delivery.STEER]
+        unread = [item.seq for item in waiting if not item.promoted]
+        if not unread:
+            return []
+        texts = [text_of(event.parts) for event in self.session.inputs(unread)]
+        self.session.record(InputWithdrawn(inputs=unread, reason="drained"))
+        return texts
+
+    # --- the session
+
+    def resume_session(self, session_id: str) -> bool:
+        """Go on with that session (its newest one, if it was rotated); False when there is none.
+
+        A damaged one raises `DamagedSession`. Its permission mode is taken over only as far as this process may.
+        """
+        found = ConversationSession.load(project_root=self.project_root, session_id=session_id, store=self.store)
+        if found is None:
+            return False
+        self.session = found
+        self._follow(self.store.tip(found.session_id))
+        self.session.update_runtime_state(runtime_owner_type=type(self).__name__)
+        return True
+
+    def clear_history(self) -> None:
+        """Begin a fresh session; the old one stays as it is."""
+        self.session = self._new_session()
+
+    @property
+    def messages(self) -> list[Message]:
+        """What the model would see."""
+        return self.session.messages
+
+    @property
+    def last_turn_summary(self) -> TurnSummary | None:
+        return last_turn(self.session.session_id, self.session.state)
+
+    # --- what the session remembers, as attributes of the agent
+
+    @property
+    def current_task(self) -> str | None:
+        return self.session.current_task
+
+    @current_task.setter
+    def current_task(self, task: str | None) -> None:
+        self.session.update_runtime_state(current_task=task)
+
+    _current_task = current_task
+
+    @property
+    def prompt_format(self) -> str | None:
+        return self.session.prompt_format
+
+    @prompt_format.setter
+    def prompt_format(self, name: str | None) -> None:
+        self.session.update_runtime_state(prompt_format=name)
+
+    @property
+    def prompt_sections(self) -> list[str]:
+        return self.session.prompt_sections
+
+    @prompt_sections.setter
+    def prompt_sections(self, names: list[str]) -> None:
+        self.session.update_runtime_state(prompt_sections=names)
+
+    @property
+    def workflow_mode(self) -> str:
+        return self.session.workflow_mode
+
+    def set_workflow_mode(self, mode: str) -> None:
+        if mode not in set(Mode):
+            raise InvalidInput(f"'{mode}' is no workflow mode; use one of {', '.join(Mode)}")
+        self.session.update_runtime_state(workflow_mode=mode, workflow_decision_kind="requested")
+
+    @property
+    def active_permission_mode(self) -> str:
+        """What is in force: the session's mode, as far as this process was started to permit it."""
+        return str(permitted_mode(self.settings, self.config, self.session.state))
+
+    # --- inside
+
+    def _new_session(self) -> ConversationSession:
+        return ConversationSession(
+            project_root=self.project_root,
+            store=self.store,
+            model=self.backend.name if self.backend is not None else None,
+            persona=self.config.persona,
+            runtime_owner_type=type(self).__name__,
+        )
+
+    def _follow(self, session_id: str) -> None:
+        """The session goes on under this id."""
+        if session_id != self.session.session_id:
+            found = ConversationSession.load(project_root=self.project_root, session_id=session_id, store=self.store)
+            assert found is not None
+            self.session = found
+
+    async def _opened(self) -> Driver:
+        """A driver of the session as it is now; what the last one knew is not read again."""
+        last, self._driver = self._driver, None
+        clock = SystemClock()
+        if last is not None and last.session_id == self.session.session_id:
+            return await last.opened_again(clock)
+        return await Driver.open(self.store, self.session.session_id, clock)
+
+    def _kit(self, state: SessionState | None = None) -> Kit:
+        kit = kit_for(
+            self.settings,
+            self.config,
+            self.project_root,
+            state if state is not None else self.session.state,
+            backend=self.backend,
+            answerer=self.answerer,
+            heard=self.on_event,
+            made=self._made,
+        )
+        return self._changed_kit(kit) if self._changed_kit is not None else kit
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at session {self.session.session_id}>"
+
+
+class RuntimeHandle(Agent):
+    """The same agent as a handle for programs that host it; sessions record which of both drove them."""

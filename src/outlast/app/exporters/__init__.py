@@ -1,0 +1,1 @@
+"""A session as a document for people: `markdown` and `html`. Lossless JSON lines: `outlast.app.integrity.exported`."""

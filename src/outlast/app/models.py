@@ -1,0 +1,216 @@
+"""The model of this process: which one, from what is set and what is here; and its price."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+
+from outlast._version import DISTRIBUTION
+from outlast.app.settings import Settings, variables
+from outlast.core.errors import ConfigError, InvalidInput
+from outlast.core.messages import Usage
+from outlast.models import prices
+from outlast.models.catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
+from outlast.models.choice import LOCAL_NOTE, Choice, Found, chosen
+from outlast.models.local import LocalModel, installed
+from outlast.models.ollama import ollama_models
+from outlast.models.port import Model
+from outlast.models.providers import ProviderModel
+from outlast.models.scripted import ScriptedFile
+
+__all__ = [
+    "LOCAL_NOTE",
+    "Choice",
+    "check_named",
+    "choice_for",
+    "key_variables",
+    "model_for",
+    "overview",
+    "price_for",
+    "remember_model",
+]
+
+NONE = "none"
+
+
+def model_for(settings: Settings, name: str | None = None) -> Model | None:
+    """The model called `name`, else that of the settings, else the one that is chosen. None for `none`.
+
+    `ConfigError` or `MissingExtra` in one sentence when it cannot be had; nothing is asked over the network yet, except
+    whether an Ollama is here when nothing was named.
+    """
+    wanted = name or settings.model
+    if wanted is None:
+        choice = choice_for(settings)
+        if choice.model is None:
+            raise ConfigError(choice.reason)
+        wanted = choice.model
+    if wanted == NONE:
+        return None
+    if wanted == "local":
+        return LocalModel()
+    if wanted.startswith("scripted:"):
+        return ScriptedFile(wanted.removeprefix("scripted:"))
+    return _provided(settings, wanted)
+
+
+def check_named(settings: Settings) -> None:
+    """Refuse the model that the settings name if it cannot be had, as `model_for` does, without loading anything."""
+    name = settings.model
+    if name is not None and name not in (NONE, "local") and not name.startswith("scripted:"):
+        _access(settings, name)
+
+
+def _provided(settings: Settings, name: str) -> ProviderModel:
+    key, variable, url = _access(settings, name)
+    return ProviderModel(name, key=key, url=url, variable=variable, context_window=settings.context_window)
+
+
+def _access(settings: Settings, name: str) -> tuple[str | None, str | None, str | None]:
+    """The key for it, the variable that holds the key, and the address."""
+    provider, _ = provider_of(name)
+    require_installed(provider)
+    url = _url(settings, provider)
+    key, variable = _key(provider)
+    if key is None and url is None and provider.variables:
+        raise ConfigError(
+            f"{name} needs a key: set {' or '.join(provider.variables)}, or choose another model (`outlast models`)"
+        )
+    return key, variable, url
+
+
+def choice_for(settings: Settings) -> Choice:
+    """Which model answers when none is named. With `options`, a door that can ask should ask, and `remember_model`."""
+    if settings.base_url is not None:
+        return Choice(None, f"--base-url {settings.base_url} needs a model: add --model openai:NAME")
+    keys = _keys()
+    if any(PROVIDERS[name].default for name in keys):
+        return chosen(Found(keys))
+    ollama = ollama_models(_ollama_url(settings)) if PROVIDERS["ollama"].installed else None
+    return chosen(Found(keys, ollama, installed()))
+
+
+def remember_model(settings: Settings, model: str) -> Path:
+    """Write the user's choice into `config.toml` of the Outlast home, so that it is asked for once only."""
+    path = settings.home / "config.toml"
+    before = path.read_text("utf-8") if path.exists() else ""
+    top = takewhile(lambda line: not line.lstrip().startswith("["), before.splitlines())
+    if any(line.split("=")[0].strip() == "model" for line in top):
+        raise InvalidInput(f"{path} already names a model; change it there or give --model")
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=settings.home, encoding="utf-8", delete=False) as new:
+        new.write(f"model = {json.dumps(model)}\n{before}")
+        new.flush()
+        os.fsync(new.fileno())
+    os.replace(new.name, path)
+    return path
+
+
+def has_price(model: str) -> bool:
+    """Whether a price may be known: of a provider's models and of the local one, not of a script."""
+    return model == "local" or model.partition(":")[0] in PROVIDERS
+
+
+def price_for(settings: Settings) -> Callable[[str, Usage], int | None]:
+    """What a reply costs. At another address than the provider's own, its list prices say nothing."""
+
+    def price(model: str, usage: Usage) -> int | None:
+        provider = PROVIDERS.get(model.partition(":")[0])
+        if provider is not None and _url(settings, provider) is not None:
+            return None
+        if not has_price(model):
+            return None
+        return prices.cost_micros(model, usage)
+
+    return price
+
+
+def key_variables() -> frozenset[str]:
+    """Every variable that may hold a provider's key: no tool gets to see them."""
+    return frozenset(VARIABLES)
+
+
+# ---- what there is --------------------------------------------------------------------------------------------------
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that could answer. `ready`: it would, as things are now."""
+
+    name: str
+    ready: bool
+    note: str
+    default: str | None = None
+    models: list[str] = []
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """What can answer here, which one would, and why."""
+
+    used: str | None
+    reason: str
+    options: tuple[str, ...]
+    rows: list[Row]
+
+
+_SHOWN_ELSEWHERE = ("ollama", "openai-chat")
+
+
+def overview(settings: Settings) -> Overview:
+    keys = _keys()
+    ollama = ollama_models(_ollama_url(settings))
+    shown = [
+        one for one in PROVIDERS.values() if one.default or (one.name in keys and one.name not in _SHOWN_ELSEWHERE)
+    ]
+    rows = [_row(one, keys) for one in shown]
+    rows.append(_ollama_row(ollama))
+    here = installed()
+    rows.append(Row(name="local", ready=here, note=LOCAL_NOTE if here else f"pip install '{DISTRIBUTION}[local]'"))
+    if settings.model is not None:
+        return Overview(used=settings.model, reason="named in your settings", options=(), rows=rows)
+    choice = choice_for(settings)
+    return Overview(used=choice.model, reason=choice.reason, options=choice.options, rows=rows)
+
+
+def _row(provider: Provider, keys: Mapping[str, str]) -> Row:
+    default = f"{provider.name}:{provider.default}" if provider.default else None
+    if provider.name not in keys:
+        return Row(name=provider.name, ready=False, note=f"no key: set {provider.variable}", default=default)
+    if not provider.installed:
+        extra = DISTRIBUTION if provider.default else "pydantic-ai-slim"
+        return Row(name=provider.name, ready=False, note=f"pip install '{extra}[{provider.extra}]'", default=default)
+    return Row(name=provider.name, ready=True, note=f"{_key(provider)[1]} is set", default=default)
+
+
+def _ollama_row(models: list[str] | None) -> Row:
+    if models is None:
+        return Row(name="ollama", ready=False, note="not running on this machine")
+    note = f"runs on this machine with {len(models)} models" if models else "runs, but has no model: `ollama pull` one"
+    return Row(name="ollama", ready=bool(models), note=note, models=[f"ollama:{name}" for name in models])
+
+
+def _keys() -> dict[str, str]:
+    found = {provider.name: _key(provider)[0] for provider in PROVIDERS.values()}
+    return {name: key for name, key in found.items() if key is not None}
+
+
+def _key(provider: Provider) -> tuple[str | None, str | None]:
+    """The key, and the variable that holds it or should."""
+    for variable, key in variables(provider.variables).items():
+        return key, variable
+    return None, provider.variable
+
+
+def _url(settings: Settings, provider: Provider) -> str | None:
+    asked = variables([provider.url_variable]) if provider.url_variable else {}
+    return settings.base_url or next(iter(asked.values()), None) or provider.url
+
+
+def _ollama_url(settings: Settings) -> str:
+    url = _url(settings, PROVIDERS["ollama"]) if settings.base_url is None else None
+    return (url or OLLAMA_URL).removesuffix("/").removesuffix("/v1")

@@ -1,0 +1,267 @@
+"""What the user asked for, read once: flags > environment > project file > home file > defaults.
+
+Promises:
+- Nothing else in the package reads the environment.
+- `.outlast/config.toml` in a project comes with whatever was cloned, so it can name a model and a persona and can
+  *lower* the permission mode. Everything else in it is refused, not ignored: an endpoint, a token or a store from
+  there could take the user's keys or transcripts away.
+- A mistake is one sentence that names the file or variable, the key and the remedy. Tokens are never shown.
+
+Whether a store or a model can really be opened is found out by whoever opens it.
+"""
+
+import os
+import pwd
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from outlast.app.gateway_settings import GatewaySettings, gateway_tables
+from outlast.core.errors import ConfigError
+from outlast.runtime.permissions.mode import PermissionMode
+
+TOKEN_MIN_CHARS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    home: Path
+    project_root: Path
+    store: str
+    model: str | None = None
+    persona: str | None = None
+    base_url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
+    allowed_hosts: tuple[str, ...] = ()
+    context_window: int | None = None
+    """Tokens that the model takes, where nobody knows or the user knows better."""
+    resume_on_start: bool = True
+    """Whether a server goes on with interrupted turns by itself; else somebody has to say `continue`."""
+    gateway: tuple[GatewaySettings, ...] = ()
+    """The chats of this home."""
+
+
+def load_settings(
+    *,
+    home: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    token: str | None = None,
+    project_root: str | os.PathLike[str] | None = None,
+    permission_mode: str | None = None,
+    allowed_hosts: Sequence[str] | None = None,
+    resume_on_start: bool | None = None,
+) -> Settings:
+    """The settings of this process. Every argument is a flag and beats every other source."""
+    home_dir = _home(home)
+    root = Path(os.path.abspath(project_root if project_root is not None else Path.cwd()))
+    flags = _checked(
+        "this call",
+        {
+            "store": store,
+            "model": model,
+            "base_url": base_url,
+            "token": token,
+            "permission_mode": permission_mode,
+            "allowed_hosts": allowed_hosts,
+            "resume_on_start": resume_on_start,
+        },
+    )
+    environment = _environment()
+    own = _read(home_dir / "config.toml", _HOME_KEYS)
+    merged = {
+        "store": f"sqlite:///{home_dir}/outlast.db",
+        **own,
+        **_project(root, home_dir, own, {**environment, **flags}),
+        **environment,
+        **flags,
+    }
+    return Settings(home=home_dir, project_root=root, **merged)  # pyright: ignore[reportArgumentType]
+
+
+# ---- where values come from -----------------------------------------------------------------------------------------
+
+_VARIABLES = {
+    "store": "OUTLAST_STORE",
+    "model": "OUTLAST_MODEL",
+    "persona": "OUTLAST_PERSONA",
+    "permission_mode": "OUTLAST_PERMISSION_MODE",
+    "base_url": "OUTLAST_BASE_URL",
+    "token": "OUTLAST_TOKEN",
+    "context_window": "OUTLAST_CONTEXT_WINDOW",
+    "resume_on_start": "OUTLAST_RESUME_ON_START",
+}
+
+
+def in_project(settings: Settings, root: Path) -> Settings:
+    """The same settings for the sessions of another folder, whose project file may lower the permission mode, and may
+    name a model or a persona where none was chosen."""
+    if root == settings.project_root:
+        return settings
+    found = _project(root, settings.home, {"permission_mode": settings.permission_mode}, {})
+    model, persona = settings.model or found.get("model"), settings.persona or found.get("persona")
+    mode = found.get("permission_mode", settings.permission_mode)
+    return replace(settings, project_root=root, model=model, persona=persona, permission_mode=mode)
+
+
+def own_home() -> Path:
+    """Where this user's Outlast is at home, whatever the settings there say."""
+    return _home(None)
+
+
+def whole_environment() -> dict[str, str]:
+    """Everything, for whoever makes the environment of a child process of it."""
+    return dict(os.environ)
+
+
+def variables(names: Iterable[str]) -> dict[str, str]:
+    """Those of the environment variables that are set to something; for keys, which are no settings."""
+    found = {name: os.environ.get(name, "").strip() for name in names}
+    return {name: value for name, value in found.items() if value}
+
+
+def _home(given: str | os.PathLike[str] | None) -> Path:
+    chosen = os.fspath(given) if given is not None else os.environ.get("OUTLAST_HOME")
+    if chosen:
+        return Path(os.path.abspath(os.path.expanduser(chosen)))
+    user_home = os.environ.get("HOME")  # may be unset or empty in a container
+    if not user_home:
+        try:
+            user_home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError as error:
+            raise ConfigError("this user has no home directory; set OUTLAST_HOME to a directory you own") from error
+    return Path(os.path.abspath(user_home)) / ".outlast"
+
+
+def _environment() -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, variable in _VARIABLES.items():
+        found |= _checked(f"the environment variable {variable}", {key: os.environ.get(variable) or None})
+    return found
+
+
+def _project(root: Path, home: Path, own: Mapping[str, object], said: Mapping[str, object]) -> dict[str, object]:
+    """What the project's file sets. `said` beats it: the user's flags and environment."""
+    path = root / ".outlast" / "config.toml"
+    if os.path.realpath(path) == os.path.realpath(home / "config.toml"):
+        return {}  # started in the user's home directory: that file is the user's own
+    found = _read(path, _PROJECT_KEYS)
+    if "permission_mode" in found and "permission_mode" not in said:
+        _refuse_raise(path, found["permission_mode"], own.get("permission_mode", PermissionMode.WORKSPACE_WRITE))
+    return found
+
+
+def _refuse_raise(path: Path, mode: object, ceiling: object) -> None:
+    if isinstance(mode, PermissionMode) and isinstance(ceiling, PermissionMode) and mode.is_at_most(ceiling):
+        return
+    raise ConfigError(
+        f"{path}: a project file may only lower permission_mode, and '{mode}' is not below '{ceiling}'; "
+        f"remove it, or start with --permission-mode {mode} yourself"
+    )
+
+
+def _read(path: Path, known: frozenset[str]) -> dict[str, object]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); correct its permissions or remove it") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8 or remove it") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML ({error}); correct that line or remove the file") from error
+    for key in table:
+        if key not in known:
+            raise ConfigError(_unknown(path, key, known))
+    return _checked(str(path), table)
+
+
+def _unknown(path: Path, key: str, known: frozenset[str]) -> str:
+    allowed = ", ".join(sorted(known))
+    if key in _HOME_KEYS:
+        return (
+            f"{path}: a project file may not set '{key}', only {allowed}; "
+            "put it into config.toml in your Outlast home or give it as a flag"
+        )
+    return f"{path}: unknown key '{key}'; known keys are {allowed}"
+
+
+# ---- what values must look like -------------------------------------------------------------------------------------
+
+
+def _text(where: str, key: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{where}: {key} must be text that is not empty; correct or remove it")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigError(f"{where}: {key} is not UTF-8 text; write it in characters that are")
+    return value
+
+
+def _base_url(where: str, key: str, value: object) -> str:
+    url = _text(where, key, value)
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: {key} must start with http:// or https://, usually ending in /v1")
+    return url
+
+
+def _token(where: str, key: str, value: object) -> str:
+    token = _text(where, key, value)
+    if len(token) < TOKEN_MIN_CHARS:
+        raise ConfigError(f"{where}: {key} must have at least {TOKEN_MIN_CHARS} characters; use a longer random one")
+    return token
+
+
+def _permission_mode(where: str, key: str, value: object) -> PermissionMode:
+    name = _text(where, key, value)
+    try:
+        return PermissionMode(name)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {key} '{name}' is unknown; use one of {', '.join(PermissionMode)}") from error
+
+
+def _hosts(where: str, key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f'{where}: {key} must be a list of host names, like ["localhost:8765"]')
+    return tuple(_text(where, key, host) for host in cast("Sequence[object]", value))
+
+
+def _tokens(where: str, key: str, value: object) -> int:
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if type(number) is not int or not 1_000 <= number <= 100_000_000:
+        raise ConfigError(f"{where}: {key} must be a number of tokens, at least 1000; correct or remove it")
+    return number
+
+
+def _yes_or_no(where: str, key: str, value: object) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    found = known.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise ConfigError(f"{where}: {key} must be true or false; correct or remove it")
+    return found
+
+
+_CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
+    "store": _text,
+    "model": _text,
+    "persona": _text,
+    "base_url": _base_url,
+    "token": _token,
+    "permission_mode": _permission_mode,
+    "allowed_hosts": _hosts,
+    "context_window": _tokens,
+    "resume_on_start": _yes_or_no,
+    "gateway": gateway_tables,
+}
+_HOME_KEYS = frozenset(_CHECKS)
+_PROJECT_KEYS = frozenset({"model", "persona", "permission_mode"})
+
+
+def _checked(where: str, values: Mapping[str, object]) -> dict[str, object]:
+    return {key: _CHECKS[key](where, key, value) for key, value in values.items() if value is not None}

@@ -1,0 +1,464 @@
+"""How each event changes the folded state.
+
+One small function a kind, and one table that is total over the union. Boundaries move the view and nothing else:
+whoever clears or rewinds closes the turn and answers its inputs first, so that the state and the header, which sees
+each event alone, never disagree about what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from outlast.core import events as e
+from outlast.core.boundaries import Boundary, What, journal_with, view_of
+from outlast.core.header import ACTIVE, ARCHIVED, ENDED, REDACTED, UNARCHIVED, excerpt_of, life_after
+from outlast.core.inbox import PendingInput
+from outlast.core.log import StoredEvent
+from outlast.core.messages import ToolCall, Usage
+from outlast.core.state import (
+    Approval,
+    BoundaryRequest,
+    Call,
+    CompactionCounters,
+    OpenTurn,
+    SessionState,
+    UnknownEvent,
+)
+from outlast.core.usage import UsageTotals
+
+TIMELINE, TRACE, PROMPTS = 24, 8, 16
+UNKNOWN, REQUESTS, LIVE = 16, 8, 256
+ARGUMENTS_LIMIT = 16 * 1024
+CONTINUE = "continue"
+HANDED_OVER = "handed_over"
+"""What a driver notes that leaves its turn to the next one on purpose."""
+
+Row = tuple[StoredEvent, e.Event | e.Opaque]
+MESSAGE_KINDS = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
+
+
+def fold(state: SessionState, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
+    """Add one event. Total: what is not known is noted, and the state says that it must not be driven."""
+    state.last_seq = stored.seq
+    state.message_count += stored.kind in MESSAGE_KINDS and (stored.redacted or not isinstance(event, e.Opaque))
+    if state.turn is not None and stored.epoch is not None:
+        _count_takeover(state.turn, stored.epoch)
+    if stored.redacted:
+        _redacted(state, stored)
+    elif isinstance(event, e.Opaque):
+        state.unknown_count += 1
+        if len(state.unknown) < UNKNOWN:
+            state.unknown.append(UnknownEvent(seq=stored.seq, kind=event.kind, v=event.v, why=event.why[:200]))
+    else:
+        HANDLERS[type(event)](state, stored, event)
+
+
+def folded(rows: Iterable[Row], state: SessionState | None = None) -> SessionState:
+    """The state after these rows; with `state`, that one brought forward in place."""
+    state = SessionState() if state is None else state
+    for stored, event in rows:
+        fold(state, stored, event)
+    return state
+
+
+def _count_takeover(turn: OpenTurn, epoch: int) -> None:
+    if turn.epoch is not None and turn.epoch != epoch:
+        turn.recoveries += 1
+    turn.epoch = epoch
+
+
+def _redacted(state: SessionState, stored: StoredEvent) -> None:
+    """The body is gone; what its kind alone says still holds."""
+    if stored.kind == "InputAdmitted":
+        state.inbox.admit(PendingInput(seq=stored.seq, excerpt=REDACTED))
+    if stored.kind in {"AssistantReplied", "ReplyInterrupted"}:
+        state.attempt = None
+
+
+# --- the life of a session ---------------------------------------------------------------------------------------
+
+
+def _created(state: SessionState, stored: StoredEvent, event: e.SessionCreated) -> None:
+    state.title, state.model, state.persona = event.title, event.model, event.persona
+    state.settings = event.settings
+
+
+def _forked(state: SessionState, stored: StoredEvent, event: e.SessionForked) -> None:
+    """What was inherited is history: nothing of it is open here, and what it cost was paid there."""
+    state.life, state.was_ended, state.rotated_to = ACTIVE, False, None
+    state.turn = state.attempt = state.interrupt = None
+    state.calls, state.approvals, state.requests = [], [], []
+    state.inbox.keep(event.carried_inputs)
+    state.usage = UsageTotals()
+
+
+def _rotated(state: SessionState, stored: StoredEvent, event: e.SessionRotated) -> None:
+    _lives(state, ENDED)
+    state.rotated_to = event.to_session_id
+    _carried_out(state, "rotate")
+
+
+def _renamed(state: SessionState, stored: StoredEvent, event: e.SessionRenamed) -> None:
+    state.title = event.title
+
+
+def _ended(state: SessionState, stored: StoredEvent, event: e.SessionEnded) -> None:
+    _lives(state, ENDED)
+
+
+def _archived(state: SessionState, stored: StoredEvent, event: e.SessionArchived) -> None:
+    _lives(state, ARCHIVED)
+
+
+def _unarchived(state: SessionState, stored: StoredEvent, event: e.SessionUnarchived) -> None:
+    _lives(state, UNARCHIVED)
+
+
+def _reopened(state: SessionState, stored: StoredEvent, event: e.SessionReopened) -> None:
+    _lives(state, ACTIVE)
+
+
+def _lives(state: SessionState, change: str) -> None:
+    state.life, state.was_ended = life_after(state.life, state.was_ended, change)
+
+
+def _model_changed(state: SessionState, stored: StoredEvent, event: e.ModelChanged) -> None:
+    state.model = event.model
+
+
+def _persona_changed(state: SessionState, stored: StoredEvent, event: e.PersonaChanged) -> None:
+    state.persona = event.persona
+
+
+def _nothing(state: SessionState, stored: StoredEvent, event: e.Event) -> None:
+    """Shown, searched or counted elsewhere; a driver need not remember it."""
+
+
+# --- input -------------------------------------------------------------------------------------------------------
+
+
+def _admitted(state: SessionState, stored: StoredEvent, event: e.InputAdmitted) -> None:
+    state.inbox.admit(PendingInput(seq=stored.seq, excerpt=excerpt_of(event.parts), delivery=event.delivery))
+
+
+def _promoted(state: SessionState, stored: StoredEvent, event: e.InputPromoted) -> None:
+    _read(state, stored, event.inputs)
+    if state.turn is not None:
+        state.turn.inputs += [seq for seq in event.inputs if seq not in state.turn.inputs]
+        state.turn.recoveries = 0
+
+
+def _read(state: SessionState, stored: StoredEvent, inputs: list[int]) -> None:
+    state.inbox.promote(inputs)
+    state.reads = [*state.reads, *((seq, stored.seq) for seq in inputs)][-LIVE:]
+
+
+def _withdrawn(state: SessionState, stored: StoredEvent, event: e.InputWithdrawn) -> None:
+    state.inbox.answer(event.inputs)
+
+
+def _interrupt_requested(state: SessionState, stored: StoredEvent, event: e.InterruptRequested) -> None:
+    """Only what runs or waits can be interrupted: a stop pressed while idle must not stop tomorrow's turn."""
+    if state.turn is not None or state.inbox.oldest():
+        state.interrupt = stored.seq
+
+
+def _boundary_requested(state: SessionState, stored: StoredEvent, event: e.BoundaryRequested) -> None:
+    _carried_out(state, event.what)
+    state.requests.append(BoundaryRequest(seq=stored.seq, what=event.what, arguments=event.arguments))
+    del state.requests[:-REQUESTS]
+
+
+def _carried_out(state: SessionState, what: str) -> None:
+    state.requests = [request for request in state.requests if request.what != what]
+
+
+# --- a turn ------------------------------------------------------------------------------------------------------
+
+
+def _turn_started(state: SessionState, stored: StoredEvent, event: e.TurnStarted) -> None:
+    state.turn = OpenTurn(
+        turn=stored.turn or str(stored.seq),
+        seq=stored.seq,
+        inputs=list(event.inputs),
+        model=event.model,
+        mode=event.mode,
+        epoch=stored.epoch,
+        at=stored.at,
+    )
+    state.attempt, state.calls, state.approvals = None, [], []
+    _read(state, stored, event.inputs)
+    state.usage.turns += 1
+    state.compactions.turns_since += 1
+
+
+def _model_requested(state: SessionState, stored: StoredEvent, event: e.ModelRequested) -> None:
+    state.attempt = stored.seq
+    if state.turn is not None:
+        state.turn.attempts = event.attempt
+        state.turn.decided = state.turn.code = None
+
+
+def _replied(state: SessionState, stored: StoredEvent, event: e.AssistantReplied) -> None:
+    state.attempt = None
+    state.calls = [_requested(stored.seq, part) for part in event.parts if isinstance(part, ToolCall)]
+    state.approvals = []
+    state.usage.replies += 1
+    state.usage.add(event.usage, event.model)
+    if state.turn is not None:
+        state.turn.replies += 1
+        state.turn.tokens += event.usage.input_tokens + event.usage.output_tokens
+        state.turn.attempts = 0
+    _progressed(state)
+
+
+def _requested(seq: int, call: ToolCall) -> Call:
+    return Call(
+        call_id=call.id,
+        name=call.name,
+        arguments=_small(call.arguments),
+        malformed=call.raw is not None,
+        requested_seq=seq,
+    )
+
+
+def _small(arguments: dict[str, Any]) -> dict[str, Any] | None:
+    return arguments if len(repr(arguments)) <= ARGUMENTS_LIMIT else None
+
+
+def _progressed(state: SessionState) -> None:
+    if state.turn is not None:
+        state.turn.recoveries = 0
+
+
+def _reply_interrupted(state: SessionState, stored: StoredEvent, event: e.ReplyInterrupted) -> None:
+    state.attempt = None
+    if event.usage != Usage():
+        state.usage.add(event.usage, event.model)
+
+
+def _call(state: SessionState, call_id: str) -> Call | None:
+    """The newest call of that id which is not finished yet: ids may repeat."""
+    return next((call for call in reversed(state.calls) if call.call_id == call_id and not call.finished_seq), None)
+
+
+def _call_started(state: SessionState, stored: StoredEvent, event: e.ToolCallStarted) -> None:
+    call = _call(state, event.call_id)
+    if call is None:
+        call = Call(call_id=event.call_id, name=event.name)
+        state.calls.append(call)
+        _keep_live(state)
+    call.name, call.arguments, call.effect = event.name, _small(event.arguments), event.effect
+    call.digest_before, call.digest_after = event.target_digest_before, event.target_digest_after
+    call.started_seq = stored.seq
+
+
+def _keep_live(state: SessionState) -> None:
+    """A driver never has this many open; a log that says so must not make the state grow without end."""
+    if len(state.calls) > LIVE:
+        state.calls = [call for call in state.calls if not call.finished_seq][-LIVE:]
+    del state.approvals[:-LIVE]
+
+
+def _process_spawned(state: SessionState, stored: StoredEvent, event: e.ToolProcessSpawned) -> None:
+    call = _call(state, event.call_id)
+    if call is not None:
+        call.pid, call.pid_started, call.host = event.pid, event.started, event.host
+
+
+def _call_finished(state: SessionState, stored: StoredEvent, event: e.ToolCallFinished) -> None:
+    state.usage.tool_calls += 1
+    call = _call(state, event.call_id)
+    if call is not None:
+        call.finished_seq, call.status = stored.seq, event.status
+        if not call.requested_seq:
+            state.calls = [other for other in state.calls if other is not call]
+    _progressed(state)
+
+
+def _approval_requested(state: SessionState, stored: StoredEvent, event: e.ApprovalRequested) -> None:
+    state.approvals.append(
+        Approval(
+            seq=stored.seq,
+            call_id=event.call_id,
+            name=event.name,
+            call_digest=event.call_digest,
+            reason=event.reason,
+            mode=event.mode,
+        )
+    )
+    _keep_live(state)
+    _progressed(state)
+
+
+def _approval_answered(state: SessionState, stored: StoredEvent, event: e.ApprovalAnswered) -> None:
+    for approval in state.open_approvals:
+        if approval.seq == event.approval_seq:
+            approval.answer, approval.answered_seq = event.answer, stored.seq
+
+
+def _decided(state: SessionState, stored: StoredEvent, event: e.CompletionDecided) -> None:
+    if state.turn is not None:
+        state.turn.decided, state.turn.code = event.outcome, event.code
+        state.turn.nudges += event.outcome == CONTINUE
+    _progressed(state)
+
+
+def _turn_ended(state: SessionState, stored: StoredEvent, event: e.TurnEnded) -> None:
+    state.turn = state.attempt = state.interrupt = None
+    state.calls, state.approvals = [], []
+    state.inbox.answer(event.answered)
+    state.inbox.demote_all()
+
+
+# --- boundaries of the window ------------------------------------------------------------------------------------
+
+
+def _draw(state: SessionState, stored: StoredEvent, what: What, target: int = 0) -> None:
+    carried = _carried(state, stored, what, target)
+    boundary = Boundary(stored.seq, what, target, _needs(state, what, target), carried)
+    state.view_start, state.journal = journal_with(state.view_start, state.journal, boundary)
+    state.view = view_of(state.view_start, state.journal)
+
+
+def _needs(state: SessionState, what: What, target: int) -> int:
+    """The oldest input that is read behind the boundary: one that waits, or whose turn is kept."""
+    kept = [seq for seq, read_at in state.reads if what is What.COMPACTED and read_at >= target]
+    return min((seq for seq in (*kept, state.inbox.oldest()) if seq), default=0)
+
+
+def _carried(state: SessionState, stored: StoredEvent, what: What, target: int) -> tuple[int, ...]:
+    """The inputs of the running turn that the model would not see any more."""
+    turn, first = state.turn, stored.seq if what is What.CLEARED else max(target, state.view.cleared_at + 1)
+    if turn is None or what not in {What.COMPACTED, What.CLEARED} or turn.seq >= first:
+        return ()
+    return tuple(seq for seq in turn.inputs if seq < first)
+
+
+def _compacted(state: SessionState, stored: StoredEvent, event: e.Compacted) -> None:
+    _draw(state, stored, What.COMPACTED, event.first_kept_seq)
+    _carried_out(state, "compact")
+    before, counters = event.tokens_before, state.compactions
+    futile = counters.futile + 1 if event.tokens_after * 10 > before * 9 else 0
+    state.compactions = CompactionCounters(
+        count=counters.count + 1,
+        undone=counters.undone,
+        last_seq=stored.seq,
+        last_at=stored.at,
+        tokens_before=before,
+        tokens_after=event.tokens_after,
+        futile=futile,
+    )
+    if event.usage != Usage():
+        state.usage.add(event.usage, event.model)
+
+
+def _compaction_undone(state: SessionState, stored: StoredEvent, event: e.CompactionUndone) -> None:
+    _draw(state, stored, What.UNCOMPACTED, event.compacted_seq)
+    _carried_out(state, "uncompact")
+    state.compactions.undone += 1
+
+
+def _cleared(state: SessionState, stored: StoredEvent, event: e.HistoryCleared) -> None:
+    _draw(state, stored, What.CLEARED)
+    _carried_out(state, "clear")
+
+
+def _rewound(state: SessionState, stored: StoredEvent, event: e.Rewound) -> None:
+    _draw(state, stored, What.REWOUND, event.to_seq)
+    _carried_out(state, "rewind")
+
+
+def _rewind_undone(state: SessionState, stored: StoredEvent, event: e.RewindUndone) -> None:
+    _draw(state, stored, What.UNREWOUND, event.rewound_seq)
+    _carried_out(state, "unrewind")
+
+
+# --- what the agent knows about its work -------------------------------------------------------------------------
+
+
+def _runtime_changed(state: SessionState, stored: StoredEvent, event: e.RuntimeStateChanged) -> None:
+    state.runtime = {**state.runtime, **event.changes}
+    refused = event.changes.get("boundary_refused")
+    if isinstance(refused, dict):  # a request that could not be carried out is over, too
+        _carried_out(state, str(cast("dict[str, Any]", refused).get("what")))
+    if HANDED_OVER in event.changes and state.turn is not None:
+        state.turn.epoch = None  # nobody died: whoever comes next has not recovered it
+    state.runtime_at = {**state.runtime_at, **dict.fromkeys(event.changes, stored.seq)}
+
+
+def _timeline(state: SessionState, stored: StoredEvent, event: e.TimelineRecorded) -> None:
+    state.timeline = [*state.timeline, event.entry][-TIMELINE:]
+
+
+def _trace(state: SessionState, stored: StoredEvent, event: e.TraceRecorded) -> None:
+    state.trace = [*state.trace, event.entry][-TRACE:]
+
+
+def _ledger(state: SessionState, stored: StoredEvent, event: e.LedgerUpdated) -> None:
+    state.ledger = event.ledger
+
+
+def _prompt(state: SessionState, stored: StoredEvent, event: e.PromptRecorded) -> None:
+    if not state.prompts or state.prompts[-1] != event.snapshot:
+        state.prompts = [*state.prompts, event.snapshot][-PROMPTS:]
+
+
+def _definition(state: SessionState, stored: StoredEvent, event: e.DefinitionOfDoneUpdated) -> None:
+    state.definition_of_done = event.definition
+
+
+def _usage(state: SessionState, stored: StoredEvent, event: e.UsageRecorded) -> None:
+    state.usage.add(event.usage, event.model)
+
+
+Handler = Callable[[SessionState, StoredEvent, Any], None]
+HANDLERS: dict[type[e.Event], Handler] = {
+    e.SessionCreated: _created,
+    e.SessionForked: _forked,
+    e.SessionRotated: _rotated,
+    e.SessionRenamed: _renamed,
+    e.SessionEnded: _ended,
+    e.SessionReopened: _reopened,
+    e.SessionArchived: _archived,
+    e.SessionUnarchived: _unarchived,
+    e.ModelChanged: _model_changed,
+    e.PersonaChanged: _persona_changed,
+    e.EventRedacted: _nothing,
+    e.MessageAppended: _nothing,
+    e.InputAdmitted: _admitted,
+    e.InputPromoted: _promoted,
+    e.InputWithdrawn: _withdrawn,
+    e.InterruptRequested: _interrupt_requested,
+    e.BoundaryRequested: _boundary_requested,
+    e.TurnStarted: _turn_started,
+    e.ModelRequested: _model_requested,
+    e.AssistantReplied: _replied,
+    e.ReplyInterrupted: _reply_interrupted,
+    e.ToolCallStarted: _call_started,
+    e.ToolProcessSpawned: _process_spawned,
+    e.ToolCallFinished: _call_finished,
+    e.ApprovalRequested: _approval_requested,
+    e.ApprovalAnswered: _approval_answered,
+    e.CompletionDecided: _decided,
+    e.TurnEnded: _turn_ended,
+    e.Compacted: _compacted,
+    e.CompactionUndone: _compaction_undone,
+    e.HistoryCleared: _cleared,
+    e.Rewound: _rewound,
+    e.RewindUndone: _rewind_undone,
+    e.RouteOpened: _nothing,
+    e.NoticePosted: _nothing,
+    e.DeliveryBegun: _nothing,
+    e.DeliveryMade: _nothing,
+    e.DeliveryClosed: _nothing,
+    e.RuntimeStateChanged: _runtime_changed,
+    e.TimelineRecorded: _timeline,
+    e.TraceRecorded: _trace,
+    e.LedgerUpdated: _ledger,
+    e.PromptRecorded: _prompt,
+    e.DefinitionOfDoneUpdated: _definition,
+    e.UsageRecorded: _usage,
+}
+"""Total over the union; a test compares it with `KINDS`."""

@@ -1,0 +1,278 @@
+"""The outbox: what a session has said to a chat and the chat has not got yet. A fold of the log, like everything else.
+
+A chat is owed the turns that answer its own inputs, the questions asked in them, what became of its requests, and the
+gateway's notices; what came in through another door is answered there. An item is open until a `DeliveryClosed` says
+that it stands in the chat. Each of its pieces is one message there, and is begun in the log before it is sent: a piece
+that was begun and not made may have arrived or not.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from outlast.core import events as e
+from outlast.core.log import Actor, StoredEvent
+from outlast.core.messages import text_of
+
+GATEWAY = "gateway"
+READ = frozenset(
+    {
+        "SessionForked",
+        "InputAdmitted",
+        "InputPromoted",
+        "InputWithdrawn",
+        "TurnStarted",
+        "ModelRequested",
+        "AssistantReplied",
+        "ReplyInterrupted",
+        "ToolCallStarted",
+        "ToolCallFinished",
+        "ApprovalRequested",
+        "ApprovalAnswered",
+        "TurnEnded",
+        "BoundaryRequested",
+        "Compacted",
+        "RuntimeStateChanged",
+        "NoticePosted",
+        "DeliveryBegun",
+        "DeliveryMade",
+        "DeliveryClosed",
+    }
+)
+"""The kinds that an outbox is made of."""
+
+
+class What(StrEnum):
+    TURN = "turn"
+    QUESTION = "question"
+    NOTICE = "notice"
+    REQUEST = "request"
+
+
+class Piece(msgspec.Struct, kw_only=True):
+    """One message in the chat. `message_id` is the platform's, None while nobody knows whether it was sent."""
+
+    attempt: int
+    by: str
+    message_id: str | None = None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A question of the session: about a call, or the model's own (`ask_user`)."""
+
+    name: str
+    arguments: dict[str, Any]
+    call_digest: str
+    reason: str | None = None
+
+
+class Item(msgspec.Struct, kw_only=True):
+    """Something that the chat is owed. `of_seq` is the event it began with; `needs` the first event it is made of.
+
+    `texts` are a turn's replies or a notice's text, `partial` what there is of one that broke off, `working` the tool
+    that runs. It is `over` when nothing will be added to it; a question is `answered` by whoever was first.
+    """
+
+    what: What
+    of_seq: int
+    needs: int
+    turn: str | None = None
+    reply_to: str | None = None
+    texts: list[str] = []
+    partial: str = ""
+    working: str | None = None
+    over: bool = False
+    outcome: str | None = None
+    reason: str | None = None
+    asked: Asked | None = None
+    answered: str | None = None
+    facts: dict[str, Any] = {}
+    pieces: dict[int, Piece] = {}
+
+
+class Outbox:
+    """The items of one chat that are open after event `seq` of the session, oldest first, and its inputs that nobody
+    has answered."""
+
+    def __init__(self, route: str) -> None:
+        self.route = route
+        self.session_id = ""
+        self.seq = 0
+        self.items: dict[int, Item] = {}
+        self.inputs: dict[int, str | None] = {}
+        self._turn: StoredEvent | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether the chat is owed nothing, and waits for nothing."""
+        return not self.items and not self.inputs
+
+    @property
+    def settled_seq(self) -> int:
+        """Nothing that is still open needs an event up to this one."""
+        needed = [*self.inputs, *(item.needs for item in self.items.values())]
+        return min(needed) - 1 if needed else self.seq
+
+    def take(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
+        """Add one event."""
+        self.seq = max(self.seq, stored.seq)
+        match event:
+            case e.SessionForked():
+                self._forked(event)
+            case e.InputAdmitted(message_id=message_id):
+                if route_in(stored.actor) == self.route:
+                    self.inputs[stored.seq] = message_id
+            case e.InputWithdrawn(inputs=inputs):
+                self._answered(inputs)
+            case e.TurnStarted(inputs=inputs):
+                self._turn = stored
+                self._join(inputs)
+            case e.InputPromoted(inputs=inputs):
+                self._join(inputs)
+            case e.BoundaryRequested(what=what):
+                if route_in(stored.actor) == self.route:
+                    self.items[stored.seq] = Item(
+                        what=What.REQUEST, of_seq=stored.seq, needs=stored.seq, facts={"request": what}
+                    )
+            case e.Compacted(tokens_before=before, tokens_after=after):
+                self._carried_out(f"Older messages are summarised now: about {before:,} tokens became {after:,}.")
+            case e.RuntimeStateChanged(changes={"boundary_refused": {"why": why}}):
+                self._carried_out(f"Nothing was done: {why}.")
+            case e.NoticePosted() if event.route == self.route:
+                if event.text:  # one without is only there for its key
+                    self._noticed(stored, event)
+            case e.DeliveryBegun() | e.DeliveryMade() | e.DeliveryClosed() if event.route == self.route:
+                self._delivered(event)
+            case _:
+                self._said(stored, event)
+
+    @property
+    def turn_item(self) -> Item | None:
+        """The turn that is running for this chat."""
+        return self.items.get(self._turn.seq) if self._turn is not None else None
+
+    # --- what is owed
+
+    def _forked(self, event: e.SessionForked) -> None:
+        """A rotation takes everything along; what a copy inherits is owed by the original."""
+        self._turn = None
+        carried = event.carried_inputs if event.reason == "rotate" else []
+        self.inputs = {seq: to for seq, to in self.inputs.items() if seq in carried}
+        if event.reason != "rotate":
+            self.items = {}
+
+    def _join(self, inputs: list[int]) -> None:
+        """The turn answers these: if one is the chat's, it is owed what the turn says from here on."""
+        ours = [seq for seq in inputs if seq in self.inputs]
+        turn = self._turn
+        if turn is None or not ours or turn.seq in self.items:
+            return
+        self.items[turn.seq] = Item(
+            what=What.TURN,
+            of_seq=turn.seq,
+            needs=min(ours),
+            turn=turn.turn,
+            reply_to=self.inputs[ours[0]],
+        )
+
+    def _noticed(self, stored: StoredEvent, event: e.NoticePosted) -> None:
+        self.items[stored.seq] = Item(
+            what=What.NOTICE,
+            of_seq=stored.seq,
+            needs=stored.seq,
+            reply_to=event.reply_to,
+            texts=[event.text],
+            facts=event.facts,
+            over=True,
+        )
+
+    def _carried_out(self, text: str) -> None:
+        """What the chat asked the driver for is done, or is refused."""
+        for item in self.items.values():
+            if item.what is What.REQUEST and not item.over:
+                item.over, item.texts = True, [text]
+
+    def _said(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
+        """What the running turn says; nothing of it matters when the turn is not the chat's."""
+        item = self.turn_item
+        match event:
+            case e.TurnEnded():
+                self._ended(item, event)
+            case e.ApprovalAnswered():
+                self._decided(event)
+            case _ if item is None:
+                return
+            case e.ModelRequested():
+                item.partial = ""
+            case e.AssistantReplied(parts=parts):
+                item.partial, text = "", text_of(parts)
+                item.texts = [*item.texts, text] if text.strip() else item.texts
+            case e.ReplyInterrupted(parts=parts):
+                item.partial = text_of(parts)
+            case e.ToolCallStarted(name=name):
+                item.working = name
+            case e.ToolCallFinished():
+                item.working = None
+            case e.ApprovalRequested():
+                self._asked(stored, event, item)
+            case _:
+                return
+
+    def _asked(self, stored: StoredEvent, event: e.ApprovalRequested, turn: Item) -> None:
+        asked = Asked(name=event.name, arguments=event.arguments, call_digest=event.call_digest, reason=event.reason)
+        self.items[stored.seq] = Item(
+            what=What.QUESTION,
+            of_seq=stored.seq,
+            needs=turn.needs,
+            turn=stored.turn,
+            reply_to=turn.reply_to,
+            asked=asked,
+        )
+
+    def _decided(self, event: e.ApprovalAnswered) -> None:
+        item = self.items.get(event.approval_seq)
+        if item is not None:
+            self._finish_question(item, event.answer)
+
+    def _finish_question(self, item: Item, answer: str) -> None:
+        """Over. One that the chat never saw need not be shown any more."""
+        item.answered, item.over = answer, True
+        if not item.pieces:
+            del self.items[item.of_seq]
+
+    def _ended(self, item: Item | None, event: e.TurnEnded) -> None:
+        if item is not None:
+            item.over, item.working = True, None
+            item.outcome, item.reason = event.outcome, event.reason
+            for question in [one for one in self.items.values() if one.what is What.QUESTION and not one.over]:
+                self._finish_question(question, "dropped")
+        self._turn = None
+        self._answered(event.answered)
+
+    def _answered(self, inputs: list[int]) -> None:
+        for seq in inputs:
+            self.inputs.pop(seq, None)
+
+    # --- what was brought
+
+    def _delivered(self, event: e.DeliveryBegun | e.DeliveryMade | e.DeliveryClosed) -> None:
+        item = self.items.get(event.of_seq)
+        if item is None:
+            return
+        match event:
+            case e.DeliveryBegun(part=part, attempt=attempt, by=by):
+                item.pieces = {**item.pieces, part: Piece(attempt=attempt, by=by)}
+            case e.DeliveryMade(part=part, message_id=message_id):
+                known = item.pieces.get(part) or Piece(attempt=event.attempt, by="")
+                item.pieces = {**item.pieces, part: msgspec.structs.replace(known, message_id=message_id)}
+            case e.DeliveryClosed():
+                del self.items[event.of_seq]
+
+
+def route_in(actor: str) -> str | None:
+    """The route that an input came by; None when it came through another door."""
+    found = Actor.parse(actor)
+    return found.client if found.door == GATEWAY and found.client else None

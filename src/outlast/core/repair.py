@@ -1,0 +1,193 @@
+"""Messages as every provider accepts them.
+
+Each call is answered once and right behind the message that asks for it; a result without its call and an empty message
+are dropped; call ids are unique, short and plain. The first thing said is said by the user, and whenever the model was
+asked there was something to answer. What was sent once is sent the same way again: a result that comes after the model
+was told that there is none is said where it came. Whatever had to be changed is reported.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from outlast.core.cleaning import Cleaner, Repair, sent_id, sent_name
+from outlast.core.messages import FilePart, ImagePart, Message, Part, Role, ToolCall, ToolResult
+
+__all__ = ["ASKED", "EMPTY", "GO_ON", "NOT_EXECUTED", "OPENING", "OUTCOME_UNKNOWN", "Repair", "accepted"]
+
+NOT_EXECUTED = "Not executed: the turn was interrupted before this call was started."
+OUTCOME_UNKNOWN = "Interrupted: this call was started and its outcome is unknown. Check before doing it again."
+OPENING = "[The session goes on from here.]"
+GO_ON = "[Go on.]"
+EMPTY = "[An empty message.]"
+ATTACHED = "(see the attachment)"
+MAX_ID = 40
+
+ASKED = Message(role=Role.USER, content=GO_ON)
+"""Stands, by identity, where the model was asked; said only where nothing else is there to be answered."""
+
+
+class _Asked:
+    """One call of one message, and what answered it."""
+
+    def __init__(self, message: Message, call: ToolCall, call_id: str) -> None:
+        self.message = message
+        self.call = call
+        self.call_id = call_id
+        self.answer: Message | None = None
+        self.parts: tuple[Part, ...] = ()
+
+
+def accepted(
+    messages: list[Message],
+    started: set[tuple[int | None, str]],
+    inputs: set[int],
+    *,
+    provider: str | None,
+    max_image_bytes: int,
+) -> tuple[list[Message], list[Repair]]:
+    """These messages, repaired. `started` holds (seq of the reply, call id) of each call that was begun, `inputs` the
+    seqs of what was admitted: that is said even when nothing is in it."""
+    repairs: list[Repair] = []
+    cleaner = Cleaner(provider, max_image_bytes, repairs)
+    asked = _asked(messages, repairs)
+    late = _answer(messages, asked, repairs)
+    out: list[Message] = []
+    for n, message in enumerate(messages):
+        if message is ASKED:
+            _ask(out, repairs)
+            continue
+        goes_on = bool(out) and out[-1].role is Role.ASSISTANT
+        said = cleaner.cleaned(message, _own_parts(message, asked.get(n, []), repairs), goes_on=goes_on)
+        if said is None and message.seq in inputs and message.role is Role.USER:
+            said = Message(role=Role.USER, content=EMPTY, seq=message.seq, at=message.at)
+        if said is not None:
+            out.append(said)
+        for one in asked.get(n, []):
+            answer = _answered(one, started, repairs)
+            out.append(cleaner.cleaned(answer, answer.parts) or answer)
+        if n in late:
+            out.append(cleaner.cleaned(late[n], late[n].parts) or late[n])
+    return _opened(out, repairs), repairs
+
+
+def _ask(out: list[Message], repairs: list[Repair]) -> None:
+    """The model is asked here: there must be something to answer."""
+    spoken = any(message.role is not Role.SYSTEM for message in out)
+    if not spoken or out[-1].role is Role.ASSISTANT:
+        repairs.append(Repair("go_on_added", out[-1].seq if out else None, "the model was asked without a question"))
+        out.append(ASKED)
+
+
+def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_Asked]]:
+    """The calls by the position of their message, each with an id that no other has."""
+    ids = _Ids()
+    found: dict[int, list[_Asked]] = {}
+    for n, message in enumerate(messages):
+        if message.role is not Role.ASSISTANT or not message.tool_calls:
+            continue
+        found[n] = []
+        for call in message.tool_calls:
+            call_id = ids.unused(call.id)
+            if call_id != call.id:
+                repairs.append(Repair("call_renamed", message.seq, f"{call.id!a} is now {call_id!a}"))
+            found[n].append(_Asked(message, call, call_id))
+    return found
+
+
+class _Ids:
+    """Gives out each id once."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self.tried: dict[str, int] = {}
+
+    def unused(self, call_id: str) -> str:
+        wanted = name = sent_id(call_id, MAX_ID)
+        while name in self.used:
+            n = self.tried[wanted] = self.tried.get(wanted, 1) + 1
+            suffix = f"_{n}"
+            name = wanted[: MAX_ID - len(suffix)] + suffix
+        self.used.add(name)
+        return name
+
+
+def _answer(messages: list[Message], asked: dict[int, list[_Asked]], repairs: list[Repair]) -> dict[int, Message]:
+    """Give each result to the newest message that asked for it before. By position, what is said of results that came
+    after the model had been told that there is none."""
+    newest: dict[str, list[_Asked]] = {}
+    closed: dict[str, _Asked] = {}
+    late: dict[int, Message] = {}
+    for n, message in enumerate(messages):
+        if message is ASKED:
+            closed.update((one.call.id, one) for group in newest.values() for one in group if one.answer is None)
+            newest = {}
+        for one in asked.get(n, []):
+            if newest.get(one.call.id, [one])[0].message is not message:
+                del newest[one.call.id]
+            newest.setdefault(one.call.id, []).append(one)
+        rest = tuple(part for part in message.parts if isinstance(part, ImagePart | FilePart))
+        for result in message.tool_results:
+            one = next((one for one in newest.get(result.call_id, []) if one.answer is None), None)
+            if one is not None:
+                mine = rest if message.role is Role.TOOL else ()
+                one.answer, one.parts, rest = message, (_result(one, result, mine), *mine), rest[len(mine) :]
+            elif result.call_id in closed:
+                late[n] = _late(closed.pop(result.call_id), result, message, late.get(n), repairs)
+            else:
+                repairs.append(Repair("result_dropped", message.seq, f"nothing open asked for {result.call_id!a}"))
+    return late
+
+
+def _result(one: _Asked, result: ToolResult, attached: tuple[Part, ...]) -> ToolResult:
+    content = result.content if result.content.strip() or not attached else ATTACHED
+    return msgspec.structs.replace(result, call_id=one.call_id, content=content, name=sent_name(one.call.name))
+
+
+def _late(one: _Asked, result: ToolResult, at: Message, before: Message | None, repairs: list[Repair]) -> Message:
+    repairs.append(Repair("result_late", at.seq, f"the model was asked before {one.call_id!a} was answered"))
+    said = f"[The result of {sent_name(one.call.name)} {one.call_id} came late:]\n{result.content}"
+    content = f"{before.content}\n{said}" if before else said
+    return Message(role=Role.SYSTEM, content=content, seq=at.seq, at=at.at)
+
+
+def _own_parts(message: Message, asked: list[_Asked], repairs: list[Repair]) -> tuple[Part, ...]:
+    """The parts that stay with the message: results go behind their calls, calls get their unique ids."""
+    if message.role is Role.TOOL:
+        if not message.tool_results:
+            repairs.append(Repair("result_dropped", message.seq, "a tool message without a result"))
+        return ()
+    if not message.tool_calls and not message.tool_results:
+        return message.parts
+    names = iter(asked)
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            one = next(names, None)
+            if one is None:
+                repairs.append(Repair("call_dropped", message.seq, f"a {message.role} message may not call a tool"))
+            else:
+                parts.append(part if part.id == one.call_id else msgspec.structs.replace(part, id=one.call_id))
+        elif not isinstance(part, ToolResult):
+            parts.append(part)
+    return tuple(parts)
+
+
+def _answered(one: _Asked, started: set[tuple[int | None, str]], repairs: list[Repair]) -> Message:
+    if one.answer is not None:
+        return Message(role=Role.TOOL, parts=one.parts, seq=one.answer.seq, at=one.answer.at)
+    begun = (one.message.seq, one.call.id) in started
+    repairs.append(Repair("call_answered", one.message.seq, f"{one.call_id!a} had no result"))
+    content = OUTCOME_UNKNOWN if begun else NOT_EXECUTED
+    result = ToolResult(call_id=one.call_id, content=content, is_error=True, name=sent_name(one.call.name))
+    return Message(role=Role.TOOL, parts=(result,), at=one.message.at)
+
+
+def _opened(messages: list[Message], repairs: list[Repair]) -> list[Message]:
+    """With a user's message before anything the assistant says."""
+    first = next((n for n, message in enumerate(messages) if message.role is not Role.SYSTEM), None)
+    if first is None or messages[first].role is Role.USER:
+        return messages
+    repairs.append(Repair("opening_added", messages[first].seq, "the window began with the assistant"))
+    opening = Message(role=Role.USER, content=OPENING)
+    return [*messages[:first], opening, *messages[first:]]

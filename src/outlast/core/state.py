@@ -1,0 +1,184 @@
+"""The folded state of a session: all that a driver has to know to go on, whatever the log's length.
+
+A state is bounded: it holds what is open now (turn, attempt, calls, approvals, inputs) and the last few of what is
+shown (timeline, trace, prompts), never the messages. So it can be a snapshot (`outlast.core.snapshots`), and resuming
+a huge session costs as much as a small one. `outlast.core.fold` says how an event changes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from outlast.core.boundaries import Boundary, View
+from outlast.core.events import EffectClass
+from outlast.core.header import ACTIVE, PLAN
+from outlast.core.inbox import Inbox
+from outlast.core.usage import UsageTotals
+
+FOLD_VERSION = 3
+"""A snapshot of another version is ignored. Raise it whenever an event comes to mean another state."""
+
+
+class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A turn that has not ended. `recoveries` counts the drivers that took it over and got nowhere since.
+
+    `at` is when it began, `replies` and `tokens` what it has used up of its budgets, `attempts` how often the model was
+    asked for the reply that is still missing, `nudges` how often the runtime asked it to go on.
+    """
+
+    turn: str
+    seq: int
+    inputs: list[int] = []
+    model: str | None = None
+    mode: str | None = None
+    epoch: int | None = None
+    recoveries: int = 0
+    decided: str | None = None
+    code: str | None = None
+    at: int = 0
+    replies: int = 0
+    tokens: int = 0
+    attempts: int = 0
+    nudges: int = 0
+
+
+class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A tool call of the newest reply, or one that was started without a reply (a verification command).
+
+    `arguments` is None when they are larger than 16 KiB: read them at `requested_seq` (or `started_seq`).
+    """
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any] | None = None
+    malformed: bool = False
+    requested_seq: int = 0
+    started_seq: int = 0
+    finished_seq: int = 0
+    effect: EffectClass | None = None
+    digest_before: str | None = None
+    digest_after: str | None = None
+    pid: int | None = None
+    pid_started: str | None = None
+    host: str | None = None
+    status: str | None = None
+
+
+class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A question about a call. The first answer stands."""
+
+    seq: int
+    call_id: str
+    name: str
+    call_digest: str
+    reason: str | None = None
+    mode: str | None = None
+    answer: str | None = None
+    answered_seq: int = 0
+
+
+class BoundaryRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
+    seq: int
+    what: str
+    arguments: dict[str, Any] = {}
+
+
+class UnknownEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
+    seq: int
+    kind: str
+    v: int
+    why: str
+
+
+class CompactionCounters(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What compaction has done so far. `futile` counts those in a row that saved less than a tenth."""
+
+    count: int = 0
+    undone: int = 0
+    last_seq: int = 0
+    last_at: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    futile: int = 0
+    turns_since: int = 0
+
+
+class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything that is known of a session after `last_seq`.
+
+    `attempt` is the seq of the open attempt at the model, `reads` the latest (input, where a turn read it), `view` what
+    the boundaries in `journal` come to. `runtime` is the runtime's own; it grows with its keys, not with the log, and
+    `runtime_at` tells by which event each of them was set last.
+    """
+
+    last_seq: int = 0
+    life: str = ACTIVE
+    was_ended: bool = False
+    title: str | None = None
+    model: str | None = None
+    persona: str | None = None
+    settings: dict[str, Any] = {}
+    rotated_to: str | None = None
+    message_count: int = 0
+
+    unknown: list[UnknownEvent] = []
+    unknown_count: int = 0
+
+    turn: OpenTurn | None = None
+    attempt: int | None = None
+    calls: list[Call] = []
+    approvals: list[Approval] = []
+    reads: list[tuple[int, int]] = []
+    inbox: Inbox = msgspec.field(default_factory=Inbox)
+    interrupt: int | None = None
+    requests: list[BoundaryRequest] = []
+
+    view: View = View()
+    view_start: View = View()
+    journal: list[Boundary] = []
+    compactions: CompactionCounters = msgspec.field(default_factory=CompactionCounters)
+
+    runtime: dict[str, Any] = {}
+    runtime_at: dict[str, int] = {}
+    timeline: list[dict[str, Any]] = []
+    trace: list[dict[str, Any]] = []
+    prompts: list[dict[str, Any]] = []
+    ledger: dict[str, Any] = {}
+    definition_of_done: dict[str, Any] | None = None
+    usage: UsageTotals = msgspec.field(default_factory=UsageTotals)
+
+    @property
+    def drivable(self) -> bool:
+        """False once an event was met that this version does not understand: such a session may only be read."""
+        return self.unknown_count == 0
+
+    @property
+    def plan_mode(self) -> bool:
+        """Whether it is to look and plan only, as its header says too."""
+        if "workflow_mode" in self.runtime:
+            return self.runtime["workflow_mode"] == PLAN
+        return self.settings.get("plan_mode") is True
+
+    @property
+    def unanswered(self) -> list[int]:
+        return self.inbox.seqs()
+
+    @property
+    def open_calls(self) -> list[Call]:
+        return [call for call in self.calls if not call.finished_seq]
+
+    @property
+    def open_approvals(self) -> list[Approval]:
+        return [approval for approval in self.approvals if approval.answer is None]
+
+    @property
+    def window_from(self) -> int:
+        """The first event that the model sees as it was said."""
+        return self.view.window_from
+
+    @property
+    def read_from(self) -> int:
+        """The first event that the projection `window` has to be given."""
+        return self.view.read_from

@@ -1,0 +1,115 @@
+"""The transcript: what was said, for people, in the order of the log.
+
+Originals behind a compaction are part of it; what was cleared or rewound is archived and shown only on request. A reply
+that broke off is marked `interrupted`; once the model was asked again in the same turn it is archived too, so that it
+never stands beside the reply as if it were another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from outlast.core import events as e
+from outlast.core.fold import Row
+from outlast.core.header import REDACTED
+from outlast.core.log import StoredEvent
+from outlast.core.messages import FilePart, ImagePart, Message, Role, ToolResult, text_of
+from outlast.core.state import SessionState
+
+
+def transcript(
+    rows: Iterable[Row], state: SessionState, *, include_archived: bool = False, summaries: bool = False
+) -> list[Message]:
+    """The messages in these rows, newest last. `summaries` adds compaction summaries as system messages.
+
+    The rows may be a page of the log; pages that end between turns show exactly what the whole would.
+    """
+    rows = list(rows)
+    view = state.view
+    whole = not (view.cleared_at or view.hidden)  # then nothing is out of sight, and nobody need look where it was read
+    promoted, retried = {} if whole else _promotions(rows, state), _retried(rows, state)
+    messages: list[Message] = []
+    for stored, event in rows:
+        message = message_of(stored, event)
+        if message is None or (message.is_summary and not summaries):
+            continue
+        if whole and not retried:  # as in most sessions
+            messages.append(message)
+            continue
+        places = promoted.get(stored.seq) or (stored.seq,)
+        archived = stored.seq in retried or not (whole or any(not view.archives(seq) for seq in places))
+        if include_archived or not archived:
+            messages.append(msgspec.structs.replace(message, archived=archived) if archived else message)
+    return messages
+
+
+def message_of(stored: StoredEvent, event: e.Event | e.Opaque) -> Message | None:
+    """The message that one event is, if it is one."""
+    if stored.redacted:
+        role = _REDACTED_ROLES.get(stored.kind)
+        return Message(role=role, content=REDACTED, seq=stored.seq, at=stored.at) if role else None
+    match event:
+        case e.MessageAppended(role=role, parts=parts):
+            return Message(role=role, parts=parts, seq=stored.seq, at=stored.at)
+        case e.InputAdmitted(parts=parts):
+            return Message(role=Role.USER, parts=parts, seq=stored.seq, at=stored.at)
+        case e.AssistantReplied(parts=parts):
+            return Message(role=Role.ASSISTANT, parts=parts, seq=stored.seq, at=stored.at)
+        case e.ReplyInterrupted(parts=parts) if parts:
+            return Message(role=Role.ASSISTANT, parts=parts, seq=stored.seq, at=stored.at, interrupted=True)
+        case e.ToolCallFinished():
+            return Message(role=Role.TOOL, parts=_result_parts(event), seq=stored.seq, at=stored.at)
+        case e.Compacted(summary=summary):
+            return Message(role=Role.SYSTEM, content=summary, seq=stored.seq, at=stored.at, is_summary=True)
+        case _:
+            return None
+
+
+# Whose text was redacted; an appended message took its role with it.
+_REDACTED_ROLES = {
+    "InputAdmitted": Role.USER,
+    "MessageAppended": Role.SYSTEM,
+    "AssistantReplied": Role.ASSISTANT,
+    "ToolCallFinished": Role.TOOL,
+}
+
+
+def _result_parts(event: e.ToolCallFinished) -> tuple[ToolResult | ImagePart | FilePart, ...]:
+    """One result with the text, then what is not text."""
+    result = ToolResult(call_id=event.call_id, content=text_of(event.parts), is_error=event.is_error, name=event.name)
+    return (result, *(part for part in event.parts if isinstance(part, ImagePart | FilePart)))
+
+
+def _promotions(rows: list[Row], state: SessionState) -> dict[int, list[int]]:
+    """By input, the events at which a turn read it: it is in sight as long as one of those is. The newest are known
+    from the state, also when the page ends before them."""
+    places: dict[int, list[int]] = {}
+    for seq, read_at in state.reads:
+        places.setdefault(seq, []).append(read_at)
+    for stored, event in rows:
+        if isinstance(event, e.TurnStarted | e.InputPromoted):
+            for seq in event.inputs:
+                places.setdefault(seq, []).append(stored.seq)
+    return places
+
+
+def _retried(rows: list[Row], state: SessionState) -> set[int]:
+    """Replies that broke off and were not what their turn ended with."""
+    retried: set[int] = set()
+    broken: list[int] = []
+    for stored, event in rows:
+        if isinstance(event, e.ReplyInterrupted):
+            broken.append(stored.seq)
+        elif not broken:
+            continue
+        elif isinstance(event, e.ModelRequested | e.AssistantReplied):
+            retried.update(broken)
+            broken = []
+        elif isinstance(event, e.TurnEnded):
+            retried.update(broken[:-1])
+            broken = []
+    if state.turn is not None:  # it will be asked again
+        retried.update(seq for seq in broken if seq > state.turn.seq)
+    return retried

@@ -1,0 +1,194 @@
+"""The window: what the model sees, made from the log and repaired in the projection.
+
+Events since the last boundary, a compaction's summary first. An input stands where a turn read it, not where it was
+admitted, so a queued one never breaks into another turn. The beginning stays the same from one step to the next, byte
+for byte, as long as no boundary is drawn: providers cache by prefix. The log stays as it is; repairs are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from outlast.core import events as e
+from outlast.core.boundaries import View
+from outlast.core.cleaning import MAX_IMAGE
+from outlast.core.fold import Row
+from outlast.core.log import StoredEvent
+from outlast.core.messages import Message, Role, TextPart
+from outlast.core.repair import ASKED, Repair, accepted
+from outlast.core.state import SessionState
+from outlast.core.transcript import message_of
+
+SUMMARY_MARK = "[COMPACTED CONTEXT]"
+BROKE_OFF = "[The reply broke off here.]"
+
+
+class Window(NamedTuple):
+    messages: list[Message]
+    repairs: list[Repair]
+
+
+class Said(NamedTuple):
+    """A message as it was said, and the event at which the model came to know it: an input's is where it was read."""
+
+    place: int
+    message: Message
+
+
+def window(
+    rows: Iterable[Row],
+    state: SessionState,
+    *,
+    provider: str | None = None,
+    asking: bool = False,
+    max_image_bytes: int = MAX_IMAGE,
+) -> Window:
+    """What the model sees. `rows` begin at `state.read_from` or earlier and end at the head; of those before
+    `state.window_from` only `InputAdmitted` matters.
+
+    `asking`: it is about to be sent, so it ends with something to answer. Reasoning signed by another provider than
+    `provider` loses its signature; images and files over `max_image_bytes` become a note.
+    """
+    heard = _heard(rows, state)
+    messages = [said.message for said in heard.said]
+    if asking:
+        messages.append(ASKED)
+    limit = max_image_bytes
+    sent, repairs = accepted(messages, heard.started, heard.inputs_said, provider=provider, max_image_bytes=limit)
+    return Window(sent, heard.repairs + repairs)
+
+
+def said(rows: Iterable[Row], state: SessionState) -> list[Said]:
+    """What the window is made of, before it is repaired; a summary has place 0."""
+    return [one for one in _heard(rows, state).said if one.message is not ASKED]
+
+
+def _heard(rows: Iterable[Row], state: SessionState) -> _Heard:
+    heard = _Heard(state.view)
+    for stored, event in rows:
+        heard.hear(stored, event)
+    heard.place_carried(state.last_seq + 1)
+    return heard
+
+
+class _Heard:
+    """Collects what was said since the last boundary, in the order in which the model came to know it."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.said: list[Said] = []
+        self.started: set[tuple[int | None, str]] = set()
+        self.inputs_said: set[int] = set()
+        self.repairs: list[Repair] = []
+        self._inputs: dict[int, Message] = {}
+        self._read_in_turn: set[int] = set()
+        self._carried = list(view.carried)
+        self._calls: dict[str, int | None] = {}
+        self._broken: Message | None = None
+        self._last: Message | None = None
+
+    def hear(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
+        message = message_of(stored, event)
+        if message is not None and stored.kind == "InputAdmitted":
+            self._inputs[stored.seq] = message
+        elif stored.seq == self.view.compacted_at and message is not None:
+            self.said.insert(0, Said(0, _summary(message)))
+        elif stored.seq >= self.view.window_from and not self.view.hides(stored.seq):
+            self.place_carried(stored.seq)
+            self._hear_visible(stored.seq, event, message)
+
+    def _hear_visible(self, seq: int, event: e.Event | e.Opaque, message: Message | None) -> None:
+        match event:
+            case e.TurnStarted(inputs=inputs):
+                self._read_in_turn = set()
+                self._read(seq, inputs)
+            case e.InputPromoted(inputs=inputs):
+                self._read(seq, inputs)
+            case e.ToolCallStarted(call_id=call_id):
+                self.started.add((self._calls.get(call_id), call_id))
+            case e.ReplyInterrupted():
+                self._broken = message
+            case e.ModelRequested():
+                self._asked(seq)
+            case e.TurnEnded():
+                self._keep_broken(seq)
+            case e.Compacted():
+                pass
+            case _:
+                if message is not None:
+                    self._say(seq, message)
+
+    def _say(self, place: int, message: Message) -> None:
+        self.said.append(Said(place, message))
+        self._last = message
+        if message.role is Role.ASSISTANT:
+            self._broken = None
+            self._calls.update((call.id, message.seq) for call in message.tool_calls)
+
+    def _asked(self, seq: int) -> None:
+        """What the model was told here about its calls is what it is told again."""
+        self._broken, self._calls = None, {}
+        self.said.append(Said(seq, ASKED))
+
+    def _read(self, place: int, inputs: list[int]) -> None:
+        for seq in inputs:
+            message = self._inputs.get(seq)
+            if message is None:
+                self.repairs.append(Repair("input_missing", seq, "a turn reads an input that is not in these rows"))
+            elif seq not in self._read_in_turn and self._last is not message:
+                self.inputs_said.add(seq)
+                self._say(place, message)
+            self._read_in_turn.add(seq)
+
+    def place_carried(self, place: int) -> None:
+        """A boundary was drawn in the middle of a turn: what the turn is about is still said."""
+        carried, self._carried = self._carried, []
+        self._read(place, carried)
+
+    def _keep_broken(self, place: int) -> None:
+        """The turn ended with a reply that broke off: the model should know what the user saw of it."""
+        broken, self._broken = self._broken, None
+        texts = [part for part in broken.parts if isinstance(part, TextPart) and part.text] if broken else []
+        if broken and texts:
+            parts = (*texts, TextPart(BROKE_OFF))
+            seq, at = broken.seq, broken.at
+            self._say(place, Message(role=Role.ASSISTANT, parts=parts, seq=seq, at=at, interrupted=True))
+
+
+def _summary(message: Message) -> Message:
+    content = message.content if message.content.startswith(SUMMARY_MARK) else f"{SUMMARY_MARK}\n{message.content}"
+    return Message(role=Role.SYSTEM, content=content, seq=message.seq, at=message.at, is_summary=True)
+
+
+def unread(state: SessionState) -> list[int]:
+    """The inputs that wait and that no turn has read, so that no window shows them. A fork writes `InputPromoted` of
+    them behind its first event: nobody will answer them there, but they were said."""
+    read = {seq for seq, _ in state.reads}
+    return [seq for seq in state.unanswered if seq not in read]
+
+
+def whole_from(rows: Iterable[Row], wanted: int) -> int:
+    """The last seq, at or before `wanted`, from which on no tool call is parted from its result.
+
+    A compaction that keeps everything from there on splits nothing. Rows must reach back far enough.
+    """
+    asked: dict[str, int] = {}
+    groups: list[tuple[int, int]] = []
+    waiting: set[str] = set()
+    for stored, event in rows:
+        message = message_of(stored, event)
+        if message is None:
+            continue
+        for result in message.tool_results:
+            if result.call_id in asked:
+                groups.append((asked[result.call_id], stored.seq))
+                waiting.discard(result.call_id)
+        if message.role is Role.ASSISTANT and not message.interrupted:
+            waiting = {call.id for call in message.tool_calls}
+            asked.update((call.id, stored.seq) for call in message.tool_calls)
+    groups += [(asked[call_id], wanted) for call_id in waiting]  # its result is still to come
+    for first, last in sorted(groups, reverse=True):
+        if first < wanted <= last:
+            wanted = first
+    return wanted

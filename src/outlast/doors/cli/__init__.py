@@ -1,0 +1,155 @@
+"""The command line: `outlast`, one file a command.
+
+A command lives in its own module with a `typer.Typer` called `app`: unnamed with one `@app.command("verify")`, or named
+(`typer.Typer(name="sessions")`) for a group. It is listed in `commands` and imported only when it is asked for. A first
+word that is no command is a prompt: `outlast.doors.cli.prompt`.
+
+Promise: a user's mistake is one line on stderr and the exit code of its error (1 failed, 2 wrong usage, 3 not found or
+ambiguous, 4 conflict), never a traceback. Anything that is not a `OutlastError` is our mistake and may look like one.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, TextIO
+
+import typer
+
+from outlast._version import __version__
+from outlast.core.errors import OutlastError
+from outlast.doors.cli.commands import COMMANDS
+
+ENOUGH = 141
+SETTING_UP = ("--install-completion", "--show-completion")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; the console script and `python -m outlast` end here."""
+    _open_what_was_closed()
+    return _flushed(_answered(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _open_what_was_closed() -> None:
+    """Whoever started us may have closed a standard stream. The next file that is opened, a store's perhaps, would take
+    its number, and get whatever a program that we start prints."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8", errors="backslashreplace"))
+
+
+def _answered(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
+        print(f"outlast {__version__}")
+        return 0
+    try:
+        return _run(arguments)
+    except typer.TyperException as error:
+        _tell(_one_line(_misused(error)))
+        return error.exit_code
+    except OutlastError as error:
+        _tell(_one_line(str(error)))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read our output has seen enough
+        return ENOUGH
+    except OSError as error:  # what no layer below could put into better words
+        _tell(_one_line(_failed(error)))
+        return 1
+
+
+def _flushed(code: int) -> int:
+    """The exit code, once what was printed is out. What cannot be written is told now; on the way out it would be a
+    traceback."""
+    failed = _let_go(sys.stdout)
+    if failed is not None and not code:
+        code = ENOUGH if isinstance(failed, BrokenPipeError) else 1
+        if code != ENOUGH:
+            _tell(f"the output could not be written whole: {failed.strerror}")
+    _let_go(sys.stderr)
+    return code
+
+
+def _tell(sentence: str) -> None:
+    with suppress(OSError):  # a terminal that is gone: there is nobody to be told
+        print(f"outlast: {sentence}", file=sys.stderr)
+
+
+def _let_go(stream: TextIO) -> OSError | None:
+    """Flush it; where that fails, what is left in its buffer goes nowhere."""
+    try:
+        stream.flush()
+    except OSError as error:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        return error
+    return None
+
+
+def _run(arguments: list[str]) -> int:
+    from outlast.doors.cli import prompt
+
+    if arguments[:1] == ["help"] and all(word in COMMANDS for word in arguments[1:]):
+        arguments = [*arguments[1:2], "--help"]
+    if prompt.completing() or any(word.split("=")[0] in SETTING_UP for word in arguments):
+        command = prompt.whole(COMMANDS)
+    elif arguments and arguments[0] in COMMANDS:
+        command = _only(arguments[0])
+    else:
+        command, arguments = prompt.app, prompt.spelled_out(arguments)
+    code = command(args=arguments, prog_name="outlast", standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def _misused(error: typer.TyperException) -> str:
+    """What is wrong with a command line; who knows how it is right, where it does not say so itself."""
+    told = error.format_message().replace("Value error, ", "").rstrip(".")
+    ours = told.removeprefix("Invalid value: ")
+    if ours != told:
+        return ours
+    context: Any = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "outlast"
+    return f"{told[:1].lower()}{told[1:]}; `{path} --help` tells more"
+
+
+def _failed(error: OSError) -> str:
+    """What the system refused, and what can be done about it."""
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _is_somewhere():
+        return "the folder you are in does not exist any more; change to another one"
+    place = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{place}; check that it exists, its permissions and the disk"
+
+
+def _is_somewhere() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+def _only(name: str) -> typer.Typer:
+    """A command line that has this command and no other."""
+    from outlast.doors.cli.quick import QuickGroup
+
+    alone = typer.Typer(cls=QuickGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.callback()(_callback)
+    alone.add_typer(import_module(COMMANDS[name]).app)
+    return alone
+
+
+def _callback() -> None:
+    """A coding agent whose sessions cannot be lost."""
+
+
+def _one_line(text: str) -> str:
+    """Error texts quote ids, paths and file contents; none of them may break the line or steer the terminal."""
+    joined = " ".join(text.split())
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in joined
+    )

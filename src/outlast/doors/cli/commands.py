@@ -1,0 +1,35 @@
+"""What can be typed after `outlast`, for whoever dispatches, helps or completes: no command is imported for it."""
+
+from collections.abc import Mapping
+
+COMMANDS: Mapping[str, str] = {
+    "sessions": "outlast.doors.cli.sessions",
+    "serve": "outlast.doors.cli.serve",
+    "worker": "outlast.doors.cli.worker",
+    "gateway": "outlast.doors.cli.gateway",
+    "config": "outlast.doors.cli.config",
+    "models": "outlast.doors.cli.models",
+    "demo": "outlast.doors.cli.demo",
+    "verify": "outlast.doors.cli.verify",
+    "doctor": "outlast.doors.cli.doctor",
+    "backup": "outlast.doors.cli.backup",
+    "db": "outlast.doors.cli.db",
+    "bench": "outlast.doors.cli.bench",
+}
+"""What can be typed after `outlast`, and the module that holds it."""
+
+ABOUT: Mapping[str, str] = {
+    "sessions": "List, show, search, export, fork, rewind and delete sessions.",
+    "serve": "The HTTP API and the web page, on this machine.",
+    "worker": "Run the turns that wait in a shared store.",
+    "gateway": "Chat platforms: Telegram, Matrix, webhooks.",
+    "config": "Show and change your settings.",
+    "models": "What can answer here, which one would, and why.",
+    "demo": "A turn with tools, a real kill -9 and the resume; no key needed.",
+    "verify": "Prove that nothing stored has changed, or name what has.",
+    "doctor": "Check everything that the promises rest on.",
+    "backup": "Copy the store while others go on writing, and verify the copy.",
+    "db": "The schema of a store.",
+    "bench": "Measure this machine, as ratios to the bare driver.",
+}
+"""The same in a few words, so that help need not import them."""

@@ -1,0 +1,64 @@
+"""`outlast config get|set|path`: your settings, where they come from and how to change them."""
+
+from typing import Annotated, cast
+
+import typer
+
+from outlast.app import load_settings
+from outlast.app.config_file import change_setting, config_path, shown_settings
+from outlast.app.settings import own_home
+from outlast.core.errors import ConfigError
+from outlast.doors.cli.options import Json
+from outlast.doors.cli.printing import plain, print_json
+
+app = typer.Typer(name="config", help="Show and change your settings.")
+
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One setting; all of them without it.")]
+
+
+@app.command("get")
+def get(name: Name = None, json: Json = False) -> None:
+    """Show what is in force here: flags, environment, project file, your file, defaults, in this order."""
+    settings = shown_settings(load_settings())
+    if name is not None and name not in settings:
+        raise ConfigError(f"there is no setting '{name}'; there are {', '.join(settings)}")
+    wanted = settings if name is None else {name: settings[name]}
+    if json:
+        print_json(wanted)
+    elif name is not None:
+        print(_told(wanted[name]))
+    else:
+        for key, value in wanted.items():
+            print(f"{key:<16} {_told(value)}")
+
+
+@app.command("set")
+def set_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which setting.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="Its new value; '' removes it.")],
+    json: Json = False,
+) -> None:
+    """Write a setting into config.toml of your Outlast home; everything else in that file stays as it is."""
+    path = change_setting(own_home(), name, value)
+    if json:
+        print_json({"name": name, "path": str(path), "set": bool(value)})
+    else:
+        print(f"{plain(name)} {'is removed from' if not value else 'is set in'} {plain(str(path))}")
+
+
+@app.command("path")
+def path(json: Json = False) -> None:
+    """Show where your settings are, whether they can be read or not."""
+    found = config_path(own_home())
+    if json:
+        print_json({"path": str(found), "exists": found.is_file()})
+    else:
+        print(plain(str(found)))
+
+
+def _told(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[object, ...]", value))) or "-"
+    return plain(str(value))

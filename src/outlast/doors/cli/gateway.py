@@ -1,0 +1,153 @@
+"""`outlast gateway`: the chat platforms of your settings; `pair`, `unpair` and `status` beside it."""
+
+import asyncio
+import json as json_lines
+import logging
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from outlast.app.logs import log_to
+from outlast.app.settings import Settings, load_settings
+from outlast.core.errors import SessionNotFound
+from outlast.doors.cli.options import Json, Log, LogFormat, Store
+from outlast.doors.cli.printing import plain, print_json
+from outlast.doors.cli.prompt import BaseUrl, Model
+from outlast.doors.cli.serve import BehindProxy, Expose
+
+app = typer.Typer(name="gateway", help="Chat platforms: Telegram, Matrix, webhooks.", invoke_without_command=True)
+
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where webhooks are taken.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes any that is free.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As in [gateway.NAME].")]
+
+Patience = Annotated[
+    float, typer.Option("--patience", metavar="SECONDS", min=0, help="How long turns may go on when it is to stop.")
+]
+
+WEBHOOK_PORT = 8766
+
+
+@app.callback()
+def gateway(
+    context: typer.Context,
+    host: Host = "127.0.0.1",
+    port: Port = WEBHOOK_PORT,
+    behind_proxy: BehindProxy = False,
+    expose: Expose = False,
+    patience: Patience = 5.0,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    store: Store = None,
+    log_format: Log = LogFormat.TEXT,
+    json: Json = False,
+) -> None:
+    """Run the chats of your config.toml. Ctrl-C leaves: sessions are kept, and turns go on with the next start."""
+    if context.invoked_subcommand is not None:
+        return
+    settings = load_settings(store=store, model=model, base_url=base_url)
+    from outlast.doors.gateway.accounts import require_gateway
+
+    require_gateway(settings)
+    from outlast.doors.gateway.gateway import Gateway
+    from outlast.doors.gateway.running import run
+    from outlast.doors.http.listening import Listen, check, listening
+
+    _log_to_stderr(log_format)
+    _warn_of_readers(settings)
+    has_webhooks = any(table.platform == "webhook" for table in settings.gateway)
+    wanted = Listen(host=host, port=port, behind_proxy=behind_proxy, expose=expose)
+    for warning in check(wanted) if has_webhooks else ():
+        print(f"outlast: warning: {warning}", file=sys.stderr, flush=True)
+    listener = listening(wanted) if has_webhooks else None
+
+    def ready(running: Gateway) -> None:
+        where = listener.getsockname()[1] if listener is not None else None
+        _tell(settings, wanted.url(where) if where is not None else None, json)
+
+    asyncio.run(run(settings, listener, ready, patience))
+
+
+@app.command("pair")
+def pair(name: Name, json: Json = False) -> None:
+    """Print a code. Whoever sends it to the bot in a private chat, within ten minutes, becomes an owner."""
+    from outlast.app.gateway_status import named_gateway
+    from outlast.app.pairing import CODE_SECONDS, Pairing
+
+    settings = load_settings()
+    table = named_gateway(settings, name)
+    code = Pairing(settings, table.name).issue(time.time())
+    if json:
+        print_json({"gateway": table.name, "code": code, "seconds": CODE_SECONDS})
+        return
+    print(f"Send this to the bot in a private chat, within {CODE_SECONDS // 60} minutes:\n\n  /pair {code}\n")
+    print("It works once, and makes whoever sends it an owner of this gateway.")
+
+
+@app.command("unpair")
+def unpair(name: Name, user: Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]) -> None:
+    """Take an owner away that was paired; one of the settings is taken away there."""
+    from outlast.app.gateway_status import named_gateway
+    from outlast.app.pairing import Pairing
+
+    settings = load_settings()
+    if not Pairing(settings, named_gateway(settings, name).name).unpair(user):
+        raise SessionNotFound(f"user {user} was not paired with gateway {name}")
+    print(f"user {plain(user)} is not an owner of {plain(name)} any more")
+
+
+@app.command("status")
+def status(store: Store = None, json: Json = False) -> None:
+    """Show every gateway of your settings: whether it runs, who may speak, what is still to be delivered."""
+    from outlast.app.gateway_status import gateway_report
+
+    rows = gateway_report(load_settings(store=store))
+    if json:
+        print_json(rows)
+        return
+    if not rows:
+        print("no chats are configured")
+    for row in rows:
+        people = f"{row.owners} owner{'' if row.owners == 1 else 's'}"
+        chats = f"{row.chats} chat{'' if row.chats == 1 else 's'}{f', {row.owed} to deliver to' if row.owed else ''}"
+        told = f": {plain(row.detail)}" if row.detail else ""
+        print(f"{row.name:<16} {row.platform:<9} {row.permission_mode:<16} {people}, {chats}, {row.state}{told}")
+
+
+# --- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _log_to_stderr(form: LogFormat) -> None:
+    log_to(sys.stderr, form)
+    for name in ("httpx", "httpcore", "telegram", "nio", "uvicorn", "aiohttp"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # they log addresses, and a bot's address is its token
+
+
+def _warn_of_readers(settings: Settings) -> None:
+    """A file with a secret in it that others may read is worth a line."""
+    path: Path = settings.home / "config.toml"
+    if any(table.credential.value for table in settings.gateway) and path.stat().st_mode & (
+        stat.S_IRGRP | stat.S_IROTH
+    ):
+        print(f"outlast: warning: others may read {plain(str(path))}, which holds a secret; chmod 600", file=sys.stderr)
+
+
+def _tell(settings: Settings, webhooks: str | None, json: bool) -> None:
+    from outlast.app.gateway_status import gateway_report
+    from outlast.app.stores import shown_url
+
+    rows = gateway_report(settings)
+    if json:
+        told = {"gateways": [row.name for row in rows], "webhooks": webhooks, "store": shown_url(settings.store)}
+        print(json_lines.dumps(told), flush=True)
+        return
+    for row in rows:
+        nobody = "" if row.owners else f"; nobody may speak yet: `outlast gateway pair {row.name}`"
+        print(f"{row.name}: {row.platform}, {row.permission_mode} in {plain(row.project)}{nobody}", flush=True)
+    if webhooks is not None:
+        print(f"webhooks are taken at {webhooks}/gateway/webhook/NAME", flush=True)
+    print("Ctrl-C leaves: sessions are kept, and turns go on with the next start.", flush=True)

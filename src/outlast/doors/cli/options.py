@@ -1,0 +1,68 @@
+"""Options that many commands take, spelled once."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from outlast.core.errors import ConfigError
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="URL", help="sqlite:///PATH, files:///DIR or postgresql://...; else your settings'."
+    ),
+]
+
+
+def session_ids(incomplete: str) -> list[str]:
+    """For a shell that completes words: the newest sessions whose id begins so."""
+    from outlast.app.sessions import listed
+    from outlast.core.errors import OutlastError
+
+    try:
+        rows = listed(None, limit=200).sessions
+    except OutlastError:
+        return []
+    return [row.id for row in rows if row.id.startswith(incomplete)][:20]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+# ---- of those that run turns: `serve` and `worker` -------------------------------------------------------------------
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def _spelled(words: list[str] | None) -> list[str] | None:
+    """What is spelled wrongly is wrong usage; whether the folders are there is found out when they are needed."""
+    from outlast.app.places import spelled
+
+    try:
+        spelled(words or ())
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    return words
+
+
+Place = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--place",
+        metavar="LABEL=PATH",
+        callback=_spelled,
+        help="Offer the place LABEL, which is PATH here (repeatable).",
+    ),
+]
+Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Turns that may run at once.")]
+LeaseSeconds = Annotated[
+    float,
+    typer.Option(
+        "--lease-seconds", metavar="S", min=1, max=600, help="After how long a worker that says nothing is replaced."
+    ),
+]
+Log = Annotated[LogFormat, typer.Option("--log-format", help="How the log on stderr looks.")]

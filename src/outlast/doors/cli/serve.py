@@ -1,0 +1,130 @@
+"""`outlast serve`: the HTTP API and the web page; `outlast serve url`: a fresh login link for a running server."""
+
+import logging
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from outlast.core.errors import MissingExtra
+from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
+from outlast.doors.cli.printing import plain, print_json
+from outlast.doors.cli.prompt import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
+
+if TYPE_CHECKING:
+    from outlast.app.settings import Settings
+    from outlast.doors.http.app import Beside
+
+app = typer.Typer(name="serve", help="The HTTP API and the web page.", invoke_without_command=True)
+
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes any that is free.")]
+Unix = Annotated[
+    Path | None, typer.Option("--unix", metavar="PATH", help="A Unix socket, mode 0600, instead of a port.")
+]
+AllowedHost = Annotated[
+    list[str] | None,
+    typer.Option("--allowed-host", metavar="HOST[:PORT]", help="Another name to answer to, exactly (repeatable)."),
+]
+PublicUrl = Annotated[str | None, typer.Option("--public-url", metavar="URL", help="Where browsers reach this server.")]
+BehindProxy = Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front speaks TLS.")]
+TlsCert = Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate, PEM.")]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")]
+Expose = Annotated[bool, typer.Option("--expose", help="Yes, other machines are to reach it.")]
+NoResume = Annotated[bool, typer.Option("--no-resume", help="Leave interrupted turns until somebody says continue.")]
+NoWorker = Annotated[bool, typer.Option("--no-worker", help="Run no turns here: `outlast worker`s do.")]
+WithGateway = Annotated[bool, typer.Option("--gateway", help="Run the chats of config.toml beside it.")]
+NewToken = Annotated[bool, typer.Option("--new-token", help="Log every browser and program out first.")]
+
+
+@app.callback()
+def serve(
+    context: typer.Context,
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    unix: Unix = None,
+    allowed_host: AllowedHost = None,
+    public_url: PublicUrl = None,
+    behind_proxy: BehindProxy = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    expose: Expose = False,
+    no_resume: NoResume = False,
+    gateway: WithGateway = False,
+    new_token: NewToken = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    permission_mode: PermissionMode = None,
+    allow: Allow = None,
+    add_dir: AddDir = None,
+    max_steps: MaxSteps = None,
+    store: Store = None,
+    no_worker: NoWorker = False,
+    place: Place = None,
+    concurrency: Concurrency = 64,
+    lease_seconds: LeaseSeconds = 10.0,
+    log_format: Log = LogFormat.TEXT,
+    json: Json = False,
+) -> None:
+    """Serve the HTTP API and the web page on this machine.
+
+    It prints a link that logs one browser in. Ctrl-C leaves: sessions are kept, and turns go on with the next start.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    _check_extra()
+    from outlast.app.agents import AgentConfig
+    from outlast.app.logs import log_to
+    from outlast.app.settings import load_settings
+    from outlast.app.working import Working
+    from outlast.doors.http.command import serve_here
+    from outlast.doors.http.listening import Listen
+
+    settings = load_settings(
+        store=store,
+        model=model,
+        base_url=base_url,
+        permission_mode=permission_mode,
+        allowed_hosts=allowed_host,
+        resume_on_start=False if no_resume else None,
+    )
+    where = Listen(host=host, port=port, unix=unix, expose=expose, behind_proxy=behind_proxy, public_url=public_url)
+    wanted = msgspec.structs.replace(where, tls_cert=tls_cert, tls_key=tls_key)
+    log_to(sys.stderr, log_format, logging.INFO if log_format is LogFormat.JSON else logging.WARNING)
+    working = Working(
+        works=not no_worker, concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ())
+    )
+    steps = max_steps or AgentConfig().max_steps
+    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=steps)
+    beside = _gateway(settings, works=not no_worker) if gateway else None
+    serve_here(settings, wanted, working, config=config, new_token=new_token, json=json, beside=beside)
+
+
+def _gateway(settings: "Settings", *, works: bool) -> "Beside":
+    from outlast.doors.gateway.accounts import require_gateway
+
+    require_gateway(settings)
+    from outlast.doors.gateway.beside import GatewayBeside
+
+    return GatewayBeside(settings, works=works)
+
+
+def _check_extra() -> None:
+    if find_spec("litestar") is None or find_spec("uvicorn") is None:
+        raise MissingExtra("http", "`outlast serve`")
+
+
+@app.command("url")
+def url(json: Json = False) -> None:
+    """Print a fresh login link for the server that runs with this home; it works once."""
+    from outlast.app.settings import load_settings
+    from outlast.doors.http.command import fresh_login
+
+    found = fresh_login(load_settings())
+    if json:
+        print_json({"url": found})
+    else:
+        print(plain(found))

@@ -1,0 +1,54 @@
+"""`outlast sessions ...`: one file a command, each imported only when it is asked for."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from outlast.doors.cli.quick import QuickGroup
+
+VERBS: Mapping[str, str] = {
+    "list": "Sessions of this project, newest activity first.",
+    "show": "One session with its messages.",
+    "resume": "Go on with a session.",
+    "search": "Find words in all sessions.",
+    "rename": "Give a session another title.",
+    "end": "Stop a session; it takes no more input.",
+    "reopen": "Take up a session that had ended.",
+    "archive": "Take a session out of sight; nothing is lost.",
+    "unarchive": "Bring an archived session back.",
+    "fork": "Go on from a point of a session in a new one.",
+    "rewind": "Set aside what came after a message.",
+    "compact": "Put a summary in the place of older messages.",
+    "export": "Write a session out: JSON lines, Markdown or HTML.",
+    "import": "Take a session over from a file.",
+    "stats": "Sessions, turns, tokens and cost.",
+    "delete": "Erase a session for good.",
+}
+"""What can be typed after `outlast sessions`, and what help says of it. The module of a verb is called like it."""
+
+_MODULES = {"list": "listing", "import": "importing"}
+
+
+class Verbs(QuickGroup):
+    """Commands that are imported when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in VERBS:
+            return None
+        module = import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}")
+        command = typer.main.get_command(module.app)
+        command.short_help = VERBS[cmd_name]
+        return command
+
+
+app = typer.Typer(name="sessions", cls=Verbs, help="What is stored: list, show, search, export, change, delete.")
+
+
+@app.callback()
+def sessions() -> None:
+    """What is stored: list, show, search, export, change, delete."""

@@ -1,0 +1,108 @@
+"""`outlast sessions export ID`: JSON lines, lossless; Markdown or HTML for people, secrets redacted.
+
+Of a damaged session the JSON lines hold everything that is whole.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from outlast.core.errors import OutlastError
+from outlast.doors.cli.options import Store
+from outlast.doors.cli.printing import plain
+from outlast.doors.cli.progress import bar
+from outlast.doors.cli.sessions.arguments import Session, verb
+
+app = verb()
+Progress = Callable[[int, int], None] | None
+
+
+class Format(StrEnum):
+    JSONL = "jsonl"
+    MARKDOWN = "md"
+    HTML = "html"
+
+
+@app.command("export")
+def export(
+    session: Session,
+    format: Annotated[Format, typer.Option("--format", help="One JSON line an event; or a document.")] = Format.JSONL,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else stdout.")] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Take known secrets out of Markdown and HTML.")
+    ] = True,
+    store: Store = None,
+) -> None:
+    """Write a session out, archived messages included. `sessions import` takes the JSON lines back, hash for hash."""
+    with bar("exporting", wanted=output is not None) as progress:
+        if format is not Format.JSONL:
+            _write(output, _document(session, format, redact, store, progress))
+            return
+        damaged = _lines(session, output, store)
+    raise typer.Exit(1 if damaged else 0)
+
+
+def _lines(session: str, output: Path | None, store: str | None) -> bool:
+    """Write the lines; whether something is damaged, which is named and left out."""
+    from outlast.app.integrity import Finding, exported
+    from outlast.app.sessions import refuse_no_store
+
+    refuse_no_store(store)
+    damaged = False
+
+    def whole() -> Iterator[bytes]:
+        nonlocal damaged
+        for found in exported(store, session):
+            if isinstance(found, Finding):
+                damaged = True
+                print(f"outlast: {plain(found.line())}", file=sys.stderr)
+            else:
+                yield found + b"\n"
+
+    _write(output, whole())
+    return damaged
+
+
+def _document(session: str, format: Format, redact: bool, store: str | None, progress: Progress) -> Iterator[bytes]:
+    from outlast.app.detail import detail
+    from outlast.app.exporters.html import html
+    from outlast.app.exporters.markdown import markdown
+    from outlast.app.sessions import named, to_read
+
+    with to_read(store) as opened:
+        found = detail(opened, named(opened, session), include_archived=True)
+    make = markdown if format is Format.MARKDOWN else html
+    for piece in make(found, redact=redact, progress=progress):
+        yield piece.encode("utf-8")
+
+
+def _write(output: Path | None, pieces: Iterator[bytes]) -> None:
+    first = next(pieces, None)  # a session that is not there must not leave an empty file
+    with _opened(output) as file:
+        for piece in chain(() if first is None else (first,), pieces):
+            file.write(piece)
+
+
+@contextmanager
+def _opened(output: Path | None) -> Generator[BinaryIO]:
+    if output is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with output.open("xb") as file:
+            try:
+                yield file
+            except BaseException:
+                output.unlink(missing_ok=True)  # half of it would look like all of it
+                raise
+    except FileExistsError as error:
+        raise OutlastError(f"{output} exists already; choose another file or remove it") from error
+    except OSError as error:
+        raise OutlastError(f"cannot write {output}: {error.strerror}; choose another place") from error

@@ -1,0 +1,25 @@
+"""`outlast sessions unarchive ID`."""
+
+import asyncio
+
+from outlast.app.sessions import named, to_change
+from outlast.doors.cli.options import Json, Store
+from outlast.doors.cli.printing import print_json
+from outlast.doors.cli.sessions.arguments import Session, verb
+
+app = verb()
+
+
+@app.command("unarchive")
+def unarchive(session: Session, store: Store = None, json: Json = False) -> None:
+    """Bring an archived session back."""
+    from outlast.runtime.service import SessionService
+
+    with to_change(store) as opened:
+        name = named(opened, session)
+        asyncio.run(SessionService(opened, "cli").unarchive(name))
+        state = opened.head(name).state
+    if json:
+        print_json({"session_id": name, "state": state})
+    else:
+        print(f"{name[:8]} is back")

@@ -1,0 +1,58 @@
+"""`outlast worker`: runs the turns that wait in a store, beside any number of others."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
+from outlast.doors.cli.prompt import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
+
+app = typer.Typer()
+
+DrainSeconds = Annotated[
+    float,
+    typer.Option("--drain-seconds", metavar="S", min=0, help="How long turns may go on after SIGTERM."),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option("--metrics-port", metavar="N", min=0, max=65535, help="For Prometheus, on 127.0.0.1; 0 takes any."),
+]
+
+
+@app.command("worker")
+def worker(
+    model: Model = None,
+    base_url: BaseUrl = None,
+    permission_mode: PermissionMode = None,
+    allow: Allow = None,
+    add_dir: AddDir = None,
+    max_steps: MaxSteps = None,
+    store: Store = None,
+    place: Place = None,
+    concurrency: Concurrency = 16,
+    lease_seconds: LeaseSeconds = 10.0,
+    drain_seconds: DrainSeconds = 60.0,
+    metrics_port: MetricsPort = None,
+    log_format: Log = LogFormat.TEXT,
+    json: Json = False,
+) -> None:
+    """Run turns: what any server, chat or terminal left in the store, oldest first.
+
+    Any number of workers, on any number of machines with postgresql://, share the work; one that dies is replaced.
+    """
+    import asyncio
+
+    from outlast.app.agents import AgentConfig
+    from outlast.app.logs import log_to
+    from outlast.app.settings import load_settings
+    from outlast.app.working import Working
+    from outlast.doors.worker.run import WorkerFlags, work
+
+    settings = load_settings(store=store, model=model, base_url=base_url, permission_mode=permission_mode)
+    log_to(sys.stderr, log_format)
+    working = Working(concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ()))
+    flags = WorkerFlags(drain_seconds=drain_seconds, metrics_port=metrics_port, json=json)
+    steps = max_steps or AgentConfig().max_steps
+    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=steps)
+    asyncio.run(work(settings, working, config, flags))

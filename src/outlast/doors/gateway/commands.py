@@ -1,0 +1,223 @@
+"""What can be typed in a chat besides messages: `/new`, `/stop` and the others.
+
+What a command does and what it says are one commit with the update's id as its key, so a command that is delivered
+twice is done once. Only where a chat has no session yet, and a command makes none, is the answer just said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from outlast.app.chat_sessions import found, recent, standing
+from outlast.app.chats import Sender, Taken, TakenBefore
+from outlast.app.creating import check_model
+from outlast.app.gateway_settings import PermissionMode
+from outlast.app.sessions import Summary
+from outlast.core import events as e
+from outlast.core.errors import AmbiguousSession, ConflictError, InvalidInput, SessionNotFound
+from outlast.doors.gateway.approvals import Answering
+from outlast.doors.gateway.identity import Role
+from outlast.doors.gateway.line import Line
+from outlast.doors.gateway.platform import Update
+from outlast.doors.gateway.words import DENY, ONCE, plain_line
+
+LISTED = 10
+NOT_HERE = "That works only in a private chat with me."
+NOT_YOU = "Only an owner may do that."
+
+
+class Command:
+    """One command, given by one person in one chat."""
+
+    def __init__(self, line: Line, update: Update, sender: Sender, role: Role, argument: str) -> None:
+        self.line = line
+        self.update = update
+        self.sender = sender
+        self.role = role
+        self.argument = argument
+
+    @property
+    def mode(self) -> PermissionMode:
+        """What may be done in this chat."""
+        return self.line.table.mode_of(self.update.address.chat)
+
+    async def session(self) -> str | None:
+        return await self.line.chats.leads(self.sender.route)
+
+    async def told(self, text: str, *effects: e.Event) -> Taken | None:
+        """Do these things and say so: in the chat's session, or, where it has none, just in the chat."""
+        session_id = await self.session()
+        if session_id is not None:
+            return await self.line.chats.post(self.sender, session_id, text, *effects)
+        await self.line.say(self.update.address, text, self.sender.update_id)
+        return None
+
+
+Doing = Callable[[Command], Awaitable[Taken | None]]
+
+
+class Known(NamedTuple):
+    """A command: what it does, in words and in code; who may give it, and where."""
+
+    about: str
+    do: Doing
+    owners: bool = False
+    private: bool = False
+
+
+async def run(command: Command, name: str) -> Taken | None:
+    """Carry out the command; one that there is not, or that may not be given here, is answered in a sentence."""
+    known = COMMANDS.get(name)
+    if known is None:
+        return await command.told(f"There is no /{plain_line(name, 32)}; /help lists what there is.")
+    if known.owners and command.role is not Role.OWNER:
+        return await command.told(NOT_YOU)
+    if known.private and not command.update.private:
+        return await command.told(NOT_HERE)
+    try:
+        return await known.do(command)
+    except TakenBefore:
+        raise
+    except (SessionNotFound, AmbiguousSession, InvalidInput, ConflictError) as error:
+        return await command.told(plain_line(str(error)))
+
+
+def parsed(text: str) -> tuple[str, str] | None:
+    """(name, argument) of a command; None for anything else. `/stop@our_bot` is `/stop`."""
+    if not text.startswith("/") or len(text) < 2 or not text[1].isalpha():
+        return None
+    word, _, argument = text[1:].partition(" ")
+    name = word.split("\n")[0].partition("@")[0].lower()
+    return (name, argument.strip()) if name.replace("_", "").isalnum() else None
+
+
+# --- one function a command ------------------------------------------------------------------------------------------
+
+
+async def _help(command: Command) -> Taken | None:
+    may = [
+        (name, known)
+        for name, known in COMMANDS.items()
+        if known.about
+        and (command.role is Role.OWNER or not known.owners)
+        and (command.update.private or not known.private)
+    ]
+    lines = "\n".join(f"- /{name}: {known.about}" for name, known in may)
+    return await command.told(f"Just write what is to be done. Besides:\n\n{lines}")
+
+
+async def _new(command: Command) -> Taken | None:
+    line = command.line
+    return await line.chats.begin(
+        command.sender, line.place(command.update.address.chat), "A new session. What do you want to do?"
+    )
+
+
+async def _sessions(command: Command) -> Taken | None:
+    line, here = command.line, await command.session()
+    rows = await asyncio.to_thread(recent, line.store, line.project, LISTED)
+    if not rows:
+        return await command.told("There are no sessions yet; just write something.")
+    lines = "\n".join(f"- `{row.id[:6]}` {_titled(row)}{' ← here' if row.id == here else ''}" for row in rows)
+    return await command.told(f"{lines}\n\n/resume and the first six characters goes on with one of them.")
+
+
+def _titled(row: Summary) -> str:
+    when = datetime.fromtimestamp(row.updated_at / 1_000_000, UTC).strftime("%d %b %H:%M UTC")
+    return f"{plain_line(row.title or '(nothing said yet)', 50)} · {when}"
+
+
+async def _resume(command: Command) -> Taken | None:
+    line = command.line
+    if not command.argument:
+        return await _sessions(command)
+    row = await asyncio.to_thread(found, line.store, line.project, command.argument.split()[0])
+    if row.state == "ended":
+        return await command.told(f"Session {row.id[:6]} has ended; reopen it in the terminal, or take another one.")
+    if row.id == await command.session():
+        return await command.told(f"This chat is in session {row.id[:6]} already.")
+    text = f"This chat is in session `{row.id[:6]}` now: {plain_line(row.title or '(nothing said yet)', 50)}"
+    return await line.chats.join(command.sender, row.id, command.mode, text)
+
+
+async def _stop(command: Command) -> Taken | None:
+    session_id = await command.session()
+    now = await asyncio.to_thread(standing, command.line.store, session_id) if session_id else None
+    if now is None or not (now.running or now.waiting):
+        return await command.told("Nothing is running.")
+    return await command.told("Stopping.", e.InterruptRequested(reason="/stop"))
+
+
+async def _status(command: Command) -> Taken | None:
+    line, session_id = command.line, await command.session()
+    if session_id is None:
+        return await command.told(f"No session yet; just write something. Rights here: {command.mode}.")
+    now = await asyncio.to_thread(standing, line.store, session_id)
+    row = now.summary
+    does = "working" if now.running else "idle"
+    does = "waiting for an answer to its question" if now.questions else does
+    trouble = line.crew.trouble(session_id)
+    lines = [
+        f"Session `{row.id[:6]}`: {plain_line(row.title or '(nothing said yet)', 50)}",
+        f"- {does}{f', {now.waiting} more waiting' if now.waiting else ''}",
+        f"- model {plain_line(now.model or line.settings.model or 'the default one', 60)}",
+        f"- rights {command.mode}",
+        f"- {row.message_count:,} messages, {row.total_input_tokens:,} tokens in, {row.total_output_tokens:,} out",
+        *([f"- compacted {now.compactions} times"] if now.compactions else []),
+        *([f"- ⚠️ {plain_line(trouble)}"] if trouble else []),
+    ]
+    return await command.told("\n".join(lines))
+
+
+async def _compact(command: Command) -> Taken | None:
+    session_id = await command.session()
+    if session_id is None:
+        return await command.told("There is nothing to compact yet.")
+    what = "rotate" if command.line.table.compaction == "rotate" else "compact"
+    return await command.line.chats.request(command.sender, session_id, what)
+
+
+async def _model(command: Command) -> Taken | None:
+    line, session_id = command.line, await command.session()
+    if not command.argument:
+        now = await asyncio.to_thread(standing, line.store, session_id) if session_id else None
+        name = (now.model if now else None) or line.settings.model or "the default one"
+        return await command.told(f"The model is {plain_line(name, 60)}; /model provider:name chooses another.")
+    if session_id is None:
+        return await command.told("There is no session yet; write something first, then choose its model.")
+    check_model(command.argument)
+    name = command.argument.split()[0]
+    return await command.told(f"From the next turn on: {plain_line(name, 60)}.", e.ModelChanged(model=name))
+
+
+async def _approve(command: Command) -> Taken | None:
+    return await _answered(command, ONCE)
+
+
+async def _deny(command: Command) -> Taken | None:
+    return await _answered(command, DENY)
+
+
+async def _answered(command: Command, answer: str) -> Taken | None:
+    answering = Answering(command.line, command.update, command.sender, command.role)
+    outcome = await answering.commanded(answer, command.argument)
+    return await command.told(outcome) if isinstance(outcome, str) else outcome
+
+
+COMMANDS: Mapping[str, Known] = {
+    "new": Known("begin a new session", _new),
+    "sessions": Known("the newest sessions of this project", _sessions, owners=True, private=True),
+    "resume": Known("go on with one of them, here", _resume, owners=True, private=True),
+    "status": Known("where this session stands", _status),
+    "stop": Known("stop what is running", _stop),
+    "compact": Known("summarise older messages now", _compact, owners=True),
+    "model": Known("show or choose the model", _model, owners=True),
+    "approve": Known("allow what is asked, once (or: /approve session)", _approve, owners=True, private=True),
+    "deny": Known("refuse what is asked", _deny, owners=True, private=True),
+    "help": Known("this list", _help),
+    "start": Known("", _help),
+}
+"""What can be typed. `start` is what Telegram's button sends."""

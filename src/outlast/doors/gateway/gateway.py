@@ -1,0 +1,231 @@
+"""The gateway: every line of the settings, received from, looked after and supervised, in one process.
+
+Each line has two loops. One receives: an update is taken and stored before the next one is asked for; while the store
+or the platform cannot be reached it waits longer and longer, and nothing is lost. The other goes its rounds: whatever a
+dead process, another gateway or another door left to be answered or delivered is found and taken up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from outlast.app.chats import Taken, TakenBefore
+from outlast.app.gateway_settings import GatewaySettings
+from outlast.app.gateway_status import LineState, forget_gateway, note_gateway
+from outlast.app.metrics import Metrics
+from outlast.app.settings import Settings
+from outlast.app.stores import LogStore
+from outlast.app.terminal import Kit
+from outlast.core.errors import (
+    ConfigError,
+    ConflictError,
+    DamagedSession,
+    InvalidInput,
+    OutcomeUnknown,
+    OutlastError,
+    SessionBusy,
+    SessionNotFound,
+    StoreUnavailable,
+)
+from outlast.core.header import Header
+from outlast.doors.gateway.accounts import platform_for
+from outlast.doors.gateway.endpoint import Endpoint
+from outlast.doors.gateway.intake import Intake
+from outlast.doors.gateway.line import Line
+from outlast.doors.gateway.notes import broke, noted, warned
+from outlast.doors.gateway.platform import ChatPlatform, NotSent, PlatformTrouble, Rejected, Update
+from outlast.doors.gateway.webhook import Webhook
+
+ROUND_SECONDS = 2.0
+SHORTEST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+BUSY_SECONDS = 5.0
+PATIENCE = 5.0
+UNFORESEEN = "⚠️ That was not taken: something went wrong that nobody foresaw; the log of the gateway has it."
+_PASSING = (StoreUnavailable, OutcomeUnknown, SessionBusy, ConfigError, SessionNotFound)
+
+
+MakePlatform = Callable[[GatewaySettings, Settings], ChatPlatform]
+
+
+class Gateway:
+    """Runs the gateways of these settings on an open store. `endpoint` is the ASGI application for its webhooks."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        settings: Settings,
+        *,
+        make: MakePlatform = platform_for,
+        equip: Callable[[Kit, Header], Kit] | None = None,
+        works: bool = True,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.settings = settings
+        self.lines = {
+            table.name: Line(store, settings, table, make(table, settings), equip=equip, works=works, metrics=metrics)
+            for table in settings.gateway
+        }
+        self._intakes = {name: Intake(line) for name, line in self.lines.items()}
+        self._states = {name: LineState(name=name) for name in self.lines}
+        webhooks = {name: line.platform for name, line in self.lines.items() if isinstance(line.platform, Webhook)}
+        self.endpoint = Endpoint(webhooks, self.take)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._tried: dict[str, tuple[int, float]] = {}
+        self._damaged: set[str] = set()
+
+    async def start(self) -> None:
+        """Begin to receive and to deliver; what was left behind is taken up at once."""
+        self._note()
+        for line in self.lines.values():
+            self._tasks += [asyncio.create_task(self._receive(line)), asyncio.create_task(self._go_rounds(line))]
+
+    async def close(self, patience: float = PATIENCE) -> None:
+        """Stop receiving, let what is being stored be stored, bring what was said, leave the rest to the next one."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(line.close(patience) for line in self.lines.values()))
+        await asyncio.to_thread(forget_gateway, self.settings)
+
+    async def take(self, name: str, update: Update) -> Taken | None:
+        """One update of one line; durable on return."""
+        return await self._intakes[name].take(update)
+
+    @property
+    def states(self) -> list[LineState]:
+        return list(self._states.values())
+
+    # --- receiving
+
+    async def _receive(self, line: Line) -> None:
+        pause = 0.0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._received(line)
+            except PlatformTrouble as trouble:
+                pause = _next_pause(pause if time.monotonic() - began < LONGEST_PAUSE else 0.0, trouble)
+                if self._states[line.table.name].detail != str(trouble):
+                    warned("gateway.waits", trouble, gateway=line.table.name)
+                self._is(line, "waiting", str(trouble))
+            except Exception as error:  # noqa: BLE001 - one line's fault must not stop the others
+                pause = _next_pause(pause, None)
+                broke("gateway.broke")
+                self._is(line, "waiting", type(error).__name__)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to keep gateways apart
+
+    async def _received(self, line: Line) -> None:
+        """Receive until the platform is in trouble."""
+        account = await line.platform.open()
+        self._is(line, "connected", None)
+        noted("gateway.connected", gateway=line.table.name, account=account)
+        async for update in line.platform.receive():
+            await _whole(self._surely(line, update))
+
+    async def _surely(self, line: Line, update: Update) -> None:
+        """Take an update, however long the store is away: it is not confirmed before."""
+        pause = 0.5
+        while True:
+            try:
+                await self._intakes[line.table.name].take(update)
+                return
+            except TakenBefore:
+                noted("update.repeated", gateway=line.table.name, update=update.update_id)
+                return
+            except (InvalidInput, DamagedSession, ConflictError) as error:
+                warned("update.refused", error, gateway=line.table.name, update=update.update_id)
+                await line.say(update.address, f"⚠️ That was not taken: {error}", update.update_id)
+                return
+            except _PASSING as error:
+                warned("update.waits", error, gateway=line.table.name, update=update.update_id)
+            except Exception:  # noqa: BLE001 - one update's fault must not keep all others from being heard
+                broke("update.broke")
+                await line.say(update.address, UNFORESEEN, update.update_id)
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _is(self, line: Line, state: str, detail: str | None) -> None:
+        known = self._states[line.table.name]
+        if (known.state, known.detail) == (state, detail):
+            return
+        known.state, known.detail = state, detail
+        self._note()
+
+    def _note(self) -> None:
+        note_gateway(self.settings, self.states)
+
+    # --- the rounds
+
+    async def _go_rounds(self, line: Line) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                await self.look(line)
+            except OutlastError as error:
+                warned("round.failed", error, gateway=line.table.name)
+            except Exception:  # noqa: BLE001 - whatever it was, those who wait must not wait for ever
+                broke("round.broke")
+            took = time.monotonic() - began
+            await asyncio.sleep(max(ROUND_SECONDS, took * 10))  # a store with very many chats is looked at less often
+
+    async def look(self, line: Line) -> None:
+        """Take up what waits in the chats of this line, whoever left it there."""
+        for route, session_id, debt in await asyncio.to_thread(line.chats.routes, line.prefix):
+            try:
+                await self._look_at(line, route, session_id, debt=debt)
+            except SessionNotFound:
+                continue  # deleted meanwhile, and its routes with it
+            except DamagedSession as error:
+                if session_id not in self._damaged:
+                    warned("session.damaged", error, session=session_id)
+                self._damaged.add(session_id)
+
+    async def _look_at(self, line: Line, route: str, session_id: str, *, debt: bool) -> None:
+        head = await asyncio.to_thread(line.store.head, session_id)
+        if head.has_work and self._may_try(line, head):
+            line.crew.wake(session_id)
+        place = (route, head.root_id)
+        if line.seen.get(place) == head.last_seq or place in line.couriers:
+            return
+        box = await asyncio.to_thread(line.deliveries.outbox, route, session_id)
+        line.seen[place] = box.seq
+        if not box.empty:
+            line.deliver(route, session_id, head.root_id)
+        elif debt:
+            await line.chats.settle_debt(route, session_id)
+
+    def _may_try(self, line: Line, head: Header) -> bool:
+        """Whether a session with work is to be woken: not while it runs here, nor again and again when it cannot."""
+        if head.session_id in line.crew.running:
+            return False
+        seq, at = self._tried.get(head.session_id, (0, 0.0))
+        rest = LONGEST_PAUSE if line.crew.trouble(head.session_id) else BUSY_SECONDS
+        if seq == head.last_seq and time.monotonic() - at < rest:
+            return False
+        self._tried[head.session_id] = (head.last_seq, time.monotonic())
+        return True
+
+
+def _next_pause(pause: float, trouble: PlatformTrouble | None) -> float:
+    if isinstance(trouble, Rejected):
+        return LONGEST_PAUSE  # a wrong token does not become right by asking often
+    longer = min(max(SHORTEST_PAUSE, pause * 2), LONGEST_PAUSE)
+    asked = trouble.retry_after if isinstance(trouble, NotSent) else None
+    return max(longer, asked or 0.0)
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Do this to its end, though the caller is cancelled meanwhile: what is being stored is stored."""
+    doing = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing], timeout=PATIENCE)
+        doing.cancel()
+        raise

@@ -1,0 +1,82 @@
+"""`/api/sessions/{id}/approvals`: what waits for the user's word, and giving it. The first answer stands."""
+
+from __future__ import annotations
+
+from litestar import get, post
+from litestar.params import JSONBody
+
+from outlast.app.asking import waiting
+from outlast.app.feed import rows_of
+from outlast.app.preview import change_of, scope_of
+from outlast.app.terminal import Kit
+from outlast.core import events as e
+from outlast.core.errors import ConfigError
+from outlast.core.state import Approval
+from outlast.doors.http.desk import Desk
+from outlast.doors.http.routes.parameters import CHANGING, SESSION, OpenDesk, SessionId
+from outlast.doors.http.wire import AnswerAck, AnswerRequest, ApprovalInfo
+
+ASK_USER = "ask_user"
+ANSWERS = ["once", "session", "always", "deny"]
+
+
+@get(
+    "/api/sessions/{session_id:str}/approvals",
+    summary="What waits for an answer",
+    operation_id="listApprovals",
+    tags=["approvals"],
+    responses=SESSION,
+)
+async def list_approvals(desk: OpenDesk, session_id: SessionId) -> list[ApprovalInfo]:
+    """Oldest first; then what its sub-agents ask, each with the `session_id` to answer it in. It survives a restart,
+    and any door may answer it."""
+    header = await desk.named(session_id)
+    state = await desk.read(desk.service.state, header.session_id)
+    found = await desk.read(waiting, desk.store, header.session_id, state)
+    return [await _row(desk, asking, one) for asking, one in found]
+
+
+async def _kit(desk: Desk, session_id: str) -> Kit | None:
+    """What the call would be made with; without it the question is shown, only not what it would change."""
+    try:
+        return await desk.read(desk.crew.kit, session_id)
+    except ConfigError:
+        return None
+
+
+async def _row(desk: Desk, session_id: str, one: Approval) -> ApprovalInfo:
+    kit = desk.crew.running_kit(session_id) or await _kit(desk, session_id)
+    [(stored, event)] = await desk.read(rows_of, desk.store, session_id, after=one.seq - 1, before=one.seq + 1)
+    arguments = event.arguments if isinstance(event, e.ApprovalRequested) else {}
+    is_call = one.name != ASK_USER and kit is not None
+    return ApprovalInfo(
+        session_id=session_id,
+        approval_id=one.seq,
+        call_id=one.call_id,
+        name=one.name,
+        arguments=arguments,
+        call_digest=one.call_digest,
+        reason=one.reason,
+        mode=one.mode,
+        diff=await change_of(kit, session_id, one.name, arguments) if is_call and kit is not None else None,
+        scope=await desk.read(scope_of, kit, one.name, arguments) if is_call else None,
+        answers=[] if one.name == ASK_USER else ANSWERS,
+        asked_at=stored.at,
+    )
+
+
+@post(
+    "/api/sessions/{session_id:str}/approvals",
+    status_code=200,
+    summary="Answer",
+    operation_id="answerApproval",
+    tags=["approvals"],
+    responses=CHANGING,
+)
+async def answer_approval(desk: OpenDesk, session_id: SessionId, data: JSONBody[AnswerRequest]) -> AnswerAck:
+    """Bound to the question, and to the very call that was shown. The same answer twice is one; another one, or one to
+    a question that is not open, is a conflict."""
+    header = await desk.named(session_id)
+    seq = await desk.service.answer(header.session_id, data.approval_id, data.answer, data.call_digest)
+    desk.crew.wake(header.session_id)
+    return AnswerAck(session_id=header.session_id, approval_id=data.approval_id, seq=seq)

@@ -1,0 +1,139 @@
+"""`/api/sessions`: the list, a new one, and one in full."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from outlast.app.agents import permission_mode_of
+from outlast.app.asking import waiting
+from outlast.app.creating import create
+from outlast.app.detail import open_work
+from outlast.app.history import opened
+from outlast.app.sessions import Listing, damaged_summary, listed_in, summary_of
+from outlast.core.errors import ConflictError
+from outlast.doors.http.desk import DOOR, OWNER, Desk, folder
+from outlast.doors.http.exchange import JsonResponse, encoded
+from outlast.doors.http.routes.parameters import SESSION, BeforeSeq, Limit, OpenDesk, SessionId, refused
+from outlast.doors.http.rows import message_row, summary_row
+from outlast.doors.http.wire import CreateSessionRequest, SessionAck, SessionDetail, SessionSummary
+
+State = Literal["active", "ended", "archived"]
+NEXT_CURSOR = "X-Next-Cursor"
+
+
+@get(
+    "/api/sessions",
+    summary="Sessions, newest activity first",
+    operation_id="listSessions",
+    tags=["sessions"],
+    responses=refused(),
+)
+async def list_sessions(
+    desk: OpenDesk,
+    limit: Limit = 50,
+    of_state: Annotated[State | None, QueryParameter(name="state")] = None,
+    project: Annotated[
+        str | None, QueryParameter(max_length=4096, description="A project_key, or the path of a folder on the server.")
+    ] = None,
+    q: Annotated[str | None, QueryParameter(max_length=200, description="A part of the title.")] = None,
+    cursor: Annotated[
+        str | None, QueryParameter(max_length=200, description="X-Next-Cursor of the page before.")
+    ] = None,
+) -> Response[list[SessionSummary]]:
+    """A page of sessions. The next one: the same with `cursor` set to the header `X-Next-Cursor`, until there is none.
+    A session whose header cannot be read comes last, with the state `damaged`."""
+    found = await desk.read(_listed, desk, limit, of_state, project, q, cursor)
+    headers = {NEXT_CURSOR: found.cursor} if found.cursor is not None else {}
+    rows = [summary_row(row) for row in found.sessions] + [_damaged(name) for name in found.damaged]
+    return Response(rows, headers=headers)
+
+
+def _listed(
+    desk: Desk, limit: int, state: str | None, project: str | None, q: str | None, cursor: str | None
+) -> Listing:
+    return listed_in(
+        desk.store,
+        project=project or None,
+        state=state,
+        title=q or None,
+        limit=limit,
+        cursor=cursor or None,
+        owner_id=OWNER,
+    )
+
+
+def _damaged(session_id: str) -> SessionSummary:
+    return summary_row(damaged_summary(session_id))
+
+
+@post(
+    "/api/sessions",
+    status_code=200,
+    summary="A new session",
+    operation_id="createSession",
+    tags=["sessions"],
+    responses=refused(408, 409, 413, 415),
+)
+async def create_session(desk: OpenDesk, data: JSONBody[CreateSessionRequest | None] = None) -> SessionAck:
+    """It is stored before this answers, and empty until a message is posted to it."""
+    wanted = data or CreateSessionRequest()
+    if wanted.place is not None and wanted.repo_path is not None:
+        raise ConflictError("give repo_path or place, not both: a place has its own folder")
+    root = desk.label_folder(wanted.place) if wanted.place else folder(wanted.repo_path, desk.settings.project_root)
+    session_id = await desk.read(
+        create,
+        desk.store,
+        desk.settings,
+        root,
+        door=DOOR,
+        title=wanted.title,
+        model=wanted.model_override,
+        persona=wanted.persona_name,
+        owner_id=OWNER,
+        place=desk.place(wanted.place),
+    )
+    return SessionAck(session_id=session_id, state="active")
+
+
+@get(
+    "/api/sessions/{session_id:str}",
+    summary="A session with its newest messages",
+    operation_id="getSession",
+    tags=["sessions"],
+    responses=SESSION,
+)
+async def get_session(
+    desk: OpenDesk,
+    session_id: SessionId,
+    all: Annotated[bool, QueryParameter(description="With those that were cleared or rewound.")] = False,
+    before: BeforeSeq = None,
+    limit: Limit = 200,
+) -> Response[SessionDetail]:
+    """The last messages, newest last, and the reply that is being written. Older ones: `before` the first of these."""
+    return JsonResponse(await desk.read(_told, desk, session_id, before, limit, all))
+
+
+def _told(desk: Desk, named: str, before: int | None, limit: int, include_archived: bool) -> bytes:
+    """It may be long: it is written beside the loop, too."""
+    return encoded(_detail(desk, named, before, limit, include_archived))
+
+
+def _detail(desk: Desk, named: str, before: int | None, limit: int, include_archived: bool) -> SessionDetail:
+    found = opened(desk.store, desk.header(named), limit=limit, before=before, include_archived=include_archived)
+    session_id = found.header.session_id
+    summary = summary_row(summary_of(found.header, desk.store))
+    rows = [message_row(session_id, said) for said in found.said]
+    return SessionDetail(
+        session=summary,
+        messages=rows,
+        draft=found.draft,
+        last_seq=found.header.last_seq,
+        first_seq=rows[0].seq if rows else None,
+        permission_mode=permission_mode_of(desk.settings, found.state),
+        interrupted=open_work(found.state) if summary.activity == "interrupted" else None,
+        trouble=desk.crew.trouble(session_id),
+        approvals=len(waiting(desk.store, session_id, found.state)),
+    )

@@ -1,0 +1,62 @@
+"""Every route there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outlast.doors.http.routes import (
+    approvals,
+    changes,
+    documents,
+    entrance,
+    everything,
+    messages,
+    projections,
+    sessions,
+    streaming,
+    verbs,
+)
+
+ROUTES: tuple[Any, ...] = (
+    entrance.page,
+    entrance.file,
+    entrance.login,
+    entrance.new_login,
+    entrance.logout,
+    entrance.health,
+    sessions.list_sessions,
+    sessions.create_session,
+    sessions.get_session,
+    changes.change_session,
+    changes.delete_session,
+    messages.post_message,
+    streaming.stream_session,
+    verbs.end,
+    verbs.reopen,
+    verbs.archive,
+    verbs.unarchive,
+    verbs.fork,
+    verbs.interrupt,
+    verbs.go_on,
+    verbs.retry,
+    verbs.clear,
+    verbs.rewind,
+    verbs.unrewind,
+    verbs.compact,
+    verbs.uncompact,
+    approvals.list_approvals,
+    approvals.answer_approval,
+    projections.events,
+    projections.timeline,
+    projections.ledger,
+    projections.prompts,
+    projections.tree,
+    projections.usage,
+    documents.export,
+    documents.attachment,
+    everything.search_sessions,
+    everything.stats,
+    everything.markdown,
+    everything.info,
+    everything.metrics,
+)

@@ -1,0 +1,70 @@
+"""A tool call on one line, for people: what it does, to what, and what came of it. Everything in it is made visible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outlast.app.terminal import shown
+from outlast.core import events as e
+from outlast.core.messages import text_of
+
+LONGEST = 100
+_SUBJECT = {
+    "read": "file_path",
+    "write": "file_path",
+    "edit": "file_path",
+    "glob": "pattern",
+    "search": "pattern",
+    "bash": "command",
+    "bash_output": "job_id",
+    "bash_kill": "job_id",
+    "web_fetch": "url",
+    "task": "prompt",
+    "ask_user": "question",
+}
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """On one line, every character visible, cut where it is too long."""
+    line = shown(" ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
+    """`npm test` for a command, `edit src/a.py` for a file: what a person would call it."""
+    subject = arguments.get(_SUBJECT.get(name, ""))
+    if name == "bash" and isinstance(subject, str) and subject.strip():
+        return f"`{one_line(subject, longest)}`"
+    if name == "todo":
+        return "todo"
+    if subject is None:
+        subject = next((value for value in arguments.values() if isinstance(value, str)), "")
+    return f"{one_line(name, 40)} {one_line(str(subject), longest)}".rstrip()
+
+
+def titled_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
+    """The same where it stands alone: with the name of the tool."""
+    told = told_call(name, arguments, longest)
+    return f"bash {told}" if told.startswith("`") else told
+
+
+def told_result(event: e.ToolCallFinished) -> str:
+    """What came of it, in a few words."""
+    facts = event.facts
+    text = text_of(event.parts)
+    if event.status in {"blocked", "declined", "malformed", "unknown_tool", "invalid_arguments"}:
+        return one_line(text.removeprefix("Not executed: "), 600)
+    if event.status in {"cancelled", "unknown"}:
+        return "interrupted, outcome unknown" if "unknown" in text else "not executed: cancelled"
+    if event.is_error:
+        code = facts.get("exit_code")
+        return f"exit code {code}" if code else one_line(text.strip().splitlines()[-1] if text.strip() else "failed")
+    if "added" in facts:
+        return f"+{facts['added']} -{facts['removed']}"
+    if event.name == "bash":
+        seconds = facts.get("seconds")
+        lines = len(text.splitlines()) if text != "(no output)" else 0
+        told = f"{lines} line{'' if lines == 1 else 's'}"
+        return f"{told}, {seconds:.1f} s" if isinstance(seconds, int | float) else told
+    lines = len(text.splitlines())
+    return f"{lines} line{'' if lines == 1 else 's'}" if lines != 1 else one_line(text, 80)

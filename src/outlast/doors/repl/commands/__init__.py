@@ -1,0 +1,49 @@
+"""Slash commands: one file a subject, one table of all of them."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from rich.console import Group, RenderableType
+
+from outlast.doors.repl.commands.custom import custom_commands
+from outlast.doors.repl.commands.history import HISTORY
+from outlast.doors.repl.commands.port import Command
+from outlast.doors.repl.commands.report import REPORTS
+from outlast.doors.repl.commands.rights import RIGHTS
+from outlast.doors.repl.commands.session import SESSIONS
+from outlast.doors.repl.commands.turn import TURNS
+from outlast.doors.repl.picture import rows
+from outlast.doors.repl.room import Room
+
+BUILT_IN: dict[str, Command] = {command.name: command for command in (*SESSIONS, *HISTORY, *TURNS, *RIGHTS, *REPORTS)}
+
+
+def commands_of(room: Room) -> dict[str, Command]:
+    """All that can be typed after `/` here: the built-in ones win over files."""
+    agent = room.desk.agent
+    return {**custom_commands(agent.project_root, agent.settings.home), **BUILT_IN}
+
+
+def unknown(name: str, known: dict[str, Command]) -> str:
+    """One sentence with the nearest names."""
+    near = [f"/{one}" for one in get_close_matches(name, list(known), 3, 0.5)]
+    near = near or [f"/{one}" for one in known if one.startswith(name[:2])][:3]
+    told = f"did you mean {' or '.join(near)}?" if near else "/help shows them all"
+    return f"there is no command /{name}; {told}"
+
+
+KEYS = (
+    ("@file", "attaches a file or a picture; Ctrl-V the picture in the clipboard"),
+    ("!command", "runs it yourself; the model sees what came out"),
+    ("Alt-Enter", "begins a new line, as a \\ at the end does; Ctrl-X Ctrl-E opens your editor"),
+    ("Shift-Tab", "changes the permission mode; Tab completes; Ctrl-R searches what you typed before"),
+    ("Esc Esc", "goes back to before one of your messages; Ctrl-O shows all of the last tool call"),
+    ("Ctrl-C", "stops the turn, twice leaves; Ctrl-D leaves; Ctrl-Z suspends"),
+)
+
+
+def help_page(known: dict[str, Command]) -> RenderableType:
+    """Everything that can be typed here."""
+    commands = [(f"/{name} {command.usage}".rstrip(), command.about) for name, command in sorted(known.items())]
+    return Group(rows(commands, "cyan", ""), rows(KEYS, "cyan", "dim"))

@@ -1,0 +1,74 @@
+"""The user's own commands: `commands/*.md` in the Outlast home, `.outlast/commands/*.md` in a project.
+
+Such a file is a message that the user sends by its name. What stands after the name replaces `$ARGUMENTS`, or follows
+the text where there is no such place. The user's own win over a project's, and a link out of the folder is not read.
+What cannot be read is no command, and stands in the way of no other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outlast.doors.repl.commands.port import Command
+from outlast.doors.repl.room import Doing, Room
+
+LARGEST = 64 * 1024
+PLACE = "$ARGUMENTS"
+
+
+def custom_commands(project: Path, home: Path) -> dict[str, Command]:
+    found: dict[str, Command] = {}
+    for folder, whose in ((project / ".outlast" / "commands", "project"), (home / "commands", "yours")):
+        for path in _files(folder):
+            try:
+                about = _about(_text(path)) or "a command of your own"
+            except OSError:
+                continue
+            found[path.stem] = Command(path.stem, f"{about} ({whose})", _sent(path), "[ARGUMENTS]")
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        inside = folder.resolve(strict=True)
+        found = [path for path in sorted(folder.glob("*.md")) if path.is_file()]
+        return [path for path in found if path.resolve().is_relative_to(inside)]
+    except OSError:
+        return []
+
+
+def _sent(path: Path) -> Doing:
+    async def send(room: Room, arguments: str) -> None:
+        room.next_input = message_of(_text(path), arguments)
+
+    return send
+
+
+def message_of(text: str, arguments: str) -> str:
+    body = _without_head(text).strip()
+    if PLACE in body:
+        return body.replace(PLACE, arguments)
+    return f"{body}\n\n{arguments}" if arguments else body
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(LARGEST).decode("utf-8", "replace")
+
+
+def _about(text: str) -> str:
+    if not text.startswith("---\n"):
+        return ""
+    for line in text.split("\n")[1:]:
+        if line.strip() == "---":
+            return ""
+        if line.startswith("description:"):
+            return line.partition(":")[2].strip().strip("\"'")[:80]
+    return ""
+
+
+def _without_head(text: str) -> str:
+    if not text.startswith("---\n"):
+        return text
+    _, found, body = text[4:].partition("\n---\n")
+    return body if found else text

@@ -1,0 +1,53 @@
+"""What was said before, when somebody comes back to a session: the last messages, as they looked."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from outlast.core.messages import Message, Role
+from outlast.doors.repl.attachment import going_along, typed
+from outlast.doors.repl.call_line import one_line, titled_call
+from outlast.doors.repl.escaping import readable
+from outlast.doors.repl.picture import CallLine, markdown
+from outlast.doors.repl.room import Room
+from outlast.doors.repl.style import HERE
+from outlast.doors.repl.view import CALL_LENGTH
+
+MESSAGES = 12
+LONGEST = 4000
+
+
+def show_transcript(room: Room, most: int = MESSAGES) -> None:
+    """Print the last messages of the room's session."""
+    session = room.session
+    if not session.exists:
+        return
+    messages = session.history(most)
+    if session.header.message_count > len(messages):
+        room.put(
+            Text(f"· {session.header.message_count - len(messages)} earlier messages: outlast sessions show", "dim")
+        )
+    for message in messages:
+        _show(room, message)
+
+
+def _show(room: Room, message: Message) -> None:
+    if message.role is Role.USER:
+        room.put(Text())
+        said = Text(f"{HERE} {_cut(typed(message.parts))}", style="bold")
+        for name, size in going_along(message.parts):
+            said.append(f"\n  [{one_line(name, 60)}, {size:,} bytes]", style="dim")
+        room.put(said)
+    elif message.role is Role.ASSISTANT:
+        if message.content.strip():
+            room.put(Text())
+            room.put(markdown(_cut(message.content)))
+        for call in message.tool_calls:
+            room.put(CallLine("●", "dim", titled_call(call.name, call.arguments, CALL_LENGTH), ""))
+        if message.interrupted:
+            room.put(Text("· this reply broke off", style="yellow"))
+
+
+def _cut(text: str) -> str:
+    text = readable(text).rstrip()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -1,0 +1,43 @@
+/** The page: the list on one side, on the other a session, a new one, or what all of them used. */
+
+import { el, replace } from "./dom.js";
+import { showHelp } from "./help.js";
+import { Home } from "./home.js";
+import { listenToKeys } from "./keyboard.js";
+import { onPlace } from "./place.js";
+import { SessionPane } from "./session_pane.js";
+import { Sidebar } from "./sidebar.js";
+import { watchSignIn } from "./signed_out.js";
+import { statsView } from "./usage.js";
+
+const main = document.getElementById("main");
+const sidebar = new Sidebar(showHelp);
+document.getElementById("app").prepend(sidebar.node);
+document.getElementById("skip").addEventListener("click", () => (document.getElementById("composer") ?? main).focus());
+
+let pane = null;
+
+function show(place) {
+  document.body.dataset.place = place.kind;
+  if (place.kind === "session" && pane instanceof SessionPane && pane.id === place.id) {
+    pane.go(place);
+    return;
+  }
+  pane?.close();
+  sidebar.mark(place.kind === "session" ? place.id : null);
+  if (place.kind === "session") {
+    pane = new SessionPane(place);
+  } else if (place.kind === "stats") {
+    const view = statsView();
+    pane = { node: el("section.pane", { "aria-label": "Usage of all sessions" }, view.node), close: view.close };
+    document.title = "Usage · Outlast";
+  } else {
+    pane = new Home();
+  }
+  replace(main, pane.node);
+  pane.focus?.();
+}
+
+watchSignIn();
+listenToKeys(sidebar, () => pane);
+onPlace(show);

@@ -1,0 +1,7 @@
+/* Runs before anything is drawn: the chosen colours, so that a dark page does not flash white. */
+try {
+  const theme = JSON.parse(localStorage.getItem("outlast.theme"));
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+} catch {
+  // as the system has it
+}

@@ -1,0 +1,96 @@
+"""Real providers, through pydantic-ai's `direct` interface.
+
+One request is one HTTP request: retries are the runtime's. The SDKs are imported with the first request, outside the
+event loop, which meanwhile renews leases. Clients belong to an event loop, so each loop that asks gets its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from outlast.models import prices
+from outlast.models.port import UNKNOWN_WINDOW, Abilities, ModelEvent, ModelRequest
+
+if TYPE_CHECKING:
+    from outlast.models.asking import Asking
+
+
+class ProviderModel:
+    """`provider:model` at its provider's address, or at `url`. `variable` names where the key came from.
+
+    `shown` is the name that the log and error texts have, where it is another than the server's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        url: str | None = None,
+        variable: str | None = None,
+        abilities: Abilities | None = None,
+        context_window: int | None = None,
+        shown: str | None = None,
+    ) -> None:
+        self.name = shown or name
+        self._kind, _, self._model = name.partition(":")
+        self._key = key
+        self._url = url
+        self._variable = variable
+        self._abilities = abilities
+        self._window = context_window
+        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, Asking] = WeakKeyDictionary()
+
+    @property
+    def provider(self) -> str:
+        """Whose signatures it takes. A server that only speaks like a provider knows none of its proofs."""
+        return self._kind if self._url is None else f"{self._kind}-compatible"
+
+    @property
+    def abilities(self) -> Abilities:
+        if self._abilities is None:
+            known = prices.context_window(self.name) if self._url is None and self._window is None else None
+            self._abilities = Abilities(
+                context_window=self._window or known or UNKNOWN_WINDOW,
+                reasoning=self._url is None and self._kind in ("anthropic", "openai", "google"),
+            )
+        return self._abilities
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """The reply as it comes. Every fault is one of `outlast.core.errors`; a broken reply is `ModelUnavailable`."""
+        asking = await self._opened()
+        from outlast.models.asking import TurnsWanted
+
+        images = self.abilities.images
+        try:
+            async with aclosing(asking.ask(request, images=images)) as events:
+                async for event in events:
+                    yield event
+        except TurnsWanted:
+            async with aclosing(asking.ask(request, images=images)) as events:
+                async for event in events:
+                    yield event
+
+    async def close(self) -> None:
+        asking = self._open.pop(asyncio.get_running_loop(), None)
+        if asking is not None:
+            await asking.close()
+
+    async def _opened(self) -> Asking:
+        loop = asyncio.get_running_loop()
+        asking = self._open.get(loop)
+        if asking is None:
+            made = await asyncio.to_thread(self._make)
+            asking = self._open.setdefault(loop, made)
+            if asking is not made:
+                await made.close()
+        return asking
+
+    def _make(self) -> Asking:
+        from outlast.models.asking import Address, Asking
+
+        return Asking(Address(self.name, self._kind, self._model, self.provider, self._key, self._url, self._variable))

@@ -1,0 +1,115 @@
+"""The draft of a reply: what has come so far, on disk before anybody sees it.
+
+Append-only chunks, flushed every 100 ms or 2 KiB, gone in the commit that closes the attempt. After a crash they are
+what is left of a reply that broke off; a draft is never shown as an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from outlast.core.messages import Part, ReasoningPart, TextPart
+from outlast.models.port import CallDelta, ReasoningDelta, TextDelta
+from outlast.runtime.driver import Driver
+from outlast.runtime.failpoints import reach
+from outlast.store.port import Chunk, PutChunk, Store
+
+FLUSH_SECONDS = 0.1
+FLUSH_BYTES = 2048
+TEXT, REASONING, CALL = "text", "reasoning", "call"
+
+
+class Draft:
+    """The chunks of one attempt. Use as a context: it flushes in the background while the reply streams."""
+
+    def __init__(self, driver: Driver, attempt_seq: int) -> None:
+        self.driver = driver
+        self.attempt_seq = attempt_seq
+        self.pieces: list[tuple[str, str]] = []
+        self._flushed = 0
+        self._waiting = 0
+        self._n = 0
+        self._flushing = asyncio.Lock()
+        self._timer: asyncio.Task[None] | None = None
+
+    async def add(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
+        self.pieces.append((_part_of(delta), delta.text))
+        self._waiting += len(delta.text)
+        if self._timer is None:
+            self._timer = asyncio.create_task(self._flush_later())
+        if self._waiting >= FLUSH_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Everything so far is durable when this returns."""
+        async with self._flushing:
+            new, self._flushed, self._waiting = self.pieces[self._flushed :], len(self.pieces), 0
+            if not new or self.driver.lease is None:
+                return
+            chunks: list[PutChunk] = []
+            for part, text in _joined(new):
+                self._n += 1
+                data = text.encode("utf-8", "surrogatepass")
+                chunks.append(
+                    PutChunk(lease=self.driver.lease, attempt_seq=self.attempt_seq, n=self._n, part=part, data=data)
+                )
+            await self.driver.put(*chunks)
+            reach("draft.flushed")
+
+    async def _flush_later(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self.flush()
+
+    async def stop(self) -> None:
+        """No more flushing. A fault of the timer's is raised here: a draft that cannot be stored is a store's fault."""
+        if self._timer is not None:
+            self._timer.cancel()
+            results = await asyncio.gather(self._timer, return_exceptions=True)
+            self._timer = None
+            if isinstance(results[0], Exception):
+                raise results[0]
+
+    def parts(self) -> tuple[Part, ...]:
+        return parts_of(self.pieces)
+
+
+def _part_of(delta: TextDelta | ReasoningDelta | CallDelta) -> str:
+    match delta:
+        case TextDelta():
+            return TEXT
+        case ReasoningDelta():
+            return REASONING
+        case CallDelta(index=index, name=name):
+            return f"{CALL}:{index}:{name}"
+
+
+def _joined(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Neighbours of the same part as one."""
+    joined: list[tuple[str, str]] = []
+    for part, text in pieces:
+        if joined and joined[-1][0] == part:
+            joined[-1] = (part, joined[-1][1] + text)
+        else:
+            joined.append((part, text))
+    return joined
+
+
+def parts_of(pieces: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
+    """What there is of a reply. A call that was still being written is left out: it was never asked for."""
+    parts: list[Part] = []
+    for part, text in _joined(piece for piece in pieces if not piece[0].startswith(CALL)):
+        parts.append(ReasoningPart(text=text) if part == REASONING else TextPart(text))
+    return tuple(parts)
+
+
+def stored_draft(store: Store, session_id: str, after: int) -> tuple[Part, ...]:
+    """What a dead driver left of the open attempt; `after` is the head's seq."""
+    for batch in store.follow(session_id, after=after, timeout=0):
+        return parts_of((chunk.part, _text(chunk)) for chunk in batch.chunks)
+    return ()
+
+
+def _text(chunk: Chunk) -> str:
+    return chunk.data.decode("utf-8", "replace")  # a character may be cut where the process died

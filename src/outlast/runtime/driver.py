@@ -1,0 +1,379 @@
+"""The driver: whoever holds a session's lease, and so writes its turn.
+
+It keeps the folded state beside the log: what it writes itself is folded without reading it back, what doors wrote in
+between is read and folded before anything else happens. Every write carries the lease, so a driver that was taken over
+cannot write; `fresh` says on a monotonic clock whether it may still cause an effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from outlast.core.codec import VERSIONS
+from outlast.core.errors import OutcomeUnknown, StaleLease, StoreUnavailable
+from outlast.core.events import KINDS, Event, RuntimeStateChanged, TurnStarted
+from outlast.core.fold import Row, fold
+from outlast.core.ids import id_from
+from outlast.core.log import Actor, StoredEvent
+from outlast.core.state import SessionState
+from outlast.runtime.clock import Clock
+from outlast.runtime.imported import known_state
+from outlast.store.host import holder
+from outlast.store.port import LEASE_MS, Append, Claim, Create, Lease, NewEvent, Receipt, Release, Renew, Store, Write
+from outlast.store.reading import decoded
+
+SYSTEM = Actor("system", "runtime").text()
+MODEL = Actor("model", "runtime").text()
+TOOL = Actor("tool", "runtime").text()
+RENEW_AFTER = 0.3
+TRUST_FOR = 0.8
+QUIET_START = 0.05
+LISTEN_AGAIN = 1.0
+REPEATS = 5
+FAR_BEHIND = 500
+
+T = TypeVar("T")
+
+UNSAID = frozenset(
+    {
+        "RuntimeStateChanged",
+        "TimelineRecorded",
+        "TraceRecorded",
+        "LedgerUpdated",
+        "PromptRecorded",
+        "DefinitionOfDoneUpdated",
+        "UsageRecorded",
+        "ToolProcessSpawned",
+        "RouteOpened",
+        "NoticePosted",
+        "DeliveryBegun",
+        "DeliveryMade",
+        "DeliveryClosed",
+    }
+)
+"""What the state knows and nobody says: most of a log's events, and none of a window's."""
+
+_ACTORS = {
+    "AssistantReplied": MODEL,
+    "ReplyInterrupted": MODEL,
+    "ToolCallStarted": TOOL,
+    "ToolProcessSpawned": TOOL,
+    "ToolCallFinished": TOOL,
+}
+
+
+class Driver:
+    """One driver of one session. `news` is set whenever somebody else wrote something; `wrote` is told of every event
+    of this driver's own, once it is durable."""
+
+    def __init__(
+        self, store: Store, session_id: str, state: SessionState, clock: Clock, ttl_ms: int = LEASE_MS
+    ) -> None:
+        self.store = store
+        self.session_id = session_id
+        self.state = state
+        self.clock = clock
+        self.ttl_ms = ttl_ms
+        self.token = id_from(clock.token())
+        self.lease: Lease | None = None
+        self.news = asyncio.Event()
+        self.wrote: Callable[[StoredEvent, Event], None] | None = None
+        self.commits = 0
+        self._renewed = clock.monotonic()
+        self._rows: list[Row] | None = None
+        self._rows_from = 0
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, store: Store, session_id: str, clock: Clock, ttl_ms: int = LEASE_MS) -> Driver:
+        return cls(store, session_id, await asyncio.to_thread(known_state, store, session_id), clock, ttl_ms)
+
+    async def opened_again(self, clock: Clock, ttl_ms: int = LEASE_MS) -> Driver:
+        """A driver of the same session as it is now. What this one knows is read no second time; it must not be used
+        any more, and may have belonged to another event loop."""
+        read = partial(self.store.read, self.session_id, after=self.state.last_seq, limit=FAR_BEHIND)
+        new = await asyncio.to_thread(read)
+        if len(new) == FAR_BEHIND:
+            return await Driver.open(self.store, self.session_id, clock, ttl_ms)
+        again = Driver(self.store, self.session_id, self.state, clock, ttl_ms)
+        again._rows, again._rows_from = self._rows, self._rows_from
+        for row in decoded(self.store, new):
+            again._take(row)
+        return again
+
+    # --- the lease
+
+    def adopt(self, lease: Lease, asked: float) -> None:
+        """Go on with a lease that was claimed for us, by somebody who asked for it at that moment of the clock."""
+        self.token, self.lease, self._renewed = lease.token, lease, asked
+
+    async def claim(self, *, force: bool = False) -> None:
+        """Take the lease, unless we have it, then know everything that was written before. `SessionBusy` when another
+        holds it."""
+        if self.lease is None or force:
+            await _whole(self._take_lease(force))
+        await self.catch_up()
+
+    async def _take_lease(self, force: bool) -> None:
+        asked = self.clock.monotonic()
+        [receipt] = await self._commit(self._claim(force))
+        self.lease, self._renewed = receipt.lease, asked
+
+    def _claim(self, force: bool = False) -> Claim:
+        return Claim(session_id=self.session_id, token=self.token, holder=holder(), ttl_ms=self.ttl_ms, force=force)
+
+    def fresh(self) -> None:
+        """Raise `StaleLease` unless the lease is ours for certain, with some time to spare."""
+        if self.lease is None or self.clock.monotonic() - self._renewed > self.ttl_ms / 1000 * TRUST_FOR:
+            raise StaleLease(f"the lease on session {self.session_id} could not be renewed in time; nothing was done")
+
+    async def renew_for_ever(self) -> None:
+        """Renew until cancelled; raises `StaleLease` when somebody took over."""
+        while True:
+            await self.clock.sleep(self.ttl_ms / 1000 * RENEW_AFTER)
+            async with self._writing:  # it must not meet the commit that gives the lease back
+                if self.lease is not None:
+                    await self._renew(self.lease)
+
+    async def _renew(self, lease: Lease) -> None:
+        asked = self.clock.monotonic()
+        with suppress(StoreUnavailable, OutcomeUnknown):  # `fresh` keeps effects back until it works again
+            await self.store.commit_async(Renew(lease=lease, ttl_ms=self.ttl_ms))
+            self._renewed = asked
+
+    # --- writing
+
+    async def write(
+        self,
+        *events: Event,
+        also: tuple[Write, ...] = (),
+        release: bool = False,
+        claim: bool = False,
+        unmoved: bool = False,
+    ) -> Receipt:
+        """Append these as the driver, durable on return, and fold them. With `claim` the lease is taken in the same
+        commit, with `release` it is given back in it. `claim` and `unmoved` are refused as `ConflictError` if the
+        session moved on since we looked.
+
+        A caller that is cancelled hears of it when the write is done and folded: what was handed in is not withdrawn,
+        and whoever closes the turn then must know of it.
+        """
+        return await _whole(self._write(events, also, release=release, claim=claim, unmoved=claim or unmoved))
+
+    async def _write(
+        self, events: tuple[Event, ...], also: tuple[Write, ...], *, release: bool, claim: bool, unmoved: bool
+    ) -> Receipt:
+        async with self._writing:
+            lease = Lease(self.session_id, 0, self.token) if claim else self.lease
+            if lease is None:
+                raise StaleLease(f"nobody drives session {self.session_id} here")
+            now = self.clock.now_us()
+            events = _merged(events)
+            turn = self._turn(events)
+            new = tuple(NewEvent(event=event, actor=_actor(event), turn=turn, at=now) for event in events)
+            expect = self.state.last_seq if unmoved else None
+            append = Append(session_id=self.session_id, events=new, lease=lease, expect=expect)
+            taken = (self._claim(),) if claim else ()
+            given = (Release(lease=lease),) if release else ()
+            asked = self.clock.monotonic()
+            receipts = await self._commit(*taken, *also, append, *given)
+            if claim and receipts[0].lease is None:  # the outcome was unknown and it had been written: it is ours
+                receipts[:1] = await self._commit(self._claim())
+            if claim:
+                self.lease, self._renewed = receipts[0].lease, asked
+            epoch = (self.lease or lease).epoch
+            if release:
+                self.lease = None
+            receipt = receipts[len(taken) + len(also)]
+            await self._folded(new, receipt, epoch)
+            return receipt
+
+    async def put(self, *writes: Write) -> None:
+        """Writes that are no events: draft chunks, blobs."""
+        await self._commit(*writes)
+
+    async def move(self, session_id: str, token: str, lease: Lease) -> None:
+        """Drive another session from now on, whose lease was taken in the commit that made it."""
+        self.session_id, self.token, self.lease = session_id, token, lease
+        self.state = await asyncio.to_thread(known_state, self.store, session_id)
+        self._rows, self._rows_from, self._renewed = None, 0, self.clock.monotonic()
+
+    async def release(self) -> None:
+        if self.lease is not None:
+            lease, self.lease = self.lease, None
+            await self._commit(Release(lease=lease))
+
+    def _turn(self, events: tuple[Event, ...]) -> str | None:
+        """The name of the turn that these events belong to."""
+        if self.state.turn is not None:
+            return self.state.turn.turn
+        return f"t{self.state.last_seq + 1}" if any(isinstance(event, TurnStarted) for event in events) else None
+
+    async def _commit(self, *writes: Write) -> list[Receipt]:
+        """Commit; an outcome that is not known is found out by repeating the same commit with its key."""
+        for repeat in range(REPEATS):
+            try:
+                receipts = await self.store.commit_async(*writes)
+            except OutcomeUnknown as error:
+                if repeat == REPEATS - 1:
+                    raise
+                if error.key is not None:
+                    writes = _with_key(writes, error.key)
+                await self.clock.sleep(0.05 * 2**repeat)
+            else:
+                self.commits += 1
+                return receipts
+        raise AssertionError("unreachable")
+
+    async def _folded(self, new: tuple[NewEvent, ...], receipt: Receipt, epoch: int) -> None:
+        rows = [(self._stored(item, receipt.first_seq + n, epoch), item.event) for n, item in enumerate(new)]
+        if receipt.first_seq != self.state.last_seq + 1 or receipt.replayed:
+            await self.catch_up()
+        else:
+            for row in rows:
+                self._take(row)
+        if self.wrote is not None:
+            for row in rows:
+                self.wrote(*row)
+
+    def _stored(self, item: NewEvent, seq: int, epoch: int) -> StoredEvent:
+        """Its row, but for what only a reader needs."""
+        kind = type(item.event).__name__
+        return StoredEvent(
+            session_id=self.session_id,
+            seq=seq,
+            kind=kind,
+            v=VERSIONS[kind],
+            at=item.at or 0,
+            actor=item.actor,
+            turn=item.turn,
+            key=None,
+            epoch=epoch,
+            enc="plain",
+            body=b"",
+            hash=b"",
+        )
+
+    def _take(self, row: Row) -> None:
+        fold(self.state, *row)
+        if self._rows is not None and row[0].kind not in UNSAID:
+            self._rows.append(row)
+
+    # --- reading
+
+    async def catch_up(self) -> None:
+        """Fold what others wrote since; `StaleLease` when one of them is the driver that took over from us."""
+        after = self.state.last_seq
+        rows = await asyncio.to_thread(lambda: decoded(self.store, self.store.read(self.session_id, after=after)))
+        for row in rows:
+            if row[0].seq == self.state.last_seq + 1:  # two may catch up at once
+                self._refuse_successor(row[0])
+                self._take(row)
+
+    def _refuse_successor(self, stored: StoredEvent) -> None:
+        """What a turn knows must not change beneath it: it ends where its successor begins."""
+        if self.lease is not None and stored.epoch is not None and stored.epoch > self.lease.epoch:
+            raise StaleLease(
+                f"the lease on session {self.session_id} (epoch {self.lease.epoch}) was taken over; "
+                f"event {stored.seq} is of epoch {stored.epoch}"
+            )
+
+    async def rows(self) -> list[Row]:
+        """The events that the window and the turn's own record are made of, from `state.read_from` to the head."""
+        first = self.state.read_from
+        if self._rows is None or first < self._rows_from:
+            self._rows = await self._read_rows(first)
+        elif first > self._rows_from:
+            self._rows = [row for row in self._rows if row[0].seq >= first]
+        self._rows_from = first
+        return self._rows
+
+    async def _read_rows(self, first: int) -> list[Row]:
+        rows: list[Row] = []
+        kinds = frozenset(KINDS) - UNSAID
+        after = first - 1
+        while after < (last := self.state.last_seq):  # somebody may be heard while we read
+            read = partial(self.store.read, self.session_id, after=after, before=last + 1, kinds=kinds)
+            rows += decoded(self.store, await asyncio.to_thread(read))
+            after = last
+        return rows
+
+    async def event(self, seq: int) -> Row:
+        """One event by its seq, whether it is in the window or not."""
+        for row in reversed(self._rows or []):
+            if row[0].seq == seq:
+                return row
+        [stored] = await asyncio.to_thread(self.store.read, self.session_id, after=seq - 1, before=seq + 1)
+        return (await asyncio.to_thread(decoded, self.store, [stored]))[0]
+
+    async def watch(self, noticed: Callable[[], None]) -> None:
+        """Follow what doors write, until cancelled: fold it, then call `noticed` and set `news`.
+
+        A store that is away for a while stops no turn: doors cannot write meanwhile either, `fresh` keeps effects back,
+        and the turn's own writes say how it goes on.
+        """
+        await self.clock.sleep(QUIET_START)  # most turns of a script are over by then, and need no follower
+        while True:
+            with suppress(StoreUnavailable, OutcomeUnknown):
+                await self._heard(noticed)
+                async for batch in self.store.follow_async(self.session_id, after=self.state.last_seq):
+                    if batch.last_seq > self.state.last_seq:
+                        await self._heard(noticed)
+                return  # deleted, or rotated by us
+            await self.clock.sleep(LISTEN_AGAIN)
+
+    async def _heard(self, noticed: Callable[[], None]) -> None:
+        async with self._writing:  # our own commit in flight folds itself
+            await self.catch_up()
+        noticed()
+        self.news.set()
+
+    async def until(self, true: Callable[[SessionState], bool]) -> None:
+        """Wait until the folded state says so; needs `watch` running."""
+        while not true(self.state):
+            self.news.clear()
+            await self.news.wait()
+
+
+async def _whole(work: Coroutine[Any, Any, T]) -> T:
+    """Do this to its end; a caller that is cancelled meanwhile hears of it afterwards. What the log says and what the
+    driver believes must not part."""
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        while not doing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([doing])
+        if not doing.cancelled():
+            doing.exception()  # looked at, so that nobody warns of it
+        raise
+
+
+def _merged(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The same with one change of the runtime's state, where its first one stood: they are one commit anyway."""
+    changes = [event.changes for event in events if isinstance(event, RuntimeStateChanged)]
+    if len(changes) < 2:
+        return events
+    first = next(event for event in events if isinstance(event, RuntimeStateChanged))
+    whole = RuntimeStateChanged(changes={name: value for each in changes for name, value in each.items()})
+    others = (event for event in events if event is first or not isinstance(event, RuntimeStateChanged))
+    return tuple(whole if event is first else event for event in others)
+
+
+def _actor(event: Event) -> str:
+    return _ACTORS.get(type(event).__name__, SYSTEM)
+
+
+def _with_key(writes: tuple[Write, ...], key: str) -> tuple[Write, ...]:
+    """The same writes; the first one with events gets the key that the store had made for it."""
+    first = next((write for write in writes if isinstance(write, Append | Create)), None)
+    if first is None or first.key is not None:
+        return writes
+    return tuple(msgspec.structs.replace(write, key=key) if write is first else write for write in writes)

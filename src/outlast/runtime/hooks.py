@@ -1,0 +1,276 @@
+"""Hooks: the user's own programs around tool calls. Before a call they may forbid it or have it asked, never the model.
+
+`$OUTLAST_HOME/hooks.json` is the user's own; `.outlast/hooks.json` of a project counts only after the user's consent
+to its bytes and to those of every file of the project that its commands name, and stops counting when one changes.
+The format is `{"pre"|"post"|"failure": [{"tool"?, "command", "timeout"?}]}`.
+
+A hook gets the call as JSON on stdin. Before a call: exit code 0 has no objection, or decides by
+`{"decision": "allow"|"ask"|"deny", "reason": ...}` on stdout; 2 denies, with the reason on stderr. Anything else
+(another code, a time-out, an answer that cannot be read) denies, too: a broken guard does not wave through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from outlast.core.errors import ConfigError
+from outlast.core.messages import ToolCall
+from outlast.runtime.permissions.consent import Consents, content_digest
+from outlast.runtime.permissions.documents import Table, parsed, read_bytes
+from outlast.runtime.permissions.policy import Decision, Verdict
+from outlast.runtime.permissions.sources import Pending
+from outlast.runtime.tools.port import Outcome
+
+FILE_NAME = "hooks.json"
+EVENTS = ("pre", "post", "failure")
+TIMEOUT = 30.0
+LONGEST_TIMEOUT = 600.0
+_MOST_OUTPUT = 65_536
+_DENIED = 2
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """`project` is set for a hook that a project brings; `digest` then is what the user consented to."""
+
+    event: str
+    command: str
+    tool: str = ""
+    timeout: float = TIMEOUT
+    origin: str
+    project: Path | None = None
+    digest: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a hook ended. `code` is None when it had to be stopped."""
+
+    code: int | None
+    out: str = ""
+    err: str = ""
+
+
+class Hooks:
+    """The hooks in force. `pending` is what the project brings and the user has not consented to yet."""
+
+    def __init__(
+        self,
+        hooks: Sequence[Hook] = (),
+        *,
+        project: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        pending: Pending | None = None,
+    ) -> None:
+        self.hooks = tuple(hooks)
+        self.project = project or Path.cwd()
+        self.environment = dict(environment or {})
+        self.pending = pending
+
+    async def before(self, call: ToolCall) -> Decision | None:
+        """The strictest verdict of all hooks; None when none of them has one. A denied call runs the failure hooks."""
+        verdict: Decision | None = None
+        for hook in self._for("pre", call):
+            found = await self._verdict(hook, call)
+            if found is not None and (verdict is None or _STRICTER[found.verdict] > _STRICTER[verdict.verdict]):
+                verdict = found
+            if verdict is not None and verdict.verdict is Verdict.DENY:
+                await self._told("failure", call, {"result": verdict.reason, "is_error": True})
+                break
+        return verdict
+
+    async def after(self, call: ToolCall, outcome: Outcome) -> str | None:
+        """What the hooks after a call, or after its failure, have to say; None when they say nothing."""
+        event = "failure" if outcome.is_error else "post"
+        notes = await self._told(event, call, {"result": outcome.text, "is_error": outcome.is_error})
+        return "\n".join(notes) or None
+
+    def _for(self, event: str, call: ToolCall) -> list[Hook]:
+        return [hook for hook in self.hooks if hook.event == event and hook.tool in {"", call.name}]
+
+    async def _verdict(self, hook: Hook, call: ToolCall) -> Decision | None:
+        answer = await self._run(hook, call, {})
+        if answer.code == _DENIED:
+            return _decision(Verdict.DENY, hook, answer.err or answer.out or "no reason given")
+        if answer.code is None:
+            return _decision(Verdict.DENY, hook, answer.err)
+        if answer.code != 0:
+            return _decision(Verdict.DENY, hook, f"it failed with exit code {answer.code}: {answer.err}")
+        return _said(hook, answer.out)
+
+    async def _told(self, event: str, call: ToolCall, more: dict[str, Any]) -> list[str]:
+        notes: list[str] = []
+        for hook in self._for(event, call):
+            answer = await self._run(hook, call, more)
+            if answer.code == 0:
+                notes += [answer.out] if answer.out else []
+            else:
+                notes.append(f"the hook `{hook.command}` failed ({answer.code}): {answer.err or answer.out}")
+        return notes
+
+    async def _run(self, hook: Hook, call: ToolCall, more: dict[str, Any]) -> Answer:
+        if hook.project is not None and _consent_digest(hook.project) != hook.digest:
+            return Answer(code=None, err="it has changed since you consented to it; start again to look at it")
+        told = {
+            "event": hook.event,
+            "tool": call.name,
+            "arguments": call.arguments,
+            "call_id": call.id,
+            "project": str(self.project),
+            **more,
+        }
+        content = json.dumps(told, default=repr).encode("utf-8", "replace")
+        return await run(hook.command, content, self.project, self.environment, hook.timeout)
+
+
+_STRICTER = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
+
+
+def _said(hook: Hook, out: str) -> Decision | None:
+    if not out.startswith("{"):
+        return None
+    try:
+        value: object = json.loads(out)
+        answer = cast("Table", value) if isinstance(value, dict) else {}
+    except ValueError:
+        return _decision(Verdict.DENY, hook, "its answer is not valid JSON")
+    decision = answer.get("decision")
+    if decision is None:
+        return None
+    if decision not in {"allow", "ask", "deny"}:
+        return _decision(Verdict.DENY, hook, "its decision is none of allow, ask and deny")
+    return _decision(Verdict(str(decision)), hook, str(answer.get("reason") or "no reason given"))
+
+
+def _decision(verdict: Verdict, hook: Hook, reason: str) -> Decision:
+    said = " ".join(reason.split())[:500]
+    return Decision(
+        verdict=verdict,
+        code=f"hook-{verdict}",
+        reason=f"the hook `{hook.command}` says {verdict}: {said}",
+        rule=hook.origin,
+    )
+
+
+# --- running one
+
+
+async def run(command: str, content: bytes, folder: Path, environment: Mapping[str, str], timeout: float) -> Answer:
+    """Run a command with `content` on stdin, in a process group of its own that ends with it or with the time."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            command,
+            cwd=folder,
+            env=dict(environment),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Answer(code=None, err=f"it cannot be started ({error.strerror})")
+    try:
+        async with asyncio.timeout(timeout):
+            _, out, err = await asyncio.gather(
+                _feed(process, content), _bounded(process.stdout), _bounded(process.stderr)
+            )
+            code = await process.wait()
+        return Answer(code=code, out=out, err=err)
+    except TimeoutError:
+        return Answer(code=None, err=f"it did not end within {timeout:g} seconds")
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def _feed(process: asyncio.subprocess.Process, content: bytes) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a hook need not read its input
+        process.stdin.write(content)
+        await process.stdin.drain()
+        process.stdin.close()
+        await process.stdin.wait_closed()
+
+
+async def _bounded(stream: asyncio.StreamReader | None) -> str:
+    """All of a stream is read, its beginning is kept."""
+    assert stream is not None
+    kept = bytearray()
+    while chunk := await stream.read(_MOST_OUTPUT):
+        kept += chunk[: _MOST_OUTPUT - len(kept)]
+    return kept.decode("utf-8", "replace").strip()
+
+
+# --- where they come from
+
+
+def load_hooks(*, home: Path, project: Path, environment: Mapping[str, str]) -> Hooks:
+    """The hooks for a project. `ConfigError` when a file is not what it should be: do not start then."""
+    own, path = home / FILE_NAME, project / ".outlast" / FILE_NAME
+    content = read_bytes(own)
+    hooks = _hooks(own, content) if content is not None else []
+    pending: Pending | None = None
+    theirs = read_bytes(path) if os.path.realpath(path) != os.path.realpath(own) else None
+    if theirs is not None and (found := _hooks(path, theirs)):
+        digest = _consent_digest(project)
+        if Consents(home).covers(path, digest):
+            hooks += [msgspec.structs.replace(hook, project=project, digest=digest) for hook in found]
+        else:
+            pending = Pending(path=path, content=theirs, digest=digest)
+    return Hooks(hooks, project=project, environment=environment, pending=pending)
+
+
+def _hooks(path: Path, content: bytes) -> list[Hook]:
+    table = parsed(path, content)
+    found: list[Hook] = []
+    for event, given in table.items():
+        if event not in EVENTS:
+            raise ConfigError(f"{path}: unknown key '{event}'; a hooks file has the lists pre, post and failure")
+        if not isinstance(given, list):
+            raise ConfigError(f"{path}: '{event}' must be a list of hooks; write it as [...]")
+        for number, hook in enumerate(cast("list[object]", given), 1):
+            found.append(_hook(f"{path}: {event} hook {number}", event, hook))
+    return found
+
+
+def _hook(where: str, event: str, given: object) -> Hook:
+    if not isinstance(given, dict):
+        raise ConfigError(f"{where} must be an object with a command")
+    table = cast("Table", given)
+    for key in table:
+        if key not in {"tool", "command", "timeout"}:
+            raise ConfigError(f"{where} has the unknown key '{key}'; known keys are tool, command and timeout")
+    command, tool, timeout = table.get("command"), table.get("tool", ""), table.get("timeout", TIMEOUT)
+    if not isinstance(command, str) or not command.strip():
+        raise ConfigError(f"{where}: command must be text that is not empty; write what /bin/sh should run")
+    if not isinstance(tool, str) or (not tool and "tool" in table):
+        raise ConfigError(f"{where}: tool must be a tool's name; correct or remove it")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST_TIMEOUT:
+        raise ConfigError(
+            f"{where}: timeout must be a number of seconds up to {LONGEST_TIMEOUT:g}; correct or remove it"
+        )
+    return Hook(event=event, command=command, tool=tool, timeout=float(timeout), origin=where)
+
+
+def _consent_digest(project: Path) -> str:
+    """Over the project's hooks file and every file in the project that a word of it names."""
+    content = read_bytes(project / ".outlast" / FILE_NAME) or b""
+    words = sorted(set(re.split(r"[\s'\";|&<>()$=\\]+", content.decode("utf-8", "replace"))))
+    contents = [content]
+    for word in filter(None, words):
+        place = project / word
+        with contextlib.suppress(OSError, ValueError):
+            if place.is_file() and place.stat().st_size <= 1 << 20:
+                contents += [word.encode(), place.read_bytes()]
+    return content_digest(*contents)

@@ -1,0 +1,54 @@
+"""The user's consent to what a project brings along, tied to the exact content that was shown.
+
+A repository is somebody else's text: its allow rules and its hooks count only after the user has said so, for this file
+in this place with these bytes. Whatever changes is asked about again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from outlast.core.errors import ConfigError
+from outlast.runtime.permissions.documents import Table, change, parsed, read_bytes
+
+
+def content_digest(*contents: bytes) -> str:
+    """SHA-256 over all contents, each with its length, so that nothing can move from one to the next."""
+    hashed = hashlib.sha256()
+    for content in contents:
+        hashed.update(len(content).to_bytes(8, "big") + content)
+    return hashed.hexdigest()
+
+
+class Consents:
+    """What the user has consented to, in `$OUTLAST_HOME/consents.json`: digests by the file they were given for."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / "consents.json"
+
+    def covers(self, path: Path, digest: str) -> bool:
+        content = read_bytes(self.path)
+        if content is None:
+            return False
+        return digest in self._digests(parsed(self.path, content), os.path.realpath(path))
+
+    def give(self, path: Path, digest: str) -> None:
+        """Consent to this content of this file, and to no other one: an earlier consent for the file is replaced."""
+        real = os.path.realpath(path)
+        change(self.path, lambda table: {**table, real: [digest]})
+
+    def withdraw(self, path: Path) -> None:
+        real = os.path.realpath(path)
+        change(self.path, lambda table: {name: value for name, value in table.items() if name != real})
+
+    def _digests(self, table: Table, real: str) -> Sequence[str]:
+        found = table.get(real, [])
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in cast("list[object]", found)):
+            raise ConfigError(
+                f"{self.path}: the entry '{real}' must be a list of digests; correct it or remove the file"
+            )
+        return cast("list[str]", found)

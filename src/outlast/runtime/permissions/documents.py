@@ -1,0 +1,111 @@
+"""Small JSON files that decide what may happen: read strictly, written whole.
+
+A file that is there but cannot be read as exactly what it should be is an error with its name and a remedy, never
+"nothing there". Writing is atomic, for the owner only, and two processes that change a file do not lose each other's
+change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, cast
+
+from outlast.core.errors import ConfigError
+
+MOST_BYTES = 1 << 20
+Table = dict[str, object]
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """What a file holds; None only when there is no such file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); correct its permissions or remove it") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ConfigError(f"{path}: is not a regular file; replace it by one or remove it")
+    with open(handle, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path}: is larger than {MOST_BYTES >> 20} MiB; make it shorter")
+    return content
+
+
+def parsed(path: Path, content: bytes) -> Table:
+    """The JSON object in `content`. Two equal keys, NaN, another encoding or another shape are errors."""
+    try:
+        value: object = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8 or remove it") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: is nested too deeply; write it anew or remove it") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not valid JSON ({error}); correct it or remove the file") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: must hold one JSON object; write it as {{...}} or remove the file")
+    return cast("Table", value)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key '{key}' stands there twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def change(path: Path, edit: Callable[[Table], Table]) -> None:
+    """Replace the object in `path` (`{}` when there is none yet) by what `edit` makes of it, durably."""
+    try:
+        for folder in [*reversed(path.parents)]:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        with _locked(path):
+            content = read_bytes(path)
+            edited = edit(parsed(path, content) if content is not None else {})
+            _write(path, json.dumps(edited, indent=2, ensure_ascii=False).encode() + b"\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); correct its permissions") from error
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Generator[None]:
+    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the start
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

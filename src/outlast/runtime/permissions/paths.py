@@ -1,0 +1,138 @@
+"""What a path is to the policy: inside the roots or not, and whether reading or writing it needs a question.
+
+Names are resolved first (links followed, `..` taken away) and then compared component by component. This is the view
+at the moment of judging; that nothing is swapped before the effect is the business of whoever opens the file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import unicodedata
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+_READABLE = tuple(
+    Path(p) for p in ("/usr/include", "/usr/lib", "/usr/share/doc", "/usr/share/man", "/usr/local/include")
+)
+_READABLE_FILES = frozenset({"/dev/null", "/etc/os-release", "/usr/lib/os-release", "/proc/cpuinfo", "/proc/meminfo"})
+
+
+class _Names:
+    """Names and patterns of names, to be found however they are spelled."""
+
+    def __init__(self, text: str, but: str = "") -> None:
+        names = [_folded(name) for name in text.split()]
+        self.exact = frozenset(name for name in names if "*" not in name)
+        self.patterns = tuple(name for name in names if "*" in name)
+        self.but = frozenset(but.split())
+
+    def __contains__(self, name: str) -> bool:
+        plain = _folded(name)
+        if plain in self.but:
+            return False
+        return plain in self.exact or any(fnmatchcase(plain, pattern) for pattern in self.patterns)
+
+
+def _folded(name: str) -> str:
+    """A name as the most forgiving file system sees it: no case, no invisible characters, no trailing dots."""
+    if name.isascii():
+        return name.lower().rstrip(". ") or name
+    shown = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    return shown.casefold().rstrip(". ") or shown
+
+
+_SECRET = _Names(
+    ".ssh .gnupg .aws .azure .kube .docker .gcloud .netrc _netrc .pgpass .my.cnf .npmrc .pypirc .git-credentials "
+    ".env .env.* *.env .envrc id_rsa id_dsa id_ecdsa id_ed25519 credentials .credentials credentials.json "
+    "*credentials.json .htpasswd .secrets secrets.y*ml secrets.json secrets.toml secrets.env secrets.txt *.secret "
+    ".vault-token .terraformrc *.pem *.key *.p12 *.pfx *.kdbx *.jks *.keystore *.ppk .*_history auth.json token.json "
+    "service-account*.json",
+    but=".env.example .env.sample .env.template .env.dist",
+)
+
+_OBEYED = _Names(
+    ".git .hg .svn .bzr .outlast .envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc "
+    ".zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .gitconfig .gitmodules .npmrc "
+    ".yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .netrc .ssh .gnupg .vscode .idea .husky .devcontainer .direnv "
+    ".pre-commit-config.yaml .vimrc .exrc .nvimrc .gvimrc .emacs .emacs.d .dir-locals.el .gdbinit .lldbinit .pythonrc "
+    ".pythonrc.py pyvenv.cfg sitecustomize.py usercustomize.py *.pth .venv venv .bin .mcp.json .claude .cursor "
+    ".config .local .mise.toml mise.toml .tool-versions .curlrc .wgetrc .screenrc .tmux.conf .xprofile .xinitrc "
+    ".xsession .forward .rhosts .shosts .lesskey .lessfilter .ackrc .ripgreprc .irbrc .rdebugrc .perldb .rprofile "
+    ".psqlrc .sqliterc .mailcap .mailrc .pam_environment autostart .aws .kube .docker authorized_keys"
+)
+
+
+def resolve(raw: str, cwd: str) -> str:
+    return os.path.realpath(os.path.join(cwd, raw))
+
+
+def inside(path: str, roots: Sequence[Path]) -> bool:
+    """Whether a resolved path is a root or below one. `proj-evil` is not below `proj`."""
+    return any(Path(path).is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+def reading_fault(raw: str, cwd: str, roots: Sequence[Path]) -> str | None:
+    """Why reading this path needs a question; None when it does not."""
+    if "\0" in raw:
+        return "has a NUL in a path"
+    path = resolve(raw, cwd)
+    if path in _READABLE_FILES:
+        return None
+    if not inside(path, roots) and not any(Path(path).is_relative_to(place) for place in _READABLE):
+        return f"reads {_shown(path)}, which is outside the project"
+    if _named(path, _SECRET, roots) or _named(os.path.normpath(os.path.join(cwd, raw)), _SECRET, roots):
+        return f"reads {_shown(path)}, which may hold secrets"
+    return _odd(path)
+
+
+def writing_fault(raw: str, cwd: str, roots: Sequence[Path]) -> str | None:
+    """Why writing to this path needs a question; None when it does not."""
+    if "\0" in raw:
+        return "has a NUL in a path"
+    path = resolve(raw, cwd)
+    if path == "/dev/null":
+        return None
+    if not inside(path, roots):
+        return f"writes to {_shown(path)}, which is outside the project"
+    runs = _named(path, _OBEYED, roots) or _named(os.path.normpath(os.path.join(cwd, raw)), _OBEYED, roots)
+    if runs:
+        return f"writes to {_shown(path)}, which other programs obey ({runs})"
+    if _links(path) > 1:
+        return f"writes to {_shown(path)}, which has other names (hard links), perhaps outside the project"
+    return _odd(path)
+
+
+def _named(path: str, names: _Names, roots: Sequence[Path]) -> str | None:
+    """The first component below its root that is one of `names`."""
+    parts = Path(path).parts
+    for root in roots:
+        real = Path(os.path.realpath(root))
+        if Path(path).is_relative_to(real):
+            parts = Path(path).relative_to(real).parts
+            break
+    return next((part for part in parts if part in names), None)
+
+
+def _links(path: str) -> int:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return 1
+    return found.st_nlink if stat.S_ISREG(found.st_mode) else 1
+
+
+def _odd(path: str) -> str | None:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return None
+    return f"opens {_shown(path)}, which is no file or folder"
+
+
+def _shown(path: str) -> str:
+    """A path for one line of text: what does not print is escaped."""
+    return path if path.isprintable() and path.isascii() else ascii(path)

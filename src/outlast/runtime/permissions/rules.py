@@ -1,0 +1,159 @@
+"""Permission rules: what the user has said beforehand, as data.
+
+A rule file is one JSON object with the lists `allow`, `deny` and `ask`. Each rule is an object with at least one of
+`tool` (the exact name), `contains` (text anywhere in the arguments), `path_contains` (text in a path, as written and as
+resolved), `command` (the first words of a simple command) and `digest` (one exact call; Outlast writes those). All
+that a rule names must fit. Anything else in the file is an error, and the agent does not start.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from outlast.core.errors import ConfigError
+from outlast.runtime.permissions.documents import Table, parsed, read_bytes
+
+LISTS = ("allow", "deny", "ask")
+FILE_NAME = "permission-rules.json"
+_KEYS = ("tool", "contains", "path_contains", "command", "digest")
+_PATH_TOOLS = frozenset({"read", "write", "edit", "glob", "search"})
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Empty fields say nothing. `origin` is where it was read, for whoever asks why."""
+
+    tool: str = ""
+    contains: str = ""
+    path_contains: str = ""
+    command: tuple[str, ...] = ()
+    digest: str = ""
+    origin: str = ""
+
+    def table(self) -> dict[str, str]:
+        """As a rule file writes it."""
+        written = {"command": shlex.join(self.command)} if self.command else {}
+        for key in ("tool", "contains", "path_contains", "digest"):
+            if getattr(self, key):
+                written[key] = getattr(self, key)
+        return written
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{key} '{value}'" for key, value in self.table().items())
+        return f"{said} ({self.origin})" if self.origin else said
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """All rules in force, of all sources. `source` names the files and flags they came from."""
+
+    allow: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    source: str = ""
+
+    def counts(self) -> dict[str, int]:
+        return {"allow": len(self.allow), "deny": len(self.deny), "ask": len(self.ask)}
+
+    def without_allow(self) -> Rules:
+        return msgspec.structs.replace(self, allow=())
+
+    def __add__(self, other: Rules) -> Rules:
+        return Rules(
+            allow=self.allow + other.allow,
+            deny=self.deny + other.deny,
+            ask=self.ask + other.ask,
+            source=", ".join(filter(None, (self.source, other.source))),
+        )
+
+
+NO_RULES = Rules()
+
+
+def read_rules(path: Path) -> Rules:
+    """The rules in a file; none when there is no such file."""
+    content = read_bytes(path)
+    return NO_RULES if content is None else parse_rules(path, content)
+
+
+def parse_rules(path: Path, content: bytes) -> Rules:
+    table = parsed(path, content)
+    for key in table:
+        if key not in LISTS:
+            raise ConfigError(f"{path}: unknown key '{key}'; a rule file has the lists allow, deny and ask")
+    allow, deny, ask = (tuple(_rules(path, name, table.get(name, []))) for name in LISTS)
+    return Rules(allow=allow, deny=deny, ask=ask, source=str(path))
+
+
+def _rules(path: Path, name: str, given: object) -> Iterable[Rule]:
+    if not isinstance(given, list):
+        raise ConfigError(f"{path}: '{name}' must be a list of rules; write it as [...]")
+    for number, rule in enumerate(cast("list[object]", given), 1):
+        yield _rule(f"{path}: {name} rule {number}", rule)
+
+
+def _rule(where: str, given: object) -> Rule:
+    if not isinstance(given, dict) or not given:
+        raise ConfigError(f"{where} must be an object with at least one of {', '.join(_KEYS)}")
+    fields: dict[str, str] = {}
+    for key, value in cast("Table", given).items():
+        if key not in _KEYS:
+            raise ConfigError(f"{where} has the unknown key '{key}'; known keys are {', '.join(_KEYS)}")
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigError(f"{where}: {key} must be text that is not empty; correct or remove it")
+        fields[key] = value
+    command = _command(where, fields.pop("command")) if "command" in fields else ()
+    if command and fields.get("tool", "bash") != "bash":
+        raise ConfigError(f"{where}: command only goes with the tool bash; remove one of the two")
+    return Rule(**fields, command=command, origin=where)
+
+
+def _command(where: str, text: str) -> tuple[str, ...]:
+    """First words; a last `*` may stand for the rest and says nothing more."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: command '{text}' cannot be split into words ({error}); correct it") from error
+    if words[-1:] == ["*"]:
+        words.pop()
+    if not words:
+        raise ConfigError(f"{where}: command names no program; write its first words, such as 'git push'")
+    if any(set(word) & set("*?;|&<>`$(){}\n") for word in words):
+        raise ConfigError(
+            f"{where}: command '{text}' must be the first words of one simple command, with * only at its end"
+        )
+    return tuple(words)
+
+
+_FLAG = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)\s*(?:\((?P<pattern>.*)\))?", re.DOTALL)
+
+
+def parse_flag(text: str) -> Rule:
+    """The rule in `--allow TEXT`: `tool`, `bash(first words *)`, or `write(part of a path)`."""
+    where = f"--allow '{text}'"
+    found = _FLAG.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"{where} is not a rule; write a tool's name or tool(pattern), such as bash(git push *)")
+    tool, pattern = found["tool"], found["pattern"]
+    if pattern is None:
+        return Rule(tool=tool, origin="--allow")
+    pattern = pattern.strip()
+    if not pattern or pattern == "*":
+        raise ConfigError(f"{where} has no pattern; write --allow {tool} to allow the whole tool")
+    if tool == "bash":
+        return Rule(tool=tool, command=_command(where, pattern), origin="--allow")
+    if tool not in _PATH_TOOLS:
+        raise ConfigError(f"{where}: only bash and the file tools take a pattern; write --allow {tool}")
+    part = pattern.removesuffix("*").removesuffix("*")
+    if not part or "*" in part:
+        raise ConfigError(f"{where}: the pattern must be part of a path; only a last * may stand for the rest")
+    return Rule(tool=tool, path_contains=part, origin="--allow")
+
+
+def flag_rules(flags: Iterable[str]) -> Rules:
+    allow = tuple(parse_flag(flag) for flag in flags)
+    return Rules(allow=allow, source="--allow" if allow else "")

@@ -1,0 +1,274 @@
+"""The runner: drains one session. Lease, heal, turns until nobody waits for an answer.
+
+One of the two supervised loops. A turn runs as a task of its own beside three others: one renews the lease, one follows
+what doors write, one minds the time budget. Whoever of them sees a reason to stop says so and cancels the turn; then
+every open call is answered and the session is free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from outlast.core.errors import ConflictError, InvalidInput, ModelError, OutlastError, StaleLease
+from outlast.core.events import Delivery, TurnStarted
+from outlast.core.header import ENDED
+from outlast.core.messages import Part
+from outlast.core.state import SessionState
+from outlast.runtime.boundary import carry_out_requests, rotated
+from outlast.runtime.current import current
+from outlast.runtime.driver import Driver
+from outlast.runtime.failpoints import reach
+from outlast.runtime.kit import Kit
+from outlast.runtime.lanes import Lanes
+from outlast.runtime.recovery import closing, handed_over, take_over
+from outlast.runtime.rewinding import finish_restoring
+from outlast.runtime.turn import BUDGET, INTERRUPTED, Turn
+from outlast.store.port import Store
+
+RACES = 20
+LEFT = "left"
+
+
+class Stop(Exception):
+    """Why a running turn is to end now."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+        self.reason = reason
+
+
+StopNow = Callable[[Stop], None]
+
+
+class Runner:
+    """Runs the turns of one session with one kit."""
+
+    def __init__(self, store: Store, session_id: str, kit: Kit, opened: Driver | None = None) -> None:
+        """`opened` is a driver of the session that was opened just now; without it one is opened. Once the kit is
+        `outdated` no further turn is begun with it."""
+        self.store = store
+        self.session_id = session_id
+        self.kit = kit
+        self.driver: Driver | None = None
+        self.outdated: Callable[[SessionState], bool] = lambda state: False
+        self._opened = opened
+        self.error: ModelError | None = None
+        self.answer = ""
+        self._left = False
+        self._stop_now: StopNow | None = None
+        kit.drain = kit.drain or drained
+
+    @property
+    def left(self) -> bool:
+        return self._left
+
+    def leave(self) -> None:
+        """Stop here and now, and leave the turn open for whoever drives the session next: its reply goes on as one that
+        broke off, its calls by their class. `drain` returns as soon as everything below it has stopped."""
+        self._left = True
+        if self._stop_now is not None:
+            self._stop_now(Stop(LEFT, "this process leaves the turn to the next one"))
+
+    async def drain(self) -> Driver:
+        """Answer what waits, oldest first, until nothing does. The driver, its lease given back.
+
+        `SessionBusy` when another process drives it. The error of a turn that failed is in `error`.
+        """
+        clock, ttl_ms = self.kit.clock, self.kit.ttl_ms
+        driver = self._opened or await Driver.open(self.store, self.session_id, clock, ttl_ms)
+        driver.clock, driver.ttl_ms, driver.wrote = clock, ttl_ms, self.kit.wrote
+        self.driver = driver
+        try:
+            await self._drain(driver)
+        except asyncio.CancelledError:  # between two turns, or while one was being started
+            await _shielded(self._close(driver, (), []))
+            raise
+        finally:
+            await self._let_go(driver)
+        return driver
+
+    async def _drain(self, driver: Driver) -> None:
+        for _ in range(10_000):
+            if self._left:
+                return
+            self._may_drive(driver.state)
+            if driver.state.turn is None and self.outdated(driver.state):
+                return  # whoever drives it next does so with what was chosen meanwhile
+            if driver.state.turn is not None:
+                if not await take_over(driver):
+                    continue
+                await finish_restoring(driver, self.kit)
+            elif driver.state.requests:
+                await driver.claim()
+                await carry_out_requests(driver, self.kit)
+                self.session_id = driver.session_id  # a rotation goes on elsewhere
+                continue
+            elif await self._rotated(driver):
+                continue
+            elif not await self._begin(driver):
+                return
+            if driver.lease is None:
+                continue  # another driver was faster and has started the turn: ours only if it can be taken over
+            await self._run_turn(driver)
+            # With the lease given back, too: whoever was told meanwhile that the session is busy relies on us.
+            await driver.catch_up()
+
+    def _may_drive(self, state: SessionState) -> None:
+        if self.kit.model is None:
+            raise InvalidInput("no model is set, so no turn can run; choose one with --model")
+        if not state.drivable:
+            met = state.unknown[0]
+            raise InvalidInput(
+                f"session {self.session_id} holds an event this Outlast does not know ({met.kind} at {met.seq}); "
+                "it can be read and exported here, go on with the newer version that wrote it"
+            )
+
+    async def _rotated(self, driver: Driver) -> bool:
+        """In rotate mode a window that is due is left behind before the next turn begins."""
+        if self.kit.config.compaction_mode != "rotate" or not next_inputs(driver.state):
+            return False
+        lanes = Lanes(driver, self.kit)
+        if driver.lease is None:
+            await driver.claim()
+        if await rotated(driver, self.kit, lanes.prompt().text, self.kit.tools.specs()):
+            self.session_id = driver.session_id
+            return True
+        return False
+
+    async def _begin(self, driver: Driver) -> bool:
+        """Start the next turn; False when nobody waits. Another driver may be faster: then look again."""
+        for _ in range(RACES):
+            inputs = next_inputs(driver.state)
+            if not inputs or driver.state.life == ENDED or driver.state.turn is not None:
+                return driver.state.turn is not None
+            lanes = Lanes(driver, self.kit)
+            begun = await lanes.begun(inputs)
+            assert self.kit.model is not None
+            started = TurnStarted(inputs=inputs, model=self.kit.model.name, mode=lanes.mode)
+            try:
+                await driver.write(started, *begun, claim=driver.lease is None, unmoved=True)
+            except ConflictError:
+                await driver.catch_up()
+                continue
+            reach("turn.started")
+            return True
+        raise ConflictError(f"session {self.session_id} changes faster than a turn can be started; try again")
+
+    async def _run_turn(self, driver: Driver) -> None:
+        current.set(driver.session_id)  # the turn's task, and every tool below it, inherits this
+        self.kit.noticed(driver.state)  # what was written between two turns counts from the first call on
+        turn = Turn(driver, self.kit)
+        working = asyncio.ensure_future(turn.run())
+        stop: list[Stop] = []
+
+        def stop_now(why: Stop) -> None:
+            if not stop:
+                stop.append(why)
+            working.cancel()
+
+        self._stop_now = stop_now
+        minders = [
+            asyncio.ensure_future(_minded(driver.renew_for_ever(), stop_now)),
+            asyncio.ensure_future(_minded(driver.watch(lambda: self._noticed(driver.state, stop_now)), stop_now)),
+            asyncio.ensure_future(self._mind_time(driver, stop_now)),
+        ]
+        _look(driver.state, stop_now)  # a stop that came before the turn did
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            mine = not stop  # our own caller was cancelled
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await _shielded(self._close(driver, turn.attempts.partial, stop))
+            if mine:
+                raise
+        finally:
+            self._stop_now = None
+            for minder in minders:
+                minder.cancel()
+            await asyncio.gather(*minders, return_exceptions=True)
+        self.error, self.answer = turn.error, turn.answer
+
+    def _noticed(self, state: SessionState, stop_now: StopNow) -> None:
+        _look(state, stop_now)
+        self.kit.noticed(state)
+
+    async def _close(self, driver: Driver, partial: tuple[Part, ...], stop: list[Stop]) -> None:
+        """End a turn that was stopped, unless its last commit had already ended it."""
+        why = stop[0] if stop else Stop(INTERRUPTED, "the caller was cancelled")
+        if why.outcome == "stale":
+            driver.lease = None
+            raise StaleLease(str(why))
+        if driver.lease is None:
+            return
+        await driver.catch_up()
+        events = (
+            handed_over(driver.state, partial)
+            if self._left
+            else closing(driver.state, why.outcome, why.reason, partial)
+        )
+        if events:
+            await driver.write(*events, release=True)
+
+    async def _mind_time(self, driver: Driver, stop_now: StopNow) -> None:
+        turn = driver.state.turn
+        left = self.kit.budgets.seconds_left(turn, driver.clock.now_us()) if turn is not None else None
+        if left is not None:
+            await driver.clock.sleep(max(0.0, left))
+            stop_now(Stop(BUDGET, f"the time budget of {self.kit.budgets.max_seconds:g} s is used up"))
+
+    async def _let_go(self, driver: Driver) -> None:
+        if driver.lease is not None:
+            await _shielded(driver.release())
+
+
+async def drained(store: Store, session_id: str, kit: Kit) -> str:
+    """Answer what waits in a session; the last answer. Raises what its last turn failed with."""
+    runner = Runner(store, session_id, kit)
+    await runner.drain()
+    if runner.error is not None:
+        raise runner.error
+    return runner.answer
+
+
+async def _shielded(work: Coroutine[Any, Any, None]) -> None:
+    """Do this to its end, unless whoever waits for it is stopped once more: then nobody hears how it went."""
+    doing = asyncio.ensure_future(work)
+    doing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.shield(doing)
+
+
+async def _minded(work: Awaitable[None], stop_now: StopNow) -> None:
+    """Run a minder; if it fails, the turn must not go on unminded."""
+    try:
+        await work
+    except StaleLease as error:
+        stop_now(Stop("stale", str(error)))
+    except OutlastError as error:
+        stop_now(Stop(INTERRUPTED, str(error)))
+
+
+def _look(state: SessionState, stop_now: StopNow) -> None:
+    """Whether something that a door wrote stops the turn."""
+    if state.interrupt is not None:
+        stop_now(Stop(INTERRUPTED, "the user interrupted it"))
+    elif state.life == ENDED:
+        stop_now(Stop(INTERRUPTED, "the session was ended"))
+    elif any(item.delivery is Delivery.INTERRUPT and not item.promoted for item in state.inbox.inputs):
+        stop_now(Stop(INTERRUPTED, "a newer message interrupts it"))
+
+
+def next_inputs(state: SessionState) -> list[int]:
+    """What the next turn answers: the oldest input, and the steering that came right behind it."""
+    waiting = state.inbox.inputs
+    if not waiting:
+        return state.inbox.seqs()[:1]
+    taken = [waiting[0].seq]
+    for item in waiting[1:]:
+        if item.delivery is not Delivery.STEER:
+            break
+        taken.append(item.seq)
+    return taken

@@ -1,0 +1,166 @@
+"""Where a file tool may go: beneath the roots, and nowhere else whatever the names in between turn into.
+
+A path is resolved first and compared with the roots component by component. What is then opened is not that path but
+its components, one below the other from a descriptor of the root, and none may be a link: a folder that was swapped
+for a link after the look is refused by the kernel. So a link inside that leads inside works, one that leads outside
+does not, and a race is lost by whoever swaps.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.tools.port import Context, ToolFault
+
+ANYWHERE = frozenset({PermissionMode.DANGER_FULL_ACCESS, PermissionMode.ALLOW})
+LONGEST = 4096
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A resolved path beneath a root. `asked` is what the model wrote, for what it is told."""
+
+    asked: str
+    root: Path
+    parts: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        return self.root.joinpath(*self.parts)
+
+    def recorded(self, project: Path) -> str:
+        """As the log names it: relative to the project where it lies in it, so that a moved project still fits."""
+        home = Path(os.path.realpath(project))
+        return str(self.path.relative_to(home)) if self.path.is_relative_to(home) else str(self.path)
+
+
+def locate(path: str, context: Context) -> Place:
+    """Where a path leads; `ToolFault` when that is outside the roots or no path at all."""
+    _check(path)
+    try:
+        target = Path(os.path.realpath(context.project / path))
+    except OSError as error:  # a name that turned from a link into something else between two looks
+        raise ToolFault(f"{path} changed while it was looked at; try again") from error
+    roots = (Path("/"),) if context.mode in ANYWHERE else context.roots
+    for root in roots:
+        resolved = Path(os.path.realpath(root))
+        if target.is_relative_to(resolved):
+            return Place(asked=path, root=resolved, parts=target.relative_to(resolved).parts)
+    listed = ", ".join(str(root) for root in context.roots)
+    raise ToolFault(f"{path} is outside the project ({listed}); the user can add its folder with --add-dir")
+
+
+def _check(path: str) -> None:
+    if not path.strip():
+        raise ToolFault("the path is empty; name a file")
+    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in path):
+        raise ToolFault(f"{path!r} is no usable path: it holds a control character or a broken one")
+    if path == "~" or path.startswith("~/"):
+        raise ToolFault(f"{path} is not expanded; write the whole path or one relative to the project")
+    if len(os.fsencode(path)) > LONGEST or any(len(os.fsencode(part)) > 255 for part in path.split("/")):
+        raise ToolFault(f"the path beginning with {path[:60]} is too long")
+
+
+@contextmanager
+def folder(place: Place, *, create: bool = False) -> Generator[tuple[int, str]]:
+    """A descriptor of the folder that holds the place, and the last name; folders in between are made if asked."""
+    if not place.parts:
+        raise ToolFault(f"{place.asked} is a folder; name a file in it")
+    with _descended(place, place.parts[:-1], create) as here:
+        yield here, place.parts[-1]
+
+
+@contextmanager
+def directory(place: Place) -> Generator[int]:
+    """A descriptor of the place itself, which is a folder."""
+    with _descended(place, place.parts, create=False) as here:
+        yield here
+
+
+@contextmanager
+def _descended(place: Place, parts: tuple[str, ...], create: bool) -> Generator[int]:
+    with _refusing(place):
+        here = os.open(place.root, _FOLDER)
+        try:
+            for name in parts:
+                below = _below(here, name, create)
+                os.close(here)
+                here = below
+            yield here
+        finally:
+            os.close(here)
+
+
+def _below(here: int, name: str, create: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=here)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # somebody else made it just now: opening tells what it is
+        os.mkdir(name, dir_fd=here)
+    os.fsync(here)
+    return os.open(name, _FOLDER, dir_fd=here)
+
+
+@contextmanager
+def opened(place: Place) -> Generator[int]:
+    """A descriptor of a regular file for reading."""
+    with folder(place) as (here, name):
+        file = open_in(here, name, place.asked)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+
+def open_in(here: int, name: str, asked: str) -> int:
+    """A regular file in a folder, for reading. Nothing else is opened, since opening can be an effect of its own."""
+    _want_regular(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode, asked)
+    file = os.open(name, _FILE, dir_fd=here)
+    try:
+        _want_regular(os.fstat(file).st_mode, asked)
+    except ToolFault:
+        os.close(file)
+        raise
+    return file
+
+
+def _want_regular(mode: int, asked: str) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISLNK(mode):
+        raise ToolFault(f"{asked} is a link that leads in a circle or changed meanwhile")
+    kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+    raise ToolFault(
+        f"{asked} is {kind}, not a file; " + ("glob lists what is in it" if kind == "a folder" else "it is left alone")
+    )
+
+
+@contextmanager
+def _refusing(place: Place) -> Generator[None]:
+    """Errors of the kernel as what the model is told."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ToolFault(f"{place.asked} does not exist; glob shows what there is") from error
+    except PermissionError as error:
+        raise ToolFault(f"{place.asked} may not be used: permission denied") from error
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise ToolFault(
+                f"{place.asked} leads through a link that changed meanwhile or leads in a circle"
+            ) from error
+        if error.errno == errno.ENOTDIR:
+            raise ToolFault(f"{place.asked} leads through something that is not a folder") from error
+        raise ToolFault(f"{place.asked} could not be used: {error.strerror or error}") from error

@@ -1,0 +1,77 @@
+"""The tools by name: what the model is told of them, and whether a call fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from outlast.models.port import ToolSpec
+from outlast.runtime.tools.ask_user import ASK_USER
+from outlast.runtime.tools.bash import Bash
+from outlast.runtime.tools.edit import EDIT
+from outlast.runtime.tools.glob import GLOB
+from outlast.runtime.tools.jobs import Jobs, kill_tool, output_tool
+from outlast.runtime.tools.port import Tool
+from outlast.runtime.tools.read import READ
+from outlast.runtime.tools.schema import misfit
+from outlast.runtime.tools.search import SEARCH
+from outlast.runtime.tools.task import TASK
+from outlast.runtime.tools.todo import TODO
+from outlast.runtime.tools.web_fetch import WebFetch
+from outlast.runtime.tools.write import WRITE
+
+
+def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
+    """Every tool that comes with Outlast, in the order in which the model is told of them."""
+    return (
+        READ,
+        WRITE,
+        EDIT,
+        GLOB,
+        SEARCH,
+        Bash(jobs).tool(),
+        output_tool(jobs),
+        kill_tool(jobs),
+        TODO,
+        ASK_USER,
+        (web or WebFetch()).tool(),
+        TASK,
+    )
+
+
+class Registry:
+    """The tools of an agent. Without `tools` the built-in ones; `only` keeps those that are named."""
+
+    def __init__(self, tools: Iterable[Tool] | None = None, *, jobs: Jobs | None = None) -> None:
+        self.jobs = jobs or Jobs()
+        self._tools = {tool.name: tool for tool in (built_in_tools(self.jobs) if tools is None else tools)}
+
+    def only(self, names: Iterable[str]) -> Registry:
+        """A registry with some of these tools and the same jobs."""
+        wanted = set(names)
+        return Registry((tool for tool in self._tools.values() if tool.name in wanted), jobs=self.jobs)
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """As the model is told. The order never changes, so that a provider's prompt cache stays good."""
+        return tuple(
+            ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters)
+            for tool in self._tools.values()
+        )
+
+    def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
+        """Why a call cannot be carried out as it is, in one sentence that names what is wrong; None when it can."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return f"there is no tool '{name}'; there are {', '.join(self._tools)}"
+        wrong = misfit(arguments, tool.parameters)
+        return f"{name}: {wrong}" if wrong else None
+
+    async def close(self, session_id: str | None = None) -> None:
+        """End the background jobs, of one session or of all."""
+        await self.jobs.close(session_id)

@@ -1,0 +1,173 @@
+"""The router: which mode a task is worked on in, by scores that anybody can add up again.
+
+Three pressures compete; the highest wins if it reaches its threshold, otherwise the task is executed. A requested mode
+and existing plans need no scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from outlast.runtime.workflow.mode import DecisionKind, Mode
+from outlast.runtime.workflow.signals import Signals, ambiguity, complexity, exact
+from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
+
+CLARIFY_THRESHOLD = 0.55
+PLAN_THRESHOLD = 0.45
+
+SUMMARIES = {
+    "explicit_request": "the mode was asked for",
+    "stale_plan_artifacts": "the existing plan no longer fits the work and has to be refreshed",
+    "existing_plan_artifacts": "there is a plan for this task already",
+    "task_is_ambiguous": "workflow pressure favors clarification before execution",
+    "task_is_complex": "workflow pressure favors a persisted plan before execution",
+    "verification_pressure_requires_plan": "verification pressure and complexity favor a persisted plan",
+    "task_is_concrete": "the task is concrete enough to be carried out",
+}
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    mode: Mode
+    reason_code: str
+    summary: str
+    decision_kind: DecisionKind
+    ambiguity: float
+    complexity: float
+    score: float
+    runner_up_mode: Mode | None = None
+    runner_up_score: float | None = None
+    scheduled_next_mode: Mode | None = None
+    unresolved_questions: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+
+    def entry(self, timestamp: str, kind: EntryKind = EntryKind.ROUTE) -> WorkflowTimelineEntry:
+        return WorkflowTimelineEntry(
+            timestamp=timestamp,
+            kind=str(kind),
+            mode=str(self.mode),
+            reason_code=self.reason_code,
+            summary=f"{self.mode}: {self.summary}",
+            decision_kind=str(self.decision_kind),
+            route_score=self.score,
+            runner_up_mode=_text(self.runner_up_mode),
+            runner_up_score=self.runner_up_score,
+            scheduled_next_mode=_text(self.scheduled_next_mode),
+            unresolved_questions=list(self.unresolved_questions),
+            signals=list(self.signals),
+        )
+
+    def changes(self) -> dict[str, Any]:
+        """What a session remembers of it."""
+        return {
+            "workflow_mode": str(self.mode),
+            "workflow_reason_code": self.reason_code,
+            "workflow_reason_summary": self.summary,
+            "workflow_decision_kind": str(self.decision_kind),
+            "workflow_ambiguity_score": self.ambiguity,
+            "workflow_complexity_score": self.complexity,
+            "workflow_scheduled_next_mode": _text(self.scheduled_next_mode),
+        }
+
+
+def _text(mode: Mode | None) -> str | None:
+    return None if mode is None else str(mode)
+
+
+def route(task: str, signals: Signals) -> Route:
+    """The mode for this task, with every score that led to it."""
+    unclear, much = ambiguity(task, clarify_flag=signals.clarify_flag), complexity(task)
+    chosen = _short_cut(signals) or _by_pressure(unclear, much, signals)
+    mode, code, kind, score, runner_up, runner_up_score = chosen
+    return Route(
+        mode=mode,
+        reason_code=code,
+        summary=SUMMARIES[code],
+        decision_kind=kind,
+        ambiguity=unclear,
+        complexity=much,
+        score=score,
+        runner_up_mode=runner_up,
+        runner_up_score=runner_up_score,
+        scheduled_next_mode=_next(mode, plan_pressure(much, signals) >= PLAN_THRESHOLD and signals.plan_allowed),
+        unresolved_questions=signals.open_questions,
+        signals=tuple(signals.names()),
+    )
+
+
+Choice = tuple[Mode, str, DecisionKind, float, Mode | None, float | None]
+
+
+def _short_cut(signals: Signals) -> Choice | None:
+    if signals.requested is not None:
+        return signals.requested, "explicit_request", DecisionKind.REQUESTED, 1.0, None, None
+    if signals.has_plan and signals.stale_plan:
+        return Mode.PLAN, "stale_plan_artifacts", DecisionKind.REENTRY, 0.95, Mode.EXECUTE, 0.9
+    if signals.has_plan:
+        return Mode.EXECUTE, "existing_plan_artifacts", DecisionKind.ARTIFACT_REUSE, 0.9, None, None
+    return None
+
+
+def _by_pressure(unclear: float, much: float, signals: Signals) -> Choice:
+    pressures = {
+        Mode.CLARIFY: clarify_pressure(unclear, much, signals),
+        Mode.PLAN: plan_pressure(much, signals) if signals.plan_allowed else 0.0,
+        Mode.EXECUTE: execute_pressure(unclear, much, signals),
+    }
+    best = max(pressures, key=lambda mode: pressures[mode])  # of equals the more careful: clarify, plan, execute
+    if best is Mode.CLARIFY and pressures[best] >= CLARIFY_THRESHOLD:
+        mode, code = best, "task_is_ambiguous"
+    elif best is Mode.PLAN and pressures[best] >= PLAN_THRESHOLD:
+        pressed = signals.verification_pressure
+        mode, code = best, "verification_pressure_requires_plan" if pressed else "task_is_complex"
+    else:
+        mode, code = Mode.EXECUTE, "task_is_concrete"
+    score = pressures.pop(mode)
+    second = max(pressures, key=lambda other: pressures[other])
+    return mode, code, DecisionKind.INITIAL_ROUTE, score, second, pressures[second]
+
+
+def clarify_pressure(unclear: float, much: float, signals: Signals) -> float:
+    if not signals.clarify_allowed:
+        return 0.0
+    return exact(
+        unclear
+        + 0.15 * (not signals.has_brief)
+        + min(0.12, 0.04 * len(signals.open_questions))
+        + 0.05 * (much < 0.55)
+        + 0.04 * signals.recent_clarify
+    )
+
+
+def plan_pressure(much: float, signals: Signals) -> float:
+    return exact(
+        much
+        + 0.18 * signals.verification_pressure
+        + 0.12 * signals.mutating_history
+        + 0.06 * signals.has_brief
+        + 0.06 * bool(signals.open_questions)
+        + 0.06 * signals.lately(EntryKind.REENTRY)
+        + 0.04 * signals.lately(EntryKind.PLAN_REFRESH)
+    )
+
+
+def execute_pressure(unclear: float, much: float, signals: Signals) -> float:
+    return exact(
+        0.35
+        + 0.14 * signals.has_brief
+        + 0.16 * (unclear < 0.35)
+        + 0.12 * (much < 0.45)
+        + 0.05 * (not signals.open_questions)
+        + 0.03 * signals.lately(EntryKind.VERIFY_SKIP)
+    )
+
+
+def _next(mode: Mode, wants_plan: bool) -> Mode | None:
+    after_clarify = Mode.PLAN if wants_plan else Mode.EXECUTE
+    return {
+        Mode.CLARIFY: after_clarify,
+        Mode.PLAN: Mode.EXECUTE,
+        Mode.EXECUTE: Mode.VERIFY,
+        Mode.VERIFY: None,
+    }[mode]

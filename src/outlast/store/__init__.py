@@ -1,0 +1,96 @@
+"""The log on disk: one port, three adapters. `open_store` is the only place that picks one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote
+
+from outlast.core.errors import ConfigError, StoreUnavailable
+from outlast.store.host import may_write
+from outlast.store.log_store import LogStore
+from outlast.store.migrations import Watch
+
+__all__ = ["open_existing", "open_store", "open_to_read", "place_of"]
+
+
+def open_store(url: str, *, watch: Watch | None = None) -> LogStore:
+    """Open (and if need be create or migrate) the store at a URL.
+
+    `sqlite:///PATH`, `files:///DIR` (after the three slashes a relative or an absolute path, so an absolute one gives
+    four), `postgresql://...`. `watch` is told how far a migration is.
+    """
+    scheme, path = place_of(url)
+    if path is None:
+        from outlast.store.postgres import PostgresStore
+
+        return PostgresStore(url, watch)
+    if scheme == "files":
+        from outlast.store.files import FilesStore
+
+        return FilesStore(path, url)
+    from outlast.store.sqlite import SqliteStore
+
+    return SqliteStore(path, url, watch)
+
+
+def open_existing(url: str, *, watch: Watch | None = None) -> LogStore:
+    """The same, but never creates one: `StoreUnavailable` where there is none yet."""
+    _refuse_missing(url)
+    return open_store(url, watch=watch)
+
+
+def open_to_read(url: str) -> LogStore:
+    """The same for those who only look: also a store that may not be written, and a SQLite database that is too
+    damaged to be used. Nothing can be committed to it then."""
+    _refuse_missing(url)
+    scheme, path = place_of(url)
+    if path is None:
+        return open_store(url)
+    if scheme == "files":
+        from outlast.store.files import FilesStore
+
+        return FilesStore(path, url, read_only=not may_write(path))
+    from outlast.store.sqlite.looking import open_database
+
+    return open_database(path, url)
+
+
+def _refuse_missing(url: str) -> None:
+    _, path = place_of(url)
+    if path is None:
+        from outlast.store.postgres.schema import applied
+
+        there, where = bool(applied(url)), _shown(url)
+    else:
+        there, where = _holds_something(path), str(path)
+    if not there:
+        raise StoreUnavailable(f"there is no store at {where}; check --store, or write a first message to make it")
+
+
+def _holds_something(path: Path) -> bool:
+    """An empty file or folder would become a store by being opened; what is neither is refused when it is."""
+    if path.is_dir():
+        return any(path.iterdir())
+    return path.exists() and (path.stat().st_size > 0 or not path.is_file())
+
+
+def place_of(url: str) -> tuple[str, Path | None]:
+    """Which adapter a URL names (sqlite, files, postgresql), and the path of its file or directory if it has one."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme in ("sqlite", "files") and rest.startswith("/") and len(rest) > 1:
+        path = Path(unquote(rest[1:])).expanduser()
+        if "\0" in str(path):
+            raise ConfigError("a store's path may not hold a NUL character")
+        return scheme, path
+    if scheme in ("postgresql", "postgres") and separator:
+        return "postgresql", None
+    raise ConfigError(
+        f"'{_shown(url)}' is not a store: use sqlite:///PATH, files:///DIR or postgresql://USER@HOST/DATABASE"
+    )
+
+
+def _shown(url: str) -> str:
+    """A URL without its password."""
+    head, at, tail = url.rpartition("@")
+    scheme, separator, user = head.partition("://")
+    return f"{scheme}{separator}{user.split(':')[0]}:***@{tail}" if at and ":" in user else url

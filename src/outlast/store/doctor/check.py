@@ -1,0 +1,44 @@
+"""One thing that the doctor looked at."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from outlast._version import DISTRIBUTION
+from outlast.core.errors import OutlastError, SchemaTooNew
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`text` says what was found, `remedy` what to do about it."""
+
+    name: str
+    status: Status
+    text: str
+    remedy: str | None = None
+
+
+def ok(name: str, text: str) -> Check:
+    return Check(name=name, status=Status.OK, text=text)
+
+
+def warn(name: str, text: str, remedy: str) -> Check:
+    return Check(name=name, status=Status.WARN, text=text, remedy=remedy)
+
+
+def unusable(error: OutlastError, remedy: str) -> Check:
+    """A store that cannot be opened; what to do about it depends on why."""
+    if isinstance(error, SchemaTooNew):
+        remedy = f"pip install -U {DISTRIBUTION}"
+    return fail("store", str(error), remedy)
+
+
+def fail(name: str, text: str, remedy: str) -> Check:
+    return Check(name=name, status=Status.FAIL, text=text, remedy=remedy)

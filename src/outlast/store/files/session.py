@@ -1,0 +1,463 @@
+"""One session's files as this process knows them: its header, its end, its lease, its keys.
+
+What is known is right as long as the lock carries our own mark and the live file is the one we know; otherwise
+`refresh`, under the lock, looks at what others have added. Everything here is reached with `mutex` held.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from copy import copy
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from outlast.core.errors import DamagedSession
+from outlast.core.header import HEADER_VERSION
+from outlast.store.files import disk
+from outlast.store.files.draft import Draft
+from outlast.store.files.fold import Fold, Tail
+from outlast.store.files.index import Index, Note, identity
+from outlast.store.files.keys import KeyIndex, key_id
+from outlast.store.files.line import LeaseState, Line, decode, encode, whole
+from outlast.store.files.lock import LOCK_SECONDS, Lock, Me
+from outlast.store.files.place import Place
+from outlast.store.files.scopes import lock_name
+from outlast.store.files.segment import Segment, pieces
+from outlast.store.files.segments import Segments, count_sealed
+from outlast.store.port import Chunk
+from outlast.store.tx import Row
+
+NOTE_EVERY = 512
+
+
+class LeaseFile(Struct):
+    """`generation` counts how often lines that stood already were rewritten (redaction); what others remember of an
+    earlier one is void."""
+
+    lease: LeaseState
+    generation: int
+
+
+class Gone(Struct):
+    row: Row
+
+
+class LineageFile(Struct):
+    members: list[str]
+
+
+_lease_file = msgspec.json.Decoder(LeaseFile)
+_gone = msgspec.json.Decoder(Gone)
+_lineage = msgspec.json.Decoder(LineageFile)
+
+
+class Capture(NamedTuple):
+    """A session as of one moment, for a reader. `segments` is the reader's to close. `torn` bytes behind the last
+    commit were left by a writer that died."""
+
+    row: Row | None
+    segments: Segments | None = None
+    hole: int | None = None
+    chunks: Sequence[Chunk] = ()
+    torn: int = 0
+
+
+class Session:
+    def __init__(self, place: Place, index: Index, *, read_only: bool = False) -> None:
+        self.place = place
+        self.read_only = read_only
+        self.mutex = threading.RLock()
+        self.lock = Lock(place.lock, LOCK_SECONDS)
+        self._index = index
+        self.loaded = False
+        self._nothing()
+
+    def _nothing(self) -> None:
+        self.row: Row | None = None
+        self.sealed = 0
+        self.fd = -1
+        self.inode = 0
+        self.size = 0
+        self.torn = 0
+        self.unended = False
+        self.line_start = 0
+        self.generation = 0
+        self.closed = 0
+        self.lease_n = 0
+        self.hole: int | None = None
+        self.synced = True
+        self.since_note = 0
+        self.keys = KeyIndex(self.place.keys(), 0)
+        self._draft: Draft | None = None
+        self._members: list[str] | None = None
+        self._is_scope: bool | None = None
+
+    # --- what is known
+
+    def exists(self) -> bool:
+        """Whether there is anything of it on the disk."""
+        place = self.place
+        return any(os.path.lexists(path) for path in (place.live, place.sealed(1), place.gone))
+
+    def open_lock(self, *, create: bool) -> bool:
+        """False if there is no such session and none is to be made."""
+        return self.lock.open(create=False) or ((create or self.exists()) and self.lock.open(create=True))
+
+    def in_place(self) -> bool:
+        """Whether the live file is still the one that we know, and at least as long."""
+        if self.row is None or self.fd < 0:
+            return False
+        try:
+            found = os.lstat(self.place.live_name)
+        except OSError:
+            return False
+        return found.st_ino == self.inode and found.st_size >= self.size
+
+    def untouched(self) -> bool:
+        """The same, and not longer either: nothing was left behind by a write that failed."""
+        if self.row is None or self.fd < 0:
+            return False
+        try:
+            found = os.lstat(self.place.live_name)
+        except OSError:
+            return False
+        return found.st_ino == self.inode and found.st_size == self.size and not self.unended
+
+    def forget(self) -> None:
+        """Believe nothing any more and hold no file open, but the lock."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.loaded = False
+        self._nothing()
+
+    def close(self) -> None:
+        with self.mutex:
+            self.forget()
+            self.lock.close()
+
+    def capture(self) -> Capture | None:
+        """What a reader may see without any lock: only while nobody but us has written. None if it must lock."""
+        with self.mutex:
+            if not self.loaded or self.lock.peek() != Me.mark():
+                return None
+            if self.row is not None and self.row.deleted_at is None and not self.in_place():
+                return None
+            return self.captured()
+
+    def captured(self) -> Capture:
+        if self.row is None:
+            return Capture(None)
+        return Capture(self.row, self.segments(), self.hole, self.draft().chunks, self.torn)
+
+    def segments(self) -> Segments:
+        """Its log, as far as it is committed."""
+        live = None
+        if self.fd >= 0 and self.row is not None:
+            last = None if self.hole or self.row.deleted_at is not None else self.row.last_seq
+            live = Segment(self.place.live, os.dup(self.fd), self.size, last)
+        return Segments(self.place, self.sealed, live)
+
+    # --- looking again
+
+    def refresh(self, *, exclusive: bool, sync: bool = True) -> None:
+        """Learn what others have done; with the lock held, at least shared. Only with it held exclusively is the rest
+        that a dead writer left cut off. `sync` makes sure that what is seen is durable."""
+        try:
+            self._draft = self._members = self._is_scope = None
+            if not self._gone():
+                self._look(exclusive)
+            if sync and not self.synced and self.fd >= 0:
+                disk.sync(self.fd)
+                self.synced = True
+            self.loaded = True
+        except BaseException:
+            self.forget()
+            raise
+
+    def _look(self, exclusive: bool) -> None:
+        lease = self._lease()
+        found = disk.look(self.place.live)
+        same = found is not None and self.fd >= 0 and found.st_ino == self.inode and found.st_size >= self.size
+        if self.row is None or not same or self.unended or (lease and lease.generation != self.generation):
+            self._reload(found, lease.generation if lease else 0, exclusive)
+        elif found is not None and found.st_size > self.size:
+            self._go_on(found.st_size, exclusive)
+        if self.row is not None and lease is not None and lease.lease.n > self.lease_n:
+            self.row = copy(self.row)
+            self.lease_n = lease.lease.n
+            lease.lease.give(self.row)
+
+    def _gone(self) -> bool:
+        row = read_gone(self.place)
+        if row is None:
+            return False
+        self.forget()
+        self.row = row
+        self.sealed = count_sealed(self.place)
+        found = disk.look(self.place.live)
+        if found is not None:
+            self.fd = os.open(self.place.live, self._mode)
+            self.inode, self.size = found.st_ino, found.st_size
+        return True
+
+    @property
+    def _mode(self) -> int:
+        return disk.READ if self.read_only else disk.CHANGE
+
+    def _lease(self) -> LeaseFile | None:
+        data = disk.read(self.place.lease)
+        if data is None:
+            return None
+        if not whole(data):
+            raise DamagedSession(self.place.session_id, None, f"{self.place.lease.name} does not match its checksum")
+        return _lease_file.decode(data)
+
+    def _go_on(self, end: int, exclusive: bool) -> None:
+        assert self.row is not None
+        fold = Fold(copy(self.row), self.blob, closed=self.closed, lease_n=self.lease_n)
+        fold.hole = self.hole
+        size, tail = fold.segment(self.fd, self.size, end)
+        self._take(fold, size, tail, end, exclusive)
+
+    def _reload(self, found: os.stat_result | None, generation: int, exclusive: bool) -> None:
+        self.forget()
+        self.generation = generation
+        sealed = count_sealed(self.place)
+        if found is None and not sealed:
+            return
+        fold, first, at = self._beginning(sealed, found is not None)
+        size, tail, end = 0, None, 0
+        for number in range(first, sealed + 1 + (found is not None)):
+            live = number > sealed
+            fd = os.open(self.place.live if live else self.place.sealed(number), self._mode if live else disk.READ)
+            try:
+                at = at or self._entered(fold, fd)
+                end = os.fstat(fd).st_size
+                size, tail = fold.segment(fd, at, end)
+                if tail is not None and not live:
+                    fold.hole = fold.hole or fold.row.last_seq + 1  # a sealed file was whole when it was sealed
+            except BaseException:
+                os.close(fd)
+                raise
+            if live:
+                self.fd, self.inode = fd, os.fstat(fd).st_ino
+            else:
+                os.close(fd)
+            at = 0
+        self.sealed = sealed
+        self._take(fold, size if found else 0, tail if found else None, end if found else 0, exclusive)
+
+    def _beginning(self, sealed: int, live: bool) -> tuple[Fold, int, int]:
+        """Where to begin to add up: behind the index's note if it fits, else at the first segment (offset 0).
+
+        The first line is looked at in any case: a session is the same with and without its index.
+        """
+        row = self._given(sealed)
+        note = self._index.get(self.place.session_id)
+        if note is not None and note.generation == self.generation and note.number <= sealed + live:
+            path = self.place.live if note.number > sealed else self.place.sealed(note.number)
+            if self._fits(note, path):
+                fold = Fold(note.row, self.blob, closed=note.closed, lease_n=note.lease_n)
+                fold.line_start = note.start
+                self.keys = KeyIndex(self.place.keys(), note.row.last_seq)
+                return fold, note.number, note.end
+        self.keys = KeyIndex(self.place.keys(), row.base_seq)
+        return Fold(row, self.blob), 1, 0
+
+    def _given(self, sealed: int) -> Row:
+        """The header that the session was created with."""
+        first = Segment.open(self.place.live if not sealed else self.place.sealed(1))
+        if first is None:
+            raise DamagedSession(self.place.session_id, None, "its first segment is missing")
+        with closing(first):
+            head = first.head
+        if head is None or head.header is None or head.session != self.place.session_id:
+            raise DamagedSession(self.place.session_id, None, f"the first line of {first.path.name} cannot be read")
+        return head.header
+
+    def _fits(self, note: Note, path: os.PathLike[str]) -> bool:
+        """Whether the very line that the note ends with stands where it says."""
+        try:
+            fd = os.open(path, disk.READ)
+        except FileNotFoundError:
+            return False
+        try:
+            text = disk.pread(fd, note.end - note.start, note.start)
+        finally:
+            os.close(fd)
+        line = decode(text[:-1]) if text[-1:] == b"\n" else None
+        return line is not None and line.seq == note.row.last_seq and line.hash == note.row.head_hash.hex()
+
+    def _entered(self, fold: Fold, fd: int) -> int:
+        """Check a segment's first line against the end of the one before; where its events begin. One that cannot be
+        read takes no event away: the events themselves tell whether they follow."""
+        segment = Segment(self.place.live, fd, os.fstat(fd).st_size)
+        head, row = segment.head, fold.row
+        if head and (head.base_seq != row.last_seq or (row.head_hash and head.prev != row.head_hash.hex())):
+            fold.hole = fold.hole or row.last_seq + 1
+            row.last_seq = head.base_seq
+        return segment.body_at
+
+    def _take(self, fold: Fold, size: int, tail: Tail | None, end: int, exclusive: bool) -> None:
+        if fold.row.last_seq == fold.row.base_seq:
+            # A session appears together with its first event, so this is not what a dying writer leaves.
+            raise DamagedSession(self.place.session_id, fold.row.base_seq + 1, "its first event is missing")
+        self.row, self.closed, self.lease_n, self.hole = fold.row, fold.closed, fold.lease_n, fold.hole
+        self.line_start = fold.line_start or self.line_start
+        self.size = size
+        self.keys.add(fold.keys)
+        self.since_note += fold.lines
+        self.synced = self.synced and not fold.lines
+        self.torn, self.unended = 0, fold.unended
+        if tail is not None and not tail.torn:
+            self.size = end
+        elif tail is not None and exclusive:
+            self._cut(tail, end)
+        elif tail is not None:
+            self.torn = end - size  # whoever writes next finds a longer file, looks again, and cuts it off
+        if exclusive and self.unended and tail is None:
+            self._end_line()
+
+    def _end_line(self) -> None:
+        """The last line is whole, but for its newline: whatever took that away, the event was written."""
+        disk.write_at(self.fd, b"\n", self.size)
+        disk.sync(self.fd)
+        self.size, self.unended = self.size + 1, False
+
+    def _cut(self, tail: Tail, end: int) -> None:
+        """Keep what a dead writer left aside, and end the file behind the last whole commit."""
+        number = 1
+        while os.path.lexists(self.place.torn(number)):
+            number += 1
+        disk.create(self.place.torn(number), disk.pread(self.fd, end - tail.start, tail.start))
+        disk.sync_folder(self.place.folder)
+        disk.truncate(self.fd, tail.start)
+        disk.sync(self.fd)
+        self.unended = False
+
+    def blob(self, sha256: str) -> bytes:
+        path = self.place.blob(sha256)
+        data = disk.read(path) if path is not None else None
+        if data is None:
+            raise ValueError(f"blob {sha256} is missing")
+        return data
+
+    # --- keys, drafts, notes
+
+    def keyed(self, key: str, scope: str | None = None) -> Line | None:
+        """The line of the event that carries a caller's key; no scope: that of the lineage."""
+        row = self.row
+        if row is None or row.deleted_at is not None:
+            return None
+        if not self.keys.covers(row.base_seq):
+            with closing(self.segments()) as segments:
+                self.keys.complete(row.base_seq, segments.hash_at, self._read_keys)
+        seq = self.keys.find(key, scope)
+        return None if seq is None else self.line_at(seq, key, scope)
+
+    def line_at(self, seq: int, key: str, scope: str | None) -> Line | None:
+        """The line of event `seq`, if it carries this key."""
+        with closing(self.segments()) as segments:
+            found = segments.lines(seq - 1, seq)
+        right = found and found[0].digest and found[0].key == key and (found[0].scope or None) == scope
+        return found[0] if right else None
+
+    def _read_keys(self, after: int, upto: int) -> dict[bytes, int]:
+        keyed = [line for line in self.keyed_lines() if after < line.seq <= upto and line.key is not None]
+        return {key_id(line.key or "", line.scope or None): line.seq for line in keyed}
+
+    def keyed_lines(self) -> Iterator[Line]:
+        """Every readable line that carries a caller's key."""
+        with closing(self.segments()) as segments:
+            for number in range(1, len(segments) + 1):
+                segment = segments.get(number)
+                for piece in pieces(segment.fd, segment.body_at, segment.size):
+                    line = decode(piece.text) if b'"digest":' in piece.text else None
+                    if line is not None and line.digest and line.key is not None:
+                        yield line
+
+    def members(self) -> list[str]:
+        """The sessions of the lineage that begins here, this one first."""
+        if self._members is None:
+            self._members = read_lineage(self.place) or [self.place.session_id]
+        return self._members
+
+    def is_scope(self) -> bool:
+        """Whether keys of other sessions were given this session's id as their scope."""
+        if self._is_scope is None:
+            self._is_scope = os.path.lexists(self.place.folder / f"{lock_name(self.place.session_id)}.jsonl")
+        return self._is_scope
+
+    def becomes_scope(self) -> None:
+        self._is_scope = True
+
+    def draft(self) -> Draft:
+        if self._draft is None:
+            self._draft = Draft.load(self.place, self.closed)
+        return self._draft
+
+    def set_draft(self, draft: Draft | None) -> None:
+        self._draft = draft
+
+    def note(self) -> Note | None:
+        """What the index should remember, if it is worth it, still right, and durable: it must never be ahead."""
+        row = self.row
+        if row is None or row.deleted_at is not None or self.hole or self.fd < 0 or not self.since_note:
+            return None
+        if self.unended or self.read_only:
+            return None
+        if not self.synced:
+            disk.sync(self.fd)
+            self.synced = True
+        self.since_note = 0
+        self.keys.save(row.last_seq, row.head_hash)
+        live, lease = identity(os.fstat(self.fd)), identity(disk.look(self.place.lease))
+        return Note(
+            self.place.session_id,
+            self.sealed + 1,
+            self.line_start,
+            self.size,
+            self.generation,
+            self.closed,
+            self.lease_n,
+            live,
+            lease,
+            row,
+            HEADER_VERSION,
+        )
+
+
+def lease_file(row: Row, n: int, generation: int) -> bytes:
+    return encode(LeaseFile(LeaseState.of(row, n), generation))
+
+
+def gone_file(row: Row) -> bytes:
+    return encode(Gone(row))
+
+
+def lineage_file(members: list[str]) -> bytes:
+    return encode(LineageFile(members))
+
+
+def read_lineage(place: Place) -> list[str] | None:
+    data = disk.read(place.lineage)
+    if data is None:
+        return None
+    if not whole(data):
+        raise DamagedSession(place.session_id, None, f"{place.lineage.name} does not match its checksum")
+    return _lineage.decode(data).members
+
+
+def read_gone(place: Place) -> Row | None:
+    """The tombstone, if there is one."""
+    data = disk.read(place.gone)
+    if data is None:
+        return None
+    if not whole(data):
+        raise DamagedSession(place.session_id, None, f"{place.gone.name} does not match its checksum")
+    return _gone.decode(data).row

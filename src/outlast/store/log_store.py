@@ -1,0 +1,469 @@
+"""The store without its disk: everything that all adapters do alike.
+
+An adapter says how a batch of commits reaches the disk (`_run`), how rows are read in one snapshot (`_view`) and how it
+notices other processes' commits (`_changed`). Sealing, group commit, checked reads across forks, following: here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from outlast.core.errors import (
+    AmbiguousSession,
+    ConflictError,
+    DamagedSession,
+    InvalidInput,
+    SessionBusy,
+    SessionDeleted,
+    SessionNotFound,
+    StoreUnavailable,
+)
+from outlast.core.events import MessageAppended
+from outlast.core.header import Header
+from outlast.core.ids import ID_LENGTH, is_id, is_prefix
+from outlast.core.log import StoredEvent
+from outlast.store.bell import POLL_SECONDS, Bell
+from outlast.store.checked_log import Log
+from outlast.store.checking import storable
+from outlast.store.claiming import candidates, queue_in
+from outlast.store.engine import expired
+from outlast.store.group import Entry, GroupCommit
+from outlast.store.hints import brings_work, touched
+from outlast.store.host import now_us
+from outlast.store.housekeeping import Housekeeper
+from outlast.store.paging import cursor_at, page_of, position_in, wanted
+from outlast.store.plain import plain_append, plain_message
+from outlast.store.port import (
+    Append,
+    Batch,
+    Chunk,
+    Claim,
+    Claimed,
+    Holder,
+    NewEvent,
+    Page,
+    Query,
+    Queue,
+    Receipt,
+    Snapshot,
+    Swept,
+    Wanted,
+    Write,
+)
+from outlast.store.sealing import Commit, seal
+from outlast.store.tx import Row
+from outlast.store.view import Listed as Listed
+from outlast.store.view import View as View
+from outlast.store.view import public
+
+FOLLOW_PAGE = 256
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+NO_EVENTS: list[StoredEvent] = []
+
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+class LogStore(ABC):
+    """What `open_store` returns."""
+
+    url: str
+    compress = True
+    poll_seconds = POLL_SECONDS
+    writes_elsewhere = False
+    """Whether the work of a commit is done by another process than this one."""
+    knows_plain = False
+    """Whether `_run` has a shorter way for a `PlainAppend` than for any other commit."""
+    sessions_at_once = 256
+    """How many sessions one view may be asked about."""
+    timed: Callable[[float, int], None] | None = None
+    """Told how many seconds the commits that were made together took, and how many they were."""
+    rotate_after_bytes: int | None = None
+    """When a live segment is sealed; only the files store has segments."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._group = GroupCommit(self._run_and_ring, by_halves=self.writes_elsewhere)
+        self._bell = Bell(self._changed, self.poll_seconds, tells_work=self.writes_elsewhere)
+        self._housekeeper = Housekeeper(self.commit, self._reading)
+        self._closed = False
+
+    # --- what an adapter does
+
+    @abstractmethod
+    def _run(self, batch: list[Entry]) -> None:
+        """Decide every entry: durable receipts, or an error. Called by one thread at a time."""
+
+    @abstractmethod
+    def _view(self) -> AbstractContextManager[View]: ...
+
+    @abstractmethod
+    def _changed(self) -> bool:
+        """Whether another process may have committed since it was last asked."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def storage_path(self, session_id: str) -> Path | None:
+        """The file that holds the session's newest events, where there is one."""
+        return None
+
+    def backup(self, target: Path, progress: Progress | None = None) -> str:
+        """A consistent copy, made while others write, at a path where nothing is yet; the URL that opens the copy."""
+        raise StoreUnavailable("this store makes no copies of itself; use its own tools")
+
+    def _usable(self) -> None:
+        """Raise unless the store may be used here and now."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed; open it again")
+
+    # --- writing
+
+    def commit(self, *writes: Write) -> list[Receipt]:
+        self._usable()
+        return self._group.submit(self._seal(writes))
+
+    def append(self, session_id: str, event: MessageAppended, *, actor: str, touch: bool = True) -> list[Receipt]:
+        """The same as `commit` of one `Append` with this message and nothing else."""
+        plain = plain_message(session_id, event, actor, touch) if self.knows_plain else None
+        if plain is None:
+            new = NewEvent(event=event, actor=actor)
+            return self.commit(Append(session_id=session_id, events=(new,), touch=touch))
+        self._usable()
+        return self._group.submit(plain)
+
+    def append_async(
+        self, session_id: str, event: MessageAppended, *, actor: str, touch: bool = True
+    ) -> Awaitable[list[Receipt]]:
+        """The same without blocking the loop; to be awaited."""
+        plain = plain_message(session_id, event, actor, touch) if self.knows_plain else None
+        if plain is None:
+            new = NewEvent(event=event, actor=actor)
+            return self.commit_async(Append(session_id=session_id, events=(new,), touch=touch))
+        self._usable()
+        return self._group.submit_soon(plain)
+
+    async def commit_async(self, *writes: Write) -> list[Receipt]:
+        self._usable()
+        return await self._group.submit_async(self._seal(writes))
+
+    def _seal(self, writes: tuple[Write, ...]) -> Commit:
+        plain = plain_append(writes[0]) if self.knows_plain and len(writes) == 1 else None
+        return seal(writes, compress=self.compress) if plain is None else plain
+
+    def _run_and_ring(self, batch: list[Entry]) -> None:
+        began = time.perf_counter()
+        try:
+            self._run(batch)
+        finally:
+            if self.timed is not None:
+                self.timed(time.perf_counter() - began, len(batch))
+            bell = self._bell
+            work = bell.minds_work and any(brings_work(entry.commit) for entry in batch)
+            bell.ring(touched(batch) if bell.is_heard else (), work=work)
+            if time.monotonic() >= self._housekeeper.due:
+                self._housekeeper.start()
+
+    def claim(self, wanted: Wanted) -> list[Claimed]:
+        """One after the other: where one process writes at a time, nobody is in the way for long."""
+        with self._reading() as view:
+            found = list(candidates(view, wanted))
+        claimed: list[Claimed] = []
+        for session_id, was_held in found:
+            try:
+                [receipt] = self.commit(
+                    Claim(session_id=session_id, token=wanted.token, holder=wanted.holder, ttl_ms=wanted.ttl_ms)
+                )
+            except (SessionBusy, SessionNotFound):
+                continue  # somebody was faster
+            assert receipt.lease is not None
+            claimed.append(Claimed(receipt.lease, was_held))
+        return claimed
+
+    async def claim_async(self, wanted: Wanted) -> list[Claimed]:
+        import asyncio
+
+        return await asyncio.to_thread(self.claim, wanted)
+
+    def work_heard(self) -> int:
+        return self._bell.work()
+
+    async def await_work(self, since: int, timeout: float) -> bool:
+        return await self._bell.await_work(since, timeout)
+
+    def sweep(self, now: int | None = None) -> Swept:
+        self._usable()
+        return self._housekeeper.step(now_us() if now is None else now)
+
+    # --- reading
+
+    def head(self, session_id: str) -> Header:
+        with self._reading() as view:
+            return public(_live(view, session_id))
+
+    def holder(self, session_id: str) -> Holder | None:
+        with self._reading() as view:
+            row = _live(view, session_id)
+            if row.lease_token is None:
+                return None
+            late = expired(row, *view.lease_clock())
+        return Holder(holder=row.lease_holder or "?", epoch=row.epoch, since=row.lease_since, expired=late)
+
+    def read(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        kinds: frozenset[str] | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredEvent]:
+        with self._reading() as view:
+            log = Log(view, _live(view, session_id))
+            last = log.row.last_seq if before is None else min(before - 1, log.row.last_seq)
+            pages = (
+                log.backwards(max(after, 0), last, limit) if newest_first else log.forwards(max(after, 0), last, limit)
+            )
+            found: list[StoredEvent] = []
+            for page in pages:
+                found += page if kinds is None else [event for event in page if event.kind in kinds]
+                if limit is not None and len(found) >= limit:
+                    return found[:limit]
+            return found
+
+    def find(self, query: Query) -> Page:
+        if query.limit < 1:
+            raise InvalidInput("limit must be at least 1")
+        if query.oldest_first and not query.pending:
+            raise InvalidInput("only those with work can be listed oldest first: ask for pending=True")
+        position = position_in(query.cursor, oldest_first=query.oldest_first)
+        if not all(storable(name) for name in _names(query) if name):
+            return Page(headers=[])  # no store can hold such a name, so none does
+        headers: list[Header] = []
+        damaged: list[str] = []
+        every = query.title is None and query.prefix is None and query.pending is None
+        with self._reading() as view:
+            while True:
+                rows = view.listed(query, position, query.limit + 1)
+                if every and not headers and None not in [listed.row for listed in rows]:
+                    return page_of(rows, query.limit, damaged)
+                for listed in rows:
+                    if len(headers) == query.limit:
+                        return Page(headers=headers, cursor=cursor_at(*position), damaged=damaged)
+                    position = (listed.at, listed.session_id)
+                    if listed.row is None:
+                        damaged.append(listed.session_id)
+                    elif wanted(listed.row, query):
+                        headers.append(public(listed.row))
+                if len(rows) <= query.limit:
+                    return Page(headers=headers, damaged=damaged)
+
+    def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
+        if not is_prefix(prefix):
+            raise SessionNotFound(
+                f"'{prefix}' is not a session id: give at least 6 of its {ID_LENGTH} characters (a-z, 2-7)"
+            )
+        with self._reading() as view:
+            matches = view.with_prefix(prefix, owner_id, 11) if storable(owner_id) else []
+        if not matches:
+            raise SessionNotFound(f"no session begins with {prefix}; `outlast sessions list` shows those there are")
+        if len(matches) > 1:
+            raise AmbiguousSession(prefix, matches)
+        return matches[0]
+
+    def queue(self, *, owner_id: str = "local") -> Queue:
+        with self._reading() as view:
+            return queue_in(view, owner_id)
+
+    def tip(self, session_id: str) -> str:
+        with self._reading() as view:
+            row = _live(view, session_id)
+            return (view.tip(row.root_id) if row.rotated_to else None) or session_id
+
+    def route(self, route: str) -> str | None:
+        with self._reading() as view:
+            return view.route(route) if storable(route) else None
+
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        with self._reading() as view:
+            return view.routes(prefix) if storable(prefix) else []
+
+    def blob(self, session_id: str, sha256: str) -> bytes:
+        with self._reading() as view:
+            row = _there(view, session_id)
+            data = _blob(view, row, sha256) if _DIGEST.fullmatch(sha256) else None
+        if data is None:
+            if row.deleted_at is not None:
+                raise SessionDeleted(f"session {session_id} was deleted")
+            raise DamagedSession(session_id, None, f"blob {_named(sha256)} is missing")
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise DamagedSession(session_id, None, f"blob {sha256} does not match its name")
+        return data
+
+    def snapshot(self, session_id: str, *, at_most: int | None = None) -> Snapshot | None:
+        with self._reading() as view:
+            row = _live(view, session_id)
+            return view.snapshot(session_id, row.last_seq if at_most is None else at_most)
+
+    # --- following
+
+    def follow(
+        self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
+    ) -> Iterator[Batch]:
+        cursor = _Cursor(session_id, after, chunk)
+        with self._bell.ear(session_id) as ear:
+            while True:
+                heard = ear.now()
+                batch = self._look(cursor)
+                if batch is not None:
+                    yield batch
+                    cursor.rest()
+                if cursor.over:
+                    return
+                if batch is None and not ear.wait(heard, cursor.patience(timeout)):
+                    return
+
+    async def follow_async(
+        self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[Batch]:
+        import asyncio  # here and not above: commands that run no loop want to start quickly
+
+        cursor = _Cursor(session_id, after, chunk)
+        with self._bell.ear(session_id) as ear:
+            while True:
+                heard = ear.now()
+                batch = await asyncio.to_thread(self._look, cursor)
+                if batch is not None:
+                    yield batch
+                    cursor.rest()
+                if cursor.over:
+                    return
+                if batch is None and not await ear.wait_async(heard, cursor.patience(timeout)):
+                    return
+
+    def _look(self, cursor: _Cursor) -> Batch | None:
+        """What is new after the cursor, which moves along; None when there is nothing."""
+        session_id = cursor.session_id
+        try:
+            with self._reading() as view:
+                row = _live(view, session_id)
+                if cursor.seq > row.last_seq:
+                    raise ConflictError(
+                        f"session {session_id} has no event {cursor.seq}; its last one is {row.last_seq}"
+                    )
+                events = next(Log(view, row).forwards(cursor.seq, row.last_seq, FOLLOW_PAGE), NO_EVENTS)
+                caught_up = cursor.seq + len(events) == row.last_seq
+                chunks = view.chunks(session_id, 0 if events else cursor.chunk) if caught_up else []
+        except SessionDeleted:
+            cursor.over = True
+            return None
+        return cursor.move(events, chunks, row.last_seq)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def inspect(self) -> AbstractContextManager[View]:
+        """The rows as they lie there, unchecked: for `outlast.store.verify` and nobody else."""
+        return self._reading()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._housekeeper.close()
+            self._group.close()
+            self._closed = True
+            self._bell.close()
+            self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.close)
+
+    def _reading(self) -> AbstractContextManager[View]:
+        self._usable()
+        return self._view()
+
+
+class _Cursor:
+    """How far a follower has read."""
+
+    def __init__(self, session_id: str, seq: int, chunk: int) -> None:
+        self.session_id = session_id
+        self.seq, self.chunk, self.over = max(seq, 0), max(chunk, 0), False
+        self.rest()
+
+    def rest(self) -> None:
+        """Nothing more to read for now: the idle time begins."""
+        self._idle_since = time.monotonic()
+
+    def patience(self, timeout: float | None) -> float | None:
+        """How long to wait still, whatever the other sessions of the store do meanwhile."""
+        return None if timeout is None else max(0.0, self._idle_since + timeout - time.monotonic())
+
+    def move(self, events: list[StoredEvent], chunks: list[Chunk], last_seq: int) -> Batch | None:
+        if not events and not chunks:
+            return None
+        if events:
+            self.seq, self.chunk = events[-1].seq, 0
+            # One that a fork has inherited ended the other session's stream, not this one's.
+            self.over = any(row.kind == "SessionRotated" and row.session_id == self.session_id for row in events)
+        if chunks:
+            self.chunk = chunks[-1].n
+        return Batch(events=events, chunks=chunks, last_seq=last_seq)
+
+
+def _names(query: Query) -> tuple[str | None, ...]:
+    return query.owner_id, query.state, query.project_key, query.project_fingerprint, query.base_id
+
+
+def _there(view: View, session_id: str) -> Row:
+    """The row of a session, tombstones included."""
+    row = view.header(session_id) if is_id(session_id) else None
+    if row is None:
+        raise SessionNotFound(f"no session {_named(session_id)}; `outlast sessions list` shows those there are")
+    return row
+
+
+def _named(text: str) -> str:
+    """What somebody called a session or a blob, fit for a message."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")[:80]
+
+
+def _blob(view: View, row: Row, sha256: str) -> bytes | None:
+    """A payload of the session, or of the history that it shares."""
+    data = view.blob(row.session_id, sha256)
+    while data is None and row.base_id is not None:
+        row = _there(view, row.base_id)
+        data = view.blob(row.session_id, sha256)
+    return data
+
+
+def _live(view: View, session_id: str) -> Row:
+    row = _there(view, session_id)
+    if row.deleted_at is not None:
+        raise SessionDeleted(f"session {session_id} was deleted")
+    return row

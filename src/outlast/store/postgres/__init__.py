@@ -1,0 +1,319 @@
+"""The PostgreSQL store: any number of processes and machines on one database."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from outlast.core.errors import MissingExtra, OutcomeUnknown, OutlastError, StoreUnavailable
+
+try:
+    import psycopg
+except ImportError:
+    raise MissingExtra("postgres", "a postgresql:// store") from None
+
+from outlast.core.header import Header
+from outlast.core.log import StoredEvent
+from outlast.store.group import Entry
+from outlast.store.hints import brings_work, touched
+from outlast.store.log_store import LogStore, Progress, _Cursor  # pyright: ignore[reportPrivateUsage]
+from outlast.store.migrations import Watch
+from outlast.store.port import Append, Batch, Claimed, Holder, Page, Query, Queue, Receipt, Snapshot, Wanted
+from outlast.store.postgres import faults, schema
+from outlast.store.postgres.address import Address
+from outlast.store.postgres.appending import append, is_plain
+from outlast.store.postgres.batch import Step, steps_of
+from outlast.store.postgres.claiming import Claims, queue_of
+from outlast.store.postgres.inspection import PostgresView
+from outlast.store.postgres.link import Link
+from outlast.store.postgres.pool import ReadPool
+from outlast.store.postgres.transactions import carry_out
+from outlast.store.postgres.wakeups import Wakeups
+from outlast.store.postgres.writer import MOST_COLLISIONS, Unsettled, Writer
+from outlast.store.sealing import Commit
+
+__all__ = ["PostgresStore"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOK_SECONDS = 1.0
+RETRY_READ_SECONDS = 0.1
+
+
+class Away(StoreUnavailable):
+    """The server went away in the middle of a read; reads may simply be repeated."""
+
+
+class PostgresStore(LogStore):
+    poll_seconds = 0.05
+    writes_elsewhere = True
+
+    def __init__(self, url: str, watch: Watch | None = None) -> None:
+        self._address = Address.parse(url)
+        self._forked = False
+        self._looked_at = 0.0
+        self._writer = self._open(watch)
+        self._claims = Claims(Writer(self._address, None, self._writer.types))
+        self._pool = ReadPool(self._address)
+        super().__init__(self._address.shown)
+        self._wakeups = Wakeups(self._address, self._bell.ring)
+        _open_stores.add(self)
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    def _open(self, watch: Watch | None) -> Writer:
+        """Connect, check and migrate at once: what is wrong with a store is said when it is opened."""
+        try:
+            link = Link.to(self._address)
+        except psycopg.Error as error:
+            raise faults.translation(error, self._address) from error
+        try:
+            schema.check_server(link, self._address)
+            return Writer(self._address, link, schema.migrate(link, self._address, watch))
+        except BaseException:
+            link.close()
+            raise
+
+    def backup(self, target: Path, progress: Progress | None = None) -> str:
+        raise StoreUnavailable(
+            f"{self.url} is copied with PostgreSQL's own tools: pg_dump --schema=outlast, or pg_basebackup"
+        )
+
+    def _usable(self) -> None:
+        if self._forked:
+            raise StoreUnavailable("this store was opened before a fork; open it again in the child process")
+        super()._usable()
+
+    # --- writing
+
+    def _run(self, batch: list[Entry]) -> None:
+        for step in steps_of(batch) if len(batch) > 1 else (Step(is_plain(batch[0].commit), batch),):
+            if step.plain:
+                self._append(step.entries)
+            else:
+                self._carry_out(step.entries)
+        written = [entry.commit for entry in batch if entry.receipts]
+        if written:
+            self._wakeups.announce(touched(batch), work=any(brings_work(commit) for commit in written))
+
+    def claim(self, wanted: Wanted) -> list[Claimed]:
+        self._usable()
+        return self._claims.claim(wanted)
+
+    def _append(self, entries: list[Entry]) -> None:
+        """By the SQL function; what it did not write goes to the engine, which knows why."""
+        if len(entries) > 1:
+            entries = sorted(entries, key=_session)
+        commits = [entry.commit for entry in entries]
+        types = self._writer.types
+
+        def work(link: Link, again: bool) -> dict[int, int]:
+            self._refuse_forgotten(commits, again)
+            return append(link, commits, types, again=again)
+
+        try:
+            written = self._writer.settle(work, _collisions(entries))
+        except Unsettled as unsettled:
+            _leave(entries, unsettled)
+            return
+        except OutlastError:
+            self._take_apart(entries)
+            return
+        others: list[Entry] = []
+        for place, entry in enumerate(entries):
+            if place in written:
+                entry.receipts = [_receipt(entry, written[place])]
+                self._remember(entry.commit, entry.receipts)
+            else:
+                others.append(entry)
+        if others:
+            self._carry_out(others)
+
+    def _take_apart(self, entries: list[Entry]) -> None:
+        """One of them cannot be stored, or its session is locked: that must not be the others' trouble."""
+        if len(entries) == 1:
+            self._carry_out(entries)
+            return
+        for entry in entries:
+            self._append([entry])
+
+    def _carry_out(self, entries: list[Entry]) -> None:
+        """By the engine, all in one transaction; if one is refused, each in its own, so that it is refused alone."""
+        commits = [entry.commit for entry in entries]
+
+        def work(link: Link, again: bool) -> list[list[Receipt]]:
+            self._refuse_forgotten(commits, again)
+            return carry_out(link, commits, again=again)
+
+        try:
+            done = self._writer.settle(work, _collisions(entries))
+        except Unsettled as unsettled:
+            _leave(entries, unsettled)
+        except OutlastError as error:
+            if len(entries) == 1:
+                entries[0].error = error
+                return
+            for entry in entries:
+                self._carry_out([entry])
+        else:
+            for entry, receipts in zip(entries, done, strict=True):
+                entry.receipts = receipts
+                self._remember(entry.commit, receipts)
+
+    def _refuse_forgotten(self, commits: list[Commit], again: bool) -> None:
+        """Refuse sessions of which the server has forgotten something; it was asked when the connection was made."""
+        for commit in commits:
+            commit.rerun = commit.rerun or again  # whatever comes of it, an earlier try may have been committed
+        self._writer.memory.check(commits)
+
+    def _remember(self, commit: Commit, receipts: list[Receipt]) -> None:
+        for sealed, receipt in zip(commit.writes, receipts, strict=True):
+            if receipt.first_seq and sealed.key is not None and not receipt.replayed:
+                self._writer.memory.keep(receipt.session_id, receipt.first_seq, sealed.key)
+
+    # --- reading: a restart of the server is waited out
+
+    def head(self, session_id: str) -> Header:
+        return self._patiently(super().head, session_id)
+
+    def holder(self, session_id: str) -> Holder | None:
+        return self._patiently(super().holder, session_id)
+
+    def read(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        kinds: frozenset[str] | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredEvent]:
+        return self._patiently(
+            super().read, session_id, after=after, before=before, limit=limit, kinds=kinds, newest_first=newest_first
+        )
+
+    def find(self, query: Query) -> Page:
+        return self._patiently(super().find, query)
+
+    def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
+        return self._patiently(super().resolve, prefix, owner_id=owner_id)
+
+    def queue(self, *, owner_id: str = "local") -> Queue:
+        return self._patiently(self._queue, owner_id)
+
+    def _queue(self, owner_id: str) -> Queue:
+        self._usable()
+        with self._translated(), self._pool.link() as link:
+            return queue_of(link, owner_id)
+
+    def tip(self, session_id: str) -> str:
+        return self._patiently(super().tip, session_id)
+
+    def route(self, route: str) -> str | None:
+        return self._patiently(super().route, route)
+
+    def routes(self, prefix: str = "") -> list[tuple[str, str]]:
+        return self._patiently(super().routes, prefix)
+
+    def blob(self, session_id: str, sha256: str) -> bytes:
+        return self._patiently(super().blob, session_id, sha256)
+
+    def snapshot(self, session_id: str, *, at_most: int | None = None) -> Snapshot | None:
+        return self._patiently(super().snapshot, session_id, at_most=at_most)
+
+    def _look(self, cursor: _Cursor) -> Batch | None:
+        return self._patiently(super()._look, cursor)
+
+    def _patiently(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        end = time.monotonic() + self._address.retry_seconds
+        while True:
+            try:
+                return read(*args, **kwargs)
+            except Away:
+                if time.monotonic() >= end:
+                    raise
+            time.sleep(RETRY_READ_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - to keep readers apart
+
+    @contextmanager
+    def _view(self) -> Generator[PostgresView]:
+        with self._translated(), self._pool.view() as rows:
+            yield rows
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            told = faults.translation(error, self._address)
+            raise (Away(str(told)) if faults.is_away(error) else told) from error
+
+    def _changed(self) -> bool:
+        """Others' commits are told by the listener; this is for those it missed."""
+        if self._forked:
+            return False
+        self._wakeups.listen()
+        now = time.monotonic()
+        if now < self._looked_at + LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        return True
+
+    def _close(self) -> None:
+        _open_stores.discard(self)
+        self._wakeups.close()
+        self._pool.close()
+        self._claims.close()
+        self._writer.hang_up()
+
+    def forget(self) -> None:
+        """In a child process: neither use nor close what belongs to the parent."""
+        self._forked = True
+
+
+def _session(entry: Entry) -> str:
+    write = entry.commit.writes[0].write
+    assert isinstance(write, Append)
+    return write.session_id
+
+
+def _collisions(entries: list[Entry]) -> int:
+    """How patient to be with others' locks: a batch is soon taken apart, so that nobody waits for a stranger's."""
+    return MOST_COLLISIONS if len(entries) == 1 else 2
+
+
+def _receipt(entry: Entry, seq: int) -> Receipt:
+    return Receipt(session_id=_session(entry), seq=seq, first_seq=seq - len(entry.commit.writes[0].events) + 1)
+
+
+def _leave(entries: list[Entry], unsettled: Unsettled) -> None:
+    """Out of time: certainly not written, or not known."""
+    for entry in entries:
+        if unsettled.unknown:
+            key = next((sealed.key for sealed in entry.commit.writes if sealed.key is not None), None)
+            entry.error = OutcomeUnknown(f"it is not known whether this was stored: {unsettled.cause}", key=key)
+        else:
+            entry.error = unsettled.cause
+
+
+_open_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+_left_behind: list[PostgresStore] = []
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_open_stores):
+        store.forget()
+        _left_behind.append(store)
+    _open_stores.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

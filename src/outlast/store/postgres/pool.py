@@ -1,0 +1,87 @@
+"""Connections for reads: a few, handed out one thread at a time, each read in one snapshot."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import psycopg
+
+from outlast.core.errors import StoreUnavailable
+from outlast.store.postgres import faults
+from outlast.store.postgres.address import Address
+from outlast.store.postgres.inspection import BEGIN, PostgresView
+from outlast.store.postgres.link import READ_SECONDS, Link
+
+MOST = 8
+WAIT_SECONDS = 30.0
+
+
+class ReadPool:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._idle: list[Link] = []
+        self._mutex = threading.Lock()
+        self._free = threading.Semaphore(MOST)
+        self._closed = False
+
+    @contextmanager
+    def view(self) -> Generator[PostgresView]:
+        """Rows as of one moment. Raises `psycopg.Error` when the server goes away meanwhile."""
+        with self.link() as link:
+            yield PostgresView(link)
+
+    @contextmanager
+    def link(self) -> Generator[Link]:
+        """A connection inside a transaction that only reads, as of one moment."""
+        if not self._free.acquire(timeout=WAIT_SECONDS):
+            raise StoreUnavailable(f"all {MOST} connections for reading are in use; read less at once")
+        try:
+            link = self._begun()
+            try:
+                yield link
+            finally:
+                self._give_back(link)
+        finally:
+            self._free.release()
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
+
+    def _begun(self) -> Link:
+        """A connection inside a transaction; one that died while it lay idle is replaced."""
+        with self._mutex:
+            link = self._idle.pop() if self._idle else None
+        if link is not None:
+            try:
+                link.execute(BEGIN)
+            except psycopg.Error as error:
+                link.close()
+                if not faults.is_away(error):
+                    raise
+            else:
+                return link
+        link = Link.to(self._address, READ_SECONDS)
+        try:
+            link.execute(BEGIN)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _give_back(self, link: Link) -> None:
+        try:
+            if not link.closed:
+                link.execute("ROLLBACK")
+        except psycopg.Error:
+            link.close()
+        with self._mutex:
+            if not self._closed and not link.closed:
+                self._idle.append(link)
+                return
+        link.close()

@@ -1,0 +1,127 @@
+"""What search finds: the words of one event, as they were said, and folded so that case does not matter.
+
+A query matches where its folded text stands in the folded text of a document: a plain substring, in any script, at any
+length. Every shelf must find exactly that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from outlast.core import events as e
+from outlast.core.log import StoredEvent
+from outlast.core.messages import FilePart, ImagePart, Message, TextPart, ToolCall
+from outlast.core.transcript import message_of
+
+SAID = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ReplyInterrupted", "ToolCallFinished"})
+TITLES = frozenset({"SessionCreated", "SessionRenamed"})
+LOOKED_AT = SAID | TITLES | {"EventRedacted"}
+CONTEXT = 60
+_NOT_TEXT = re.compile("[\ud800-\udfff\0]")
+
+
+class Document(NamedTuple):
+    """The words of event `seq`. `role` is who said them, or `title`."""
+
+    session_id: str
+    seq: int
+    at: int
+    role: str
+    turn: str | None
+    text: str
+
+
+class Snippet(msgspec.Struct, frozen=True):
+    """A match with the words around it, on one line."""
+
+    before: str
+    match: str
+    after: str
+
+
+def document_of(session_id: str, stored: StoredEvent, event: e.Event | e.Opaque) -> Document | None:
+    """The document that an event is, in the session through which it is read; redacted ones are none."""
+    if stored.redacted:
+        return None
+    match event:
+        case e.SessionRenamed(title=title) | e.SessionCreated(title=str(title)):
+            role, text = "title", title
+        case _:
+            message = message_of(stored, event) if stored.kind in SAID else None
+            if message is None:
+                return None
+            role, text = message.role.value, _words(message)
+    text = cleaned(text)
+    return Document(session_id, stored.seq, stored.at, role, stored.turn, text) if text else None
+
+
+def _words(message: Message) -> str:
+    texts = [message.content]
+    if any(isinstance(part, TextPart) for part in message.parts):
+        texts += [result.content for result in message.tool_results]
+    for part in message.parts:
+        match part:
+            case ToolCall():
+                texts += [part.name, *(_argument(value) for value in part.arguments.values())]
+            case FilePart(name=name):
+                texts.append(name)
+            case ImagePart(alt=str(alt)):
+                texts.append(alt)
+            case _:
+                pass
+    return "\n".join(text for text in texts if text)
+
+
+def _argument(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, UnicodeEncodeError, msgspec.EncodeError):
+        return str(value)
+
+
+def cleaned(text: str) -> str:
+    """The text as every shelf can hold it."""
+    return text if text.isascii() and "\0" not in text else _NOT_TEXT.sub("\ufffd", text)
+
+
+def folded(text: str) -> str:
+    """The text as it is compared: each character by itself, so that a part of a text folds to a part of its folding."""
+    return cleaned(text).casefold()
+
+
+def snippet_of(text: str, query: str) -> Snippet | None:
+    """Where the folded query stands in a text first; None where it does not."""
+    place = folded(text).find(query)
+    if place < 0:
+        return None
+    start, end = _unfolded(text, place, place + len(query))
+    before, after = text[max(0, start - CONTEXT) : start], text[end : end + CONTEXT]
+    return Snippet(
+        ("…" if start > CONTEXT else "") + _one_line(before).lstrip(),
+        _one_line(text[start:end]),
+        _one_line(after).rstrip() + ("…" if len(text) > end + CONTEXT else ""),
+    )
+
+
+def _unfolded(text: str, start: int, end: int) -> tuple[int, int]:
+    """Places in the folded text as places in the text; one character may fold to several."""
+    if len(text.casefold()) == len(text):
+        return start, end
+    first = last = 0
+    length = 0
+    for number, character in enumerate(text):
+        if length <= start:
+            first = number
+        if length < end:
+            last = number + 1
+        length += len(character.casefold())
+    return first, last
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s", " ", text)

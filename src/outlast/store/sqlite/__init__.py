@@ -1,0 +1,177 @@
+"""The SQLite store: the default. WAL with `synchronous=FULL`, through apsw, which brings a current SQLite with it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+
+from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
+from outlast.store.group import Entry
+from outlast.store.log_store import LogStore, Progress
+from outlast.store.migrations import Watch
+from outlast.store.plain import PlainAppend
+from outlast.store.port import Receipt
+from outlast.store.sqlite import opening
+from outlast.store.sqlite.database import Database, copy_to
+from outlast.store.sqlite.inspection import SqliteView
+from outlast.store.sqlite.quick import put, put_alone
+from outlast.store.sqlite.rows import First, Heads, SqliteRows
+
+__all__ = ["SqliteStore"]
+
+
+class SqliteStore(LogStore):
+    knows_plain = True
+
+    def __init__(self, path: Path, url: str | None = None, watch: Watch | None = None) -> None:
+        self._database = Database.shared(path, watch)
+        self.path = self._database.path
+        self._seen: int | None = None
+        super().__init__(url or f"sqlite:///{path}")
+
+    def storage_path(self, session_id: str) -> Path:
+        return self.path
+
+    def backup(self, target: Path, progress: Progress | None = None) -> str:
+        self._usable()
+        if target.exists():
+            raise StoreUnavailable(f"{target} exists already; a backup does not overwrite anything")
+        with self._database.reader() as connection:
+            copy_to(connection, target, progress)
+        return f"sqlite:///{target}"
+
+    def _usable(self) -> None:
+        if self._database.forked:
+            raise StoreUnavailable("this store was opened before a fork; open it again in the child process")
+        super()._usable()
+
+    # --- writing
+
+    def _run(self, batch: list[Entry]) -> None:
+        gate = self._database.gate
+        with self._database.writing:
+            try:
+                if not gate.enter():
+                    gate.stand_in_line(lambda: self._inside(batch))
+                    return
+            except OutlastError as error:
+                _refuse(batch, error)
+                return
+            try:
+                self._inside(batch)
+            finally:
+                gate.leave()
+
+    def _inside(self, batch: list[Entry]) -> None:
+        try:
+            self._together(batch)
+            self._database.checkpoint(sum([entry.commit.size for entry in batch]))
+        except apsw.Error as error:
+            # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
+            _refuse(batch, opening.translation(error, self.path))
+
+    def _together(self, batch: list[Entry]) -> None:
+        """All commits of the batch in one transaction; if that fails, each in its own, so that one fails alone."""
+        try:
+            self._database.check_in_place()
+            writer = self._database.ready()
+            writer.execute("BEGIN IMMEDIATE")
+        except (apsw.Error, OutlastError) as error:
+            _refuse(batch, opening.translation(error, self.path))
+            return
+        try:
+            heads, first = self._database.take_heads()
+            done, first = self._put(batch, writer, heads, first)
+        except (apsw.Error, OutlastError, UnicodeDecodeError) as error:
+            self._roll_back()
+            if len(batch) == 1:
+                batch[0].error = opening.translation(error, self.path)
+            else:
+                for entry in batch:
+                    self._together([entry])
+            return
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
+            writer.execute("COMMIT")
+        except apsw.Error as error:
+            self._find_out(batch, error)
+            return
+        for number, entry in enumerate(batch):
+            entry.receipts = done[number]
+        self._database.keep_heads(heads, first)
+
+    def _put(
+        self, batch: list[Entry], writer: apsw.Connection, heads: Heads, first: First | None
+    ) -> tuple[list[list[Receipt]], First | None]:
+        """What each commit of the batch writes; `heads` are then as they will be."""
+        commit = batch[0].commit
+        if len(batch) == 1 and type(commit) is PlainAppend and commit.session_id in heads:
+            receipt = put_alone(writer, heads[commit.session_id], first, commit)
+            if receipt is not None:
+                return [[receipt]], first
+        rows = SqliteRows(writer, heads, first)
+        done = [put(writer, rows, entry.commit) for entry in batch]
+        rows.flush()
+        return done, rows.first
+
+    def _roll_back(self) -> None:
+        try:
+            if self._database.writer.in_transaction:
+                self._database.writer.execute("ROLLBACK")
+        except apsw.Error:
+            self._database.distrust()
+
+    def _find_out(self, batch: list[Entry], error: apsw.Error) -> None:
+        """COMMIT failed, which decides nothing: it may come back after a recovery. Run it again under its keys."""
+        cause = opening.translation(error, self.path)
+        self._database.distrust()
+        for entry in batch:
+            if entry.commit.rerun:
+                _leave_unknown([entry], cause)
+                continue
+            entry.commit.rerun = True
+            self._together([entry])
+            if isinstance(entry.error, StoreUnavailable):
+                entry.error = None
+                _leave_unknown([entry], cause)
+
+    def close(self) -> None:
+        if not self._database.forked:  # what the parent opened is not the child's to close
+            super().close()
+
+    # --- reading
+
+    @contextmanager
+    def _view(self) -> Generator[SqliteView]:
+        with self._database.reader() as connection, closing(SqliteView(connection)) as view:
+            yield view
+
+    def _changed(self) -> bool:
+        if self._database.forked:
+            return False
+        try:
+            version = self._database.version()
+        except (apsw.Error, StoreUnavailable):
+            return True
+        changed, self._seen = version != self._seen, version
+        return changed
+
+    def _close(self) -> None:
+        self._database.let_go()
+
+
+def _refuse(batch: list[Entry], error: OutlastError) -> None:
+    for entry in batch:
+        if not entry.decided:
+            entry.error = error
+
+
+def _leave_unknown(batch: list[Entry], cause: OutlastError) -> None:
+    for entry in batch:
+        if not entry.decided:
+            entry.error = OutcomeUnknown(f"it is not known whether this was stored: {cause}", key=entry.commit.key)

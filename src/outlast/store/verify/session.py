@@ -1,0 +1,195 @@
+"""Everything about one session: chain, header, keys, blobs, drafts, snapshots."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from outlast.core import codec
+from outlast.core import events as e
+from outlast.core.errors import DamagedSession, OutlastError
+from outlast.core.fold import fold
+from outlast.core.log import StoredEvent
+from outlast.core.snapshots import state_to_bytes
+from outlast.core.state import FOLD_VERSION, SessionState
+from outlast.store.inspection import StoredKey
+from outlast.store.port import Snapshot
+from outlast.store.recount import Recount
+from outlast.store.sealing import event_of, plain_body
+from outlast.store.tx import Row
+from outlast.store.verify.chain import judged
+from outlast.store.verify.counts import MessageCounts
+from outlast.store.verify.history import checked
+from outlast.store.verify.keys import KeyCheck
+from outlast.store.verify.report import Finding, Report, What
+from outlast.store.view import View
+
+
+class SessionCheck:
+    """One session in one view; `run` adds to the report. `keys` is None where they cannot be read."""
+
+    def __init__(self, view: View, session_id: str, keys: list[StoredKey] | None, counts: MessageCounts) -> None:
+        self.view = view
+        self.session_id = session_id
+        self.findings: list[Finding] = []
+        self.events = self.blobs = self.snapshots = 0
+        self._counts = counts
+        self._keys = KeyCheck(keys)
+        self._named: set[str] = set()
+        self._open_attempts: set[int] = set()
+        self._redacted: dict[int, Mapping[str, int]] = {}
+        self._whole = True
+
+    def run(self, report: Report, least: int = 0) -> None:
+        """`least` is the last event that a fork stands on."""
+        row = self._header()
+        self._keys.root_id = None if row is None else row.root_id
+        recount = self._events(row, least)
+        for text, damage in self.view.flaws(self.session_id):
+            self._say(What.HEADER, text, damage=damage)
+        if row is not None and row.deleted_at is None:
+            self._parts(row, recount)
+        report.sessions += 1
+        report.events += self.events
+        report.keys += self._keys.seen
+        report.blobs += self.blobs
+        report.snapshots += self.snapshots
+        report.findings += self.findings
+
+    def _parts(self, row: Row, recount: Recount) -> None:
+        checks = [self._blobs, self._drafts]
+        if self._whole:
+            if recount.redacted:
+                recount = self._again(row)
+            self._say_all(What.HEADER, recount.differences(row))
+            checks.append(self._snapshots)
+        for check in checks:
+            try:
+                check(row)
+            except OutlastError as error:
+                self._say(What.STORE, f"cannot be checked to the end: {error}")
+        for seq, text in self._keys.differences():
+            self._say(What.KEY, text, seq)
+
+    def _say(self, what: What, text: str, seq: int | None = None, *, damage: bool = True) -> None:
+        self.findings.append(Finding(what=what, session_id=self.session_id, seq=seq, text=text, damage=damage))
+
+    def _say_all(self, what: What, texts: Iterator[str]) -> None:
+        for text in texts:
+            self._say(what, text)
+
+    def _header(self) -> Row | None:
+        try:
+            row = self.view.header(self.session_id)
+        except OutlastError as error:
+            self._say(What.HEADER, f"unreadable: {getattr(error, 'what', error)}")
+            return None
+        if row is None:
+            self._say(What.HEADER, "is in the store, but readers cannot find it: the index over it is damaged")
+        return row
+
+    # --- events
+
+    def _events(self, row: Row | None, least: int) -> Recount:
+        recount = self._recount(row)
+        own = 0
+        for event, finding in judged(self.view, self.session_id, row, least):
+            if finding is not None:
+                self.findings.append(finding)
+                self._whole = False
+            if event is not None:
+                own += 1
+                decoded = self._decoded(event)
+                self._note(event, decoded)
+                recount.add(event, decoded)
+        self.events = own
+        return recount
+
+    def _recount(self, row: Row | None) -> Recount:
+        imported = 0 if row is None else row.imported_seq
+        if row is None or row.base_id is None or row.deleted_at is not None:
+            return Recount(self.session_id, 0, self._redacted, imported)
+        try:
+            inherited = self._counts.at(self.view, row.base_id, row.base_seq)
+        except OutlastError:
+            inherited = None  # the damage is reported where it is
+        return Recount(self.session_id, inherited, self._redacted, imported)
+
+    def _again(self, row: Row) -> Recount:
+        """A redacted event's sums are told by an event that comes after it, so count once more, knowing them."""
+        recount = self._recount(row)
+        for event, _ in judged(self.view, self.session_id, row):
+            if event is not None:
+                recount.add(event, self._decoded(event))
+        return recount
+
+    def _decoded(self, event: StoredEvent) -> e.Event | e.Opaque:
+        return event_of(event, lambda sha256: self._blob(event.session_id, sha256))
+
+    def _blob(self, session_id: str, sha256: str) -> bytes:
+        try:
+            data = self.view.blob(session_id, sha256)
+        except OutlastError:
+            data = None
+        if data is None or hashlib.sha256(data).hexdigest() != sha256:
+            raise ValueError(f"blob {sha256} is missing or damaged")
+        return data
+
+    def _note(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
+        self._keys.note(stored)
+        if not stored.redacted and stored.enc in ("plain", "zstd"):
+            self._named |= codec.blobs_named(plain_body(stored))
+        match event:
+            case e.EventRedacted(seq=seq, counted=counted):
+                self._redacted[seq] = counted
+            case e.ModelRequested():
+                self._open_attempts.add(stored.seq)
+            case e.AssistantReplied(attempt_seq=seq) | e.ReplyInterrupted(attempt_seq=seq):
+                self._open_attempts.discard(seq)
+            case _:
+                return
+
+    # --- what hangs on the events
+
+    def _blobs(self, row: Row) -> None:
+        for sha256 in sorted(self._named):
+            self.blobs += 1
+            data = self.view.blob(row.session_id, sha256)
+            if data is None:
+                self._say(What.BLOB, f"blob {sha256} is missing")
+            elif hashlib.sha256(data).hexdigest() != sha256:
+                self._say(What.BLOB, f"blob {sha256} does not match its name")
+        idle = set(self.view.blobs_of(row.session_id)) - self._named
+        if idle:
+            self._say(What.BLOB, f"{len(idle)} blobs that no event names; they are swept after a day", damage=False)
+
+    def _drafts(self, row: Row) -> None:
+        attempts = {chunk.attempt_seq for chunk in self.view.chunks(row.session_id, 0)}
+        for seq in sorted(attempts - self._open_attempts) if self._whole else ():
+            self._say(What.DRAFT, "a draft of an attempt that is not open", seq, damage=False)
+
+    def _snapshots(self, row: Row) -> None:
+        found = _snapshots(self.view, row)
+        self.snapshots = len(found)
+        current = {snapshot.seq: snapshot for snapshot in found if snapshot.fold_version == FOLD_VERSION}
+        state = SessionState()
+        try:
+            for stored in checked(self.view, row.session_id, 0, max(current, default=0)):
+                fold(state, stored, self._decoded(stored))
+                snapshot = current.get(stored.seq)
+                if snapshot is not None and snapshot.state != state_to_bytes(state):
+                    text = "the snapshot is not what the log folds to; it is only a cache"
+                    self._say(What.SNAPSHOT, text, stored.seq)
+        except DamagedSession:
+            return  # the history it stands on is damaged, and that is reported where it is
+
+
+def _snapshots(view: View, row: Row) -> list[Snapshot]:
+    found: list[Snapshot] = []
+    at_most = row.last_seq
+    while (snapshot := view.snapshot(row.session_id, at_most)) is not None:
+        if type(snapshot.seq) is not int or snapshot.seq > at_most:
+            break  # a damaged row, which the adapter's own checks name
+        found.append(snapshot)
+        at_most = snapshot.seq - 1
+    return found
