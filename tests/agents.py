@@ -10,10 +10,10 @@ from outlast import Agent, AgentConfig, CompletionResponse, ToolCall
 from outlast.core import events as e
 from outlast.models.port import Model
 from outlast.models.scripted import Item
-from outlast.runtime.kit import Kit
-from outlast.runtime.questions import Answerer
+from outlast.runtime.turn.approvals import Answerer
+from outlast.runtime.turn.context import Kit
 from outlast.store.log_store import LogStore
-from outlast.store.reading import decoded
+from outlast.store.read.decode import decoded
 from outlast.testing import ScriptedBackend
 
 Reply = Item

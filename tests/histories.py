@@ -6,8 +6,8 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
 from outlast.core.fold import Row, fold
-from outlast.core.log import StoredEvent
 from outlast.core.messages import ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
 from outlast.core.state import SessionState
 

@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     )
     from outlast.core.messages import Message, Role, ToolCall
     from outlast.models.port import CompletionResponse
-    from outlast.runtime.config import AgentConfig, ReasoningConfig
+    from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
     from outlast.runtime.workflow.evidence import EvidenceProvenance
     from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-    from outlast.runtime.workflow.prompt_history import PromptSnapshot
-    from outlast.runtime.workflow.timeline import WorkflowTimelineEntry
-    from outlast.runtime.workflow.trace import CompletionTraceEntry
+    from outlast.runtime.workflow.timeline import CompletionTraceEntry, PromptSnapshot, WorkflowTimelineEntry
     from outlast.session import ConversationSession
     from outlast.store import open_store
 
@@ -69,12 +67,12 @@ _HOME_OF = {
     "WorkflowTimelineEntry": "outlast.runtime.workflow.timeline",
     "WorkflowLedgerItem": "outlast.runtime.workflow.ledger",
     "WorkflowLedger": "outlast.runtime.workflow.ledger",
-    "PromptSnapshot": "outlast.runtime.workflow.prompt_history",
+    "PromptSnapshot": "outlast.runtime.workflow.timeline",
     "EvidenceProvenance": "outlast.runtime.workflow.evidence",
-    "CompletionTraceEntry": "outlast.runtime.workflow.trace",
+    "CompletionTraceEntry": "outlast.runtime.workflow.timeline",
     "CompletionResponse": "outlast.models.port",
-    "ReasoningConfig": "outlast.runtime.config",
-    "AgentConfig": "outlast.runtime.config",
+    "ReasoningConfig": "outlast.runtime.agent_config",
+    "AgentConfig": "outlast.runtime.agent_config",
     "RuntimeHandle": "outlast.agent",
     "Agent": "outlast.agent",
     "ConversationSession": "outlast.session",

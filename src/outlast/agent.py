@@ -11,23 +11,23 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from outlast.app.agents import kit_for, permitted_mode
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import default_store
+from outlast.app.turn_setup import kit_for, permitted_mode
 from outlast.core.errors import InvalidInput
 from outlast.core.events import Delivery, InputWithdrawn
 from outlast.core.messages import Message, Part, text_of
 from outlast.core.state import SessionState
+from outlast.core.workflow_mode import Mode
 from outlast.models.port import Model, ModelEvent
+from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.clock import SystemClock
-from outlast.runtime.config import AgentConfig
 from outlast.runtime.driver import Driver
-from outlast.runtime.kit import Kit
-from outlast.runtime.questions import Answerer
 from outlast.runtime.runner import Runner
 from outlast.runtime.service import SessionService
-from outlast.runtime.turn_summary import TurnSummary, last_turn
-from outlast.runtime.workflow.mode import Mode
+from outlast.runtime.turn.approvals import Answerer
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.turn_stats import TurnSummary, last_turn
 from outlast.session import ConversationSession
 from outlast.store.log_store import LogStore
 

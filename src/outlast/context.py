@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextvars import Token
 
 from outlast.app.settings import variables
-from outlast.runtime.current import current
+from outlast.runtime.current_session import current
 
 SESSION_ID = "OUTLAST_SESSION_ID"
 

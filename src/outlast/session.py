@@ -16,33 +16,42 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.places import bound_to, place_for
+from outlast.app.placement import bound_to, place_for
 from outlast.app.stores import default_store
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, SessionNotFound
+from outlast.core.event_row import Actor
 from outlast.core.fold import Row, folded
 from outlast.core.header import Header
 from outlast.core.ids import ID_LENGTH, id_from
-from outlast.core.log import Actor
 from outlast.core.messages import Message, Role
 from outlast.core.state import SessionState
 from outlast.core.transcript import transcript
 from outlast.core.window import unread, window
-from outlast.runtime.compaction import KEEP_LAST, CompactionSettings
-from outlast.runtime.library_compaction import Compaction, compact_if_due, last_compaction
-from outlast.runtime.project import project_fingerprint, project_key
-from outlast.runtime.recorded import Recorded, checked, number, text, texts
-from outlast.runtime.turn_summary import totals
-from outlast.runtime.workflow.done import DefinitionOfDone
+from outlast.runtime.history.compaction import (
+    KEEP_LAST,
+    Compaction,
+    CompactionSettings,
+    compact_if_due,
+    last_compaction,
+)
+from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
+from outlast.runtime.session_attributes import Recorded, checked, number, text, texts
+from outlast.runtime.turn.turn_stats import totals
+from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
 from outlast.runtime.workflow.ledger import WorkflowLedger
-from outlast.runtime.workflow.prompt_history import PromptSnapshot, is_new
-from outlast.runtime.workflow.readback import read, read_list, written
-from outlast.runtime.workflow.timeline import WorkflowTimelineEntry
-from outlast.runtime.workflow.trace import CompletionTraceEntry, completion_trace
+from outlast.runtime.workflow.storage import read, read_list, written
+from outlast.runtime.workflow.timeline import (
+    CompletionTraceEntry,
+    PromptSnapshot,
+    WorkflowTimelineEntry,
+    completion_trace,
+    is_new,
+)
 from outlast.store.lineage import fork
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, Query, Receipt, Write
-from outlast.store.reading import decoded, folded_state
+from outlast.store.read.decode import decoded, folded_state
 
 Messages = list[Message]
 Headers = list[Header]

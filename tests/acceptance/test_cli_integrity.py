@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-from outlast.core.log import StoredEvent, check_chain
+from outlast.core.event_row import StoredEvent, check_chain
 from outlast.doors.cli import main
 from outlast.store import open_store
-from outlast.store.migrations import newest
+from outlast.store.doctor.schema_status import schema_of
+from outlast.store.maintenance.migrations import newest
 from outlast.store.port import Append
-from outlast.store.schema import schema_of
 from tests.integration.test_migration_four import older_sqlite
 from tests.unit.store.populated import Populated, said
 

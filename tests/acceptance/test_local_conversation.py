@@ -13,7 +13,7 @@ from outlast.models import local
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
-from outlast.store.reading import decoded
+from outlast.store.read.decode import decoded
 from outlast.store.verify import verify
 from outlast.testing.validity import rejections
 from tests.conftest import ROOT, everything_is_required

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlast import ConversationSession, Message, Role
-from outlast.doors.repl.style import HERE
+from outlast.doors.repl.render.style import HERE
 from outlast.models import local
 from outlast.runtime.service import SessionService
 from tests.acceptance.terminal import Place, Terminal, call, reply, until

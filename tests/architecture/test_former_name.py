@@ -10,10 +10,10 @@ FORMER = b"holdfast"
 # This list only shrinks: stores that were written before the rename stay readable, and nothing else needs the name.
 EXCEPTIONS = {
     "CHANGELOG.md": "tells of the rename",
-    "src/outlast/models/proofs.py": "signatures in old logs begin with it",
+    "src/outlast/models/provider_signature.py": "signatures in old logs begin with it",
     "src/outlast/store/files/former_name.py": "files stores of before",
     "src/outlast/store/postgres/former_name.py": "the schema before migration 6",
-    "src/outlast/store/postgres/upgrading.py": "runs before migration 6",
+    "src/outlast/store/postgres/migrate.py": "runs before migration 6",
     "src/outlast/store/sql/postgres/0001_log.sql": "applied migrations never change",
     "src/outlast/store/sql/postgres/0002_ended_below_archived.sql": "applied migrations never change",
     "src/outlast/store/sql/postgres/0003_imported.sql": "applied migrations never change",

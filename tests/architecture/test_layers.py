@@ -10,7 +10,12 @@ from tests.architecture.source import Module, dotted, modules
 DOORS = ("outlast.doors", "outlast.app", "outlast.runtime.service", "outlast.core", "outlast._version")
 FACADES = ("outlast.session", "outlast.agent", "outlast.context")
 # What stands on the port alone and knows no adapter: reading, lineage, and the facts of this machine.
-STORE_PORT = ("outlast.store.port", "outlast.store.reading", "outlast.store.lineage", "outlast.store.host")
+STORE_PORT = (
+    "outlast.store.port",
+    "outlast.store.read.decode",
+    "outlast.store.lineage",
+    "outlast.store.process_identity",
+)
 MAY_KNOW = {
     "outlast.runtime": ("outlast.runtime", *STORE_PORT, "outlast.models.port", "outlast.core"),
     "outlast.doors": (*DOORS, *FACADES, "outlast.bench"),

@@ -16,7 +16,7 @@ from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
 from outlast.store.port import Create, NewEvent
-from outlast.store.reading import decoded, folded_state
+from outlast.store.read.decode import decoded, folded_state
 from outlast.testing.validity import rejections
 from tests.histories import Log, admitted, asked, call, finished, replied, whole_turn
 from tests.wild import TURNS, WILD, WildPlayer

@@ -12,8 +12,9 @@ import pytest
 from outlast.core.errors import DamagedSession
 from outlast.core.events import SessionArchived, SessionCreated, SessionEnded
 from outlast.core.header import Header
-from outlast.store import housekeeping, lineage, open_store
+from outlast.store import lineage, open_store
 from outlast.store.log_store import LogStore
+from outlast.store.maintenance import gc
 from outlast.store.port import Append, Create, Delete, NewEvent, PutBlob, Redact, Store
 from outlast.store.verify import verify
 from outlast.testing.contract.exam import new_id, said
@@ -47,9 +48,9 @@ def put(store: Store, session_id: str, data: bytes) -> str:
 def test_each_step_is_bounded_and_together_they_come_to_the_end(
     store: LogStore, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "ROWS", 3)
-    monkeypatch.setattr(housekeeping, "SLICES", 2)
-    monkeypatch.setattr(housekeeping, "EVENTS", 2)
+    monkeypatch.setattr(gc, "ROWS", 3)
+    monkeypatch.setattr(gc, "SLICES", 2)
+    monkeypatch.setattr(gc, "EVENTS", 2)
     sessions = [begun(store) for _ in range(9)]
     for session_id in sessions:
         for n in range(4):
@@ -72,14 +73,14 @@ def test_each_step_is_bounded_and_together_they_come_to_the_end(
 def test_a_blob_that_is_named_while_it_is_looked_for_stays(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     session_id = begun(store)
     digest = put(store, session_id, b"late")
-    honest = housekeeping._unnamed
+    honest = gc._unnamed
 
     def slowly(*arguments: object) -> object:
         found = honest(*arguments)  # pyright: ignore[reportArgumentType]
         store.commit(Append(session_id=session_id, events=(said(f"see {digest}"),)))
         return found
 
-    monkeypatch.setattr(housekeeping, "_unnamed", slowly)
+    monkeypatch.setattr(gc, "_unnamed", slowly)
     assert store.sweep(now() + MONTH).blobs == 0
     assert store.blob(session_id, digest) == b"late"
 
@@ -98,13 +99,13 @@ class Steps:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = 0
-        honest = housekeeping.Housekeeper.step
+        honest = gc.Housekeeper.step
 
-        def step(keeper: housekeeping.Housekeeper, at: int) -> object:
+        def step(keeper: gc.Housekeeper, at: int) -> object:
             self.taken += 1
             return honest(keeper, at)
 
-        monkeypatch.setattr(housekeeping.Housekeeper, "step", step)
+        monkeypatch.setattr(gc.Housekeeper, "step", step)
 
     def after(self, store: LogStore, session_id: str) -> int:
         """How many were taken once a store has committed and its housekeeper has had its say."""
@@ -127,7 +128,7 @@ def test_a_store_sweeps_by_itself_between_commits_once_an_hour(
         assert isinstance(other, LogStore)
         other._housekeeper.due = 0
         assert steps.after(other, session_id) == 1  # the hour is the store's, not the process's
-    monkeypatch.setattr(housekeeping, "now_us", lambda: now() + 3_700_000_000)
+    monkeypatch.setattr(gc, "now_us", lambda: now() + 3_700_000_000)
     store._housekeeper.due = 0
     assert steps.after(store, session_id) == 2
 
@@ -135,14 +136,14 @@ def test_a_store_sweeps_by_itself_between_commits_once_an_hour(
 def test_closing_waits_for_a_step_and_takes_no_more(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     session_id = begun(store)
     inside, go_on = threading.Event(), threading.Event()
-    honest = housekeeping.Housekeeper._sweep_keys
+    honest = gc.Housekeeper._sweep_keys
 
-    def slowly(keeper: housekeeping.Housekeeper, progress: housekeeping.Progress, before: int) -> int:
+    def slowly(keeper: gc.Housekeeper, progress: gc.Progress, before: int) -> int:
         inside.set()
         go_on.wait(10)
         return honest(keeper, progress, before)
 
-    monkeypatch.setattr(housekeeping.Housekeeper, "_sweep_keys", slowly)
+    monkeypatch.setattr(gc.Housekeeper, "_sweep_keys", slowly)
     store._housekeeper.due = 0
     store.commit(Append(session_id=session_id, events=(said("x"),)))
     assert inside.wait(10)

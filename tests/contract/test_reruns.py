@@ -15,9 +15,9 @@ from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.messages import Role, TextPart
 from outlast.store import lineage, open_store
+from outlast.store.engine.encode import seal
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, Delete, NewEvent, PutRoute, Receipt, Redact, Release, Write
-from outlast.store.sealing import seal
 
 
 @pytest.fixture

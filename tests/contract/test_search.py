@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from outlast.app.search import Searcher, forget, rebuild, search
+from outlast.app.sessions.search import Searcher, forget, rebuild, search
 from outlast.core.errors import InvalidInput
 from outlast.core.messages import Message, Role, ToolCall
 from outlast.session import ConversationSession
@@ -19,7 +19,7 @@ from outlast.store.lineage import rotate
 from outlast.store.log_store import LogStore
 from outlast.store.port import Delete, Query, Redact
 from outlast.store.search.documents import folded
-from outlast.store.sqlite.shelf import shelf_path
+from outlast.store.sqlite.search_index import shelf_path
 
 WORDS = [
     *("def", "foo(x):", "return", "東京タワー", "北京", "カタカナ", "straße", "ΑΣΑ", "Привет", "emoji🙂"),
@@ -171,7 +171,7 @@ def test_deleted_words_leave_the_index_file(tmp_path: Path) -> None:
 def test_an_index_that_another_holds_is_left_alone_and_the_answer_still_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outlast.store.sqlite.shelf.BUSY_MS", 50)
+    monkeypatch.setattr("outlast.store.sqlite.search_index.BUSY_MS", 50)
     with closing(open_store(f"sqlite:///{tmp_path}/s.db")) as store:
         said(store, "alpha")
         search(store, "alpha")

@@ -17,14 +17,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
+from outlast.core.event_row import GENESIS, check_chain
 from outlast.core.events import Event
 from outlast.core.header import Header
 from outlast.core.ids import id_from
-from outlast.core.log import GENESIS, check_chain
 from outlast.core.messages import Role, TextPart
 from outlast.store import lineage, open_store, port
+from outlast.store.engine.encode import event_of
 from outlast.store.port import Append, Create, Lease, NewEvent, Query, Receipt, Store, Write
-from outlast.store.sealing import event_of
 from tests.contract.model import Fact, Model, Session
 
 EXAMPLES = {"sqlite": (60, 30), "files": (40, 25), "postgres": (12, 25)}

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
 from outlast.core.events import Event
 from outlast.core.header import Header
 from outlast.core.ids import id_from
-from outlast.core.log import StoredEvent
 from outlast.core.messages import Role, TextPart
 from outlast.store import open_store
+from outlast.store.engine.encode import event_of, plain_body
 from outlast.store.port import Create, NewEvent, Store
-from outlast.store.sealing import event_of, plain_body
 from tests import strategies
 
 CASES = 600

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.integrity import Finding, exported, verify_store
-from outlast.app.transfer import import_file
+from outlast.app.maintenance import Finding, exported, verify_store
+from outlast.app.transfer.import_session import import_file
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError
 from outlast.core.events import HistoryCleared, RuntimeStateChanged
 from outlast.core.messages import Message, Role
-from outlast.runtime.imported import known_state
+from outlast.runtime.imported_trust import known_state
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.lineage import rotate
@@ -171,7 +171,7 @@ def test_what_is_no_export_is_refused_in_one_sentence(tmp_path: Path, content: b
 def test_a_large_session_comes_in_pieces_that_add_up(
     store_url: str, origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outlast.app.transfer.PIECE_EVENTS", 1)
+    monkeypatch.setattr("outlast.app.transfer.import_session.PIECE_EVENTS", 1)
     with closing(open_store(origin)) as store:
         session, fork = lived(store)
     for name in (fork.session_id, session.session_id):

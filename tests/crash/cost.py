@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from outlast.app.agents import AgentConfig
-from outlast.app.creating import create
-from outlast.app.crew import Crew
+from outlast.app.sessions.create import create
 from outlast.app.settings import Settings
+from outlast.app.turn_setup import AgentConfig
+from outlast.app.workers.worker_pool import Crew
 from outlast.core import events as e
 from outlast.core.header import Header
 from outlast.core.messages import Part, Role, TextPart, ToolCall, ToolResult, Usage, text_of

@@ -22,7 +22,7 @@ from pathlib import Path
 import apsw
 import psycopg
 
-from outlast.doors.cli.commands import COMMANDS
+from outlast.doors.cli.command_table import COMMANDS
 from tests.crash.actor import Actor, free_port
 from tests.crash.diary import Diary
 from tests.crash.evidence import Evidence, Settled

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from outlast.app.logs import TEXT, Lines
+from outlast.app.logging_setup import TEXT, Lines
 from tests.crash.laboratory import UNFORESEEN
 from tests.crash.model import FAULTS, ModelServer, malformed, streamed
 from tests.crash.oracle import Job, job_in, made_job, saying

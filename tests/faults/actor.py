@@ -18,7 +18,7 @@ from typing import Any, Self
 import msgspec
 
 from outlast.core.errors import OutlastError
-from outlast.store import host, open_store
+from outlast.store import open_store, process_identity
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Lease, NewEvent, Query
 from tests.conftest import ROOT
@@ -79,7 +79,9 @@ class Actor:
         return [row.seq for row in self.store.read(session_id)]
 
     def claim(self, session_id: str, ttl_ms: int) -> int:
-        taken = Claim(session_id=session_id, token=secrets.token_hex(8), holder=host.holder(), ttl_ms=ttl_ms)
+        taken = Claim(
+            session_id=session_id, token=secrets.token_hex(8), holder=process_identity.holder(), ttl_ms=ttl_ms
+        )
         lease = self.store.commit(taken)[0].lease
         assert lease is not None
         self._leases[session_id] = lease

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from outlast.store.sqlite import opening
+from outlast.store.sqlite import setup
 
 SECTOR = 512
 PAGE = 4096
@@ -24,11 +24,11 @@ PAGE = 4096
 @contextmanager
 def disk(vfs: apsw.VFS, name: str) -> Generator[None]:
     """Every connection of the SQLite store goes through this VFS meanwhile."""
-    opening.VFS_NAME = name
+    setup.VFS_NAME = name
     try:
         yield
     finally:
-        opening.VFS_NAME = None
+        setup.VFS_NAME = None
         vfs.unregister()
 
 

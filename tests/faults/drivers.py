@@ -21,10 +21,10 @@ import msgspec
 from outlast.core import events as e
 from outlast.core.errors import SessionBusy, StaleLease
 from outlast.core.messages import TextPart
-from outlast.store import host, open_store
+from outlast.store import open_store, process_identity
+from outlast.store.engine.encode import event_of
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Lease, NewEvent
-from outlast.store.sealing import event_of
 from tests.faults.factory import in_child
 from tests.faults.stores import in_memory, load, url_in
 from tests.faults.witness import Ack, Failed, Notebook, Try, mark_of, new_id, notes_in, writes_of
@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 
 def claim(store: LogStore, session_id: str, ttl_ms: int = LEASE_MS) -> Lease:
-    taken = Claim(session_id=session_id, token=secrets.token_hex(8), holder=host.holder(), ttl_ms=ttl_ms)
+    taken = Claim(session_id=session_id, token=secrets.token_hex(8), holder=process_identity.holder(), ttl_ms=ttl_ms)
     lease = store.commit(taken)[0].lease
     assert lease is not None
     return lease

@@ -12,7 +12,7 @@ from outlast.core.messages import ToolCall, text_of
 from outlast.core.window import window
 from outlast.store.log_store import LogStore
 from outlast.store.port import Query
-from outlast.store.reading import decoded
+from outlast.store.read.decode import decoded
 from outlast.store.verify import verify
 from outlast.testing.validity import rejections
 from tests.faults import tale

@@ -8,10 +8,10 @@ from typing import Any
 from outlast.core import events as e
 from outlast.core.header import Header
 from outlast.core.messages import Part, TextPart, ToolCall
-from outlast.runtime.permissions.decide import call_digest
-from outlast.store.host import holder
+from outlast.runtime.permissions.evaluate import call_digest
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, Lease, NewEvent, PutChunk
+from outlast.store.process_identity import holder
 from tests.faults.witness import new_id
 
 ABSENT = "absent"

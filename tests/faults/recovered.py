@@ -8,8 +8,8 @@ from typing import Any
 from outlast import Agent, ToolCall
 from outlast.app.settings import load_settings
 from outlast.core import events as e
-from outlast.runtime.config import AgentConfig, ReasoningConfig
-from outlast.store.reading import decoded
+from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
+from outlast.store.read.decode import decoded
 from outlast.store.verify import verify
 from outlast.testing import ScriptedBackend
 from outlast.testing.validity import rejections

@@ -17,7 +17,7 @@ from outlast.app.settings import load_settings
 from outlast.core.errors import OutlastError
 from outlast.models.scripted import ScriptedFile
 from outlast.runtime import failpoints
-from outlast.runtime.kit import Kit
+from outlast.runtime.turn.context import Kit
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
 

@@ -45,13 +45,13 @@ def load(kind: str) -> None:
 
 def smaller() -> None:
     """Checkpoints after a few commits; only in processes that end soon."""
-    _set("outlast.store.sqlite.database", "CHECKPOINT_PAGES", 12)
-    _set("outlast.store.sqlite.database", "FORCED_PAGES", 60)
+    _set("outlast.store.sqlite.connections", "CHECKPOINT_PAGES", 12)
+    _set("outlast.store.sqlite.connections", "FORCED_PAGES", 60)
 
 
 def patient_for(seconds: float) -> None:
     """How long to wait for a writer that does not finish; only in processes that end soon, before a store is open."""
-    _set("outlast.store.sqlite.database", "GATE_SECONDS", seconds)
+    _set("outlast.store.sqlite.connections", "GATE_SECONDS", seconds)
     for name in ("session", "scopes", "folder"):
         _set(f"outlast.store.files.{name}", "LOCK_SECONDS", seconds)
 

@@ -14,7 +14,7 @@ from outlast import Agent, AgentConfig, CompletionResponse, ToolCall
 from outlast.app.settings import load_settings
 from outlast.models.port import Abilities, ModelEvent, ModelRequest
 from outlast.models.scripted import Item, Line, ScriptedBackend
-from outlast.runtime.questions import Question
+from outlast.runtime.turn.approvals import Question
 from outlast.store.log_store import LogStore
 from outlast.testing.validity import rejections
 

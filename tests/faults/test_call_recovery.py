@@ -13,8 +13,8 @@ from outlast import CompletionResponse, Role, ToolCall, open_store
 from outlast.core import events as e
 from outlast.core.messages import TextPart, text_of
 from outlast.core.repair import OUTCOME_UNKNOWN
-from outlast.runtime.questions import Question
-from outlast.runtime.whereabouts import whereabouts
+from outlast.runtime.turn.approvals import Question
+from outlast.runtime.turn.tool_context import whereabouts
 from outlast.store.log_store import LogStore
 from tests.agents import only
 from tests.faults.past import ABSENT, Past, digest_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.store import host, open_store
+from outlast.store import open_store, process_identity
 from outlast.store.port import Claim, Query, Renew
 from tests.faults.stores import ALL, load, url_in
 from tests.faults.witness import Try, new_id, problems, writes_of
@@ -19,7 +19,7 @@ DAY = 24 * 3600 * 1_000_000
 def jumping(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Every look at the wall clock is up to a day off, in either direction."""
     load(kind)
-    chance, honest = random.Random(1), host.now_us
+    chance, honest = random.Random(1), process_identity.now_us
     users = [module for name, module in sys.modules.items() if name.startswith("outlast.")]
     users = [module for module in users if getattr(module, "now_us", None) is honest]
     assert len(users) >= 2
@@ -68,7 +68,9 @@ def test_a_lease_does_not_run_on_the_wall_clock(kind: str, place: str, memory: P
     session_id = new_id()
     with open_store(url_in(kind, place, memory)) as store:
         store.commit(*writes_of(Try(mark="a", kind="create", session_id=session_id)))
-        lease = store.commit(Claim(session_id=session_id, token="t", holder=host.holder(), ttl_ms=60_000))[0].lease
+        lease = store.commit(Claim(session_id=session_id, token="t", holder=process_identity.holder(), ttl_ms=60_000))[
+            0
+        ].lease
         assert lease is not None
         for _ in range(20):
             store.commit(Renew(lease=lease, ttl_ms=60_000))

@@ -13,7 +13,7 @@ import pytest
 from outlast.core.errors import OutcomeUnknown, Refused
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append
-from outlast.store.sqlite import SqliteStore, database
+from outlast.store.sqlite import SqliteStore, connections
 from tests.conftest import ROOT, _missing, needs
 from tests.faults.disk import Faulty, disk
 from tests.faults.stores import LOCAL
@@ -29,8 +29,8 @@ FAULTS: dict[str, tuple[str, Callable[[], Exception]]] = {
 
 @pytest.fixture(autouse=True)
 def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "CHECKPOINT_PAGES", 12)
-    monkeypatch.setattr(database, "FORCED_PAGES", 40)
+    monkeypatch.setattr(connections, "CHECKPOINT_PAGES", 12)
+    monkeypatch.setattr(connections, "FORCED_PAGES", 40)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outlast.runtime.tools.command import LOG_LIMIT
+from outlast.runtime.tools.process.shell_command import LOG_LIMIT
 from tests.conftest import ROOT
 
 GB = 1_000_000_000

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
 from outlast.store.port import Query
-from outlast.store.sqlite import SqliteStore, database, opening
+from outlast.store.sqlite import SqliteStore, connections, setup
 from tests.faults.disk import Done, Recorder, disk, survivors
 from tests.faults.witness import Notebook, Writer, notes_from, problems
 
@@ -21,8 +21,8 @@ STEPS = 40
 @pytest.fixture(autouse=True)
 def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints, passive and forced, after a few commits instead of a few thousand."""
-    monkeypatch.setattr(database, "CHECKPOINT_PAGES", 40)
-    monkeypatch.setattr(database, "FORCED_PAGES", 150)
+    monkeypatch.setattr(connections, "CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr(connections, "FORCED_PAGES", 150)
 
 
 def recorded(folder: Path, seed: int, *, sessions_of_work: int = 3) -> list[Done]:
@@ -118,7 +118,7 @@ def test_a_reader_does_not_move_what_was_never_synced_into_the_database(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It sees what a failed sync left in the log, it is the last to close, and the power goes while it does."""
-    monkeypatch.setattr(database, "CHECKPOINT_PAGES", 10_000)
+    monkeypatch.setattr(connections, "CHECKPOINT_PAGES", 10_000)
     healthy = [True]
     recorder = Recorder("recorder", lambda: not healthy[0])
     with disk(recorder, "recorder"):
@@ -150,7 +150,7 @@ def test_10000_power_cuts_lose_nothing_acknowledged(memory: Path) -> None:
 def test_the_check_finds_what_a_store_that_does_not_sync_loses(
     memory: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    honest = opening.connect
+    honest = setup.connect
 
     def careless(path: Path) -> apsw.Connection:
         connection = honest(path)
@@ -158,7 +158,7 @@ def test_the_check_finds_what_a_store_that_does_not_sync_loses(
         return connection
 
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "connect", careless)
+        patch.setattr(setup, "connect", careless)
         trace = recorded(memory / "whole", 7)
     chance = random.Random(7)
     cuts = [chance.randrange(len(trace) + 1) for _ in range(50)]

@@ -15,10 +15,10 @@ import pytest
 
 from outlast.core import events as e
 from outlast.core.errors import StoreUnavailable
-from outlast.store import host, open_store
+from outlast.store import open_store, process_identity
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, NewEvent, PutChunk, PutRoute, PutSnapshot, Query, Release
-from outlast.store.sqlite import SqliteStore, opening
+from outlast.store.sqlite import SqliteStore, setup
 from tests.conftest import ROOT
 from tests.faults.actor import Other
 from tests.faults.forking import Facts
@@ -69,7 +69,7 @@ def test_after_a_fork_the_child_opens_its_own_and_the_parent_goes_on(kind: str, 
 
 
 def public_operations(store: SqliteStore, session_id: str, folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
-    lease = store.commit(Claim(session_id=session_id, token="t", holder=host.holder()))[0].lease
+    lease = store.commit(Claim(session_id=session_id, token="t", holder=process_identity.holder()))[0].lease
     assert lease is not None
     event = NewEvent(event=e.SessionRenamed(title="t"))
     yield "append", lambda: store.commit(Append(session_id=session_id, events=(event,), key="k"))
@@ -173,9 +173,9 @@ def test_a_follower_sees_another_process_commit_within_50_ms(kind: str, place: s
 
 
 def test_a_sqlite_that_can_corrupt_is_refused() -> None:
-    opening.check_version("3.51.3")
+    setup.check_version("3.51.3")
     with pytest.raises(StoreUnavailable, match=r"SQLite 3\.51\.2 can corrupt.*pip install -U apsw"):
-        opening.check_version("3.51.2")
+        setup.check_version("3.51.2")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the mount table is Linux's")
@@ -183,12 +183,10 @@ def test_a_sqlite_that_can_corrupt_is_refused() -> None:
 def test_a_network_file_system_is_refused(tmp_path: Path, kind: str) -> None:
     root = "22 1 8:1 / / rw - ext4 /dev/sda1 rw"
     over = f"40 22 0:35 / {tmp_path} rw - {kind} server:/x rw"
-    opening.check_file_system(tmp_path / "a" / "log.db", root)
+    setup.check_file_system(tmp_path / "a" / "log.db", root)
     with pytest.raises(StoreUnavailable, match=f"network file system .{kind}"):
-        opening.check_file_system(tmp_path / "a" / "log.db", f"{root}\n{over}")
-    opening.check_file_system(
-        tmp_path / "a" / "log.db", f"{root}\n{over}\n41 40 8:2 / {tmp_path}/a rw - ext4 /dev/b rw"
-    )
+        setup.check_file_system(tmp_path / "a" / "log.db", f"{root}\n{over}")
+    setup.check_file_system(tmp_path / "a" / "log.db", f"{root}\n{over}\n41 40 8:2 / {tmp_path}/a rw - ext4 /dev/b rw")
 
 
 @pytest.mark.parametrize("kind", LOCAL)

@@ -14,10 +14,10 @@ from outlast.core.errors import SessionBusy
 from outlast.core.fold import folded
 from outlast.core.messages import TextPart, text_of
 from outlast.runtime import failpoints
-from outlast.runtime.kit import Kit
-from outlast.store.host import holder
+from outlast.runtime.turn.context import Kit
 from outlast.store.log_store import LogStore
-from outlast.store.reading import decoded
+from outlast.store.process_identity import holder
+from outlast.store.read.decode import decoded
 from tests.agents import log_of, only
 from tests.faults.past import Past
 from tests.faults.recovered import BASH, READ, Recovered

@@ -15,7 +15,7 @@ import pytest
 from outlast.core.errors import SessionBusy
 from outlast.store import open_store
 from outlast.store.port import LEASE_MS
-from outlast.store.reading import decoded
+from outlast.store.read.decode import decoded
 from tests.agents import kinds_of
 from tests.conftest import ROOT
 from tests.faults.ledger import turn_problems

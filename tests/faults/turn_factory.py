@@ -23,7 +23,8 @@ import msgspec
 
 import outlast.runtime
 from outlast.core.errors import OutlastError
-from outlast.runtime import draft, failpoints
+from outlast.runtime import failpoints
+from outlast.runtime.turn import draft
 from outlast.store import open_store
 from tests.faults import tale
 from tests.faults.factory import in_child

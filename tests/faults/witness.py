@@ -17,14 +17,14 @@ import msgspec
 
 from outlast.core import events as e
 from outlast.core.errors import OutlastError, SessionBusy
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header, apply, delta_of
 from outlast.core.ids import id_from
-from outlast.core.log import StoredEvent
 from outlast.core.messages import Role, TextPart, text_of
-from outlast.store import host
+from outlast.store import process_identity
+from outlast.store.engine.encode import event_of
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Base, Claim, Create, Lease, NewEvent, PutChunk, Query, Release, Write
-from outlast.store.sealing import event_of
 
 SIZES = (20, 20, 600, 600, 6_000, 70_000)  # plain, compressed, and one that goes into a blob
 
@@ -175,7 +175,9 @@ class Writer:
         """A turn: claim, open an attempt, draft, close it and let go in one commit."""
         session_id = self._random.choice(self.sessions)
         try:
-            claim = Claim(session_id=session_id, token=secrets.token_hex(8), holder=host.holder(), ttl_ms=60_000)
+            claim = Claim(
+                session_id=session_id, token=secrets.token_hex(8), holder=process_identity.holder(), ttl_ms=60_000
+            )
             lease = self._store.commit(claim)[0].lease
         except SessionBusy:
             return

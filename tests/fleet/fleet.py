@@ -16,14 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from outlast.app.creating import create
+from outlast.app.sessions.create import create
 from outlast.app.settings import load_settings
 from outlast.core import events as e
-from outlast.core.log import Actor, StoredEvent
+from outlast.core.event_row import Actor, StoredEvent
 from outlast.core.messages import TextPart
 from outlast.store import open_store
 from outlast.store.port import Append, NewEvent
-from outlast.store.reading import decoded
+from outlast.store.read.decode import decoded
 
 CANARY = "canary-4711"
 SOON = 30.0

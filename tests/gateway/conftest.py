@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.doors.gateway import courier, gateway
+from outlast.doors.gateway import delivery_worker, gateway
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "SHORTEST_PAUSE", 0.01)
-    monkeypatch.setattr(courier, "SHORTEST_PAUSE", 0.01)
-    monkeypatch.setattr(courier, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(delivery_worker, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(delivery_worker, "LONGEST_PAUSE", 0.05)

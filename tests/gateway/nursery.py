@@ -47,7 +47,7 @@ async def run(home: Path, store: str) -> None:
 
 def main() -> None:
     home, store = Path(sys.argv[1]), sys.argv[2]
-    import outlast.doors.gateway.telegram as loaded  # what takes long is done once, here
+    import outlast.doors.gateway.platforms.telegram as loaded  # what takes long is done once, here
     import outlast.store.sqlite as opened
 
     assert loaded

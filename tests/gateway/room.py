@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from outlast.core.chat_routes import Address
+from outlast.core.chat_route import Address
 from outlast.doors.gateway.platform import Button, Outgoing, PlatformTrouble, Update
 
 OWNER, STRANGER, MEMBER = "1001", "6666", "2002"

@@ -20,9 +20,9 @@ from urllib.request import Request, urlopen
 import msgspec
 import pytest
 
-from outlast.app.crew import AT_ONCE
+from outlast.app.workers.worker_pool import AT_ONCE
 from outlast.doors.cli import main
-from outlast.doors.gateway.webhook import key_of, signed
+from outlast.doors.gateway.platforms.webhook import key_of, signed
 from tests.gateway.bot_api import TOKEN, serving
 from tests.gateway.test_webhook import SECRET
 from tests.prometheus import samples

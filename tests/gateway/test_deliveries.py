@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from outlast.app.deliveries import Deliveries
+from outlast.app.chat.delivery_log import Deliveries
 from outlast.core import events as e
-from outlast.core.chat_routes import Address
+from outlast.core.chat_route import Address
 from outlast.core.errors import ModelRefused, StoreUnavailable
 from outlast.core.ids import id_from
 from outlast.core.messages import ToolCall
-from outlast.doors.gateway import courier
-from outlast.doors.gateway.courier import MOST_ATTEMPTS, Courier
+from outlast.doors.gateway import delivery_worker
+from outlast.doors.gateway.delivery_worker import MOST_ATTEMPTS, Courier
+from outlast.doors.gateway.message_text import REPEATED
 from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected
-from outlast.doors.gateway.words import REPEATED
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.store import open_store
@@ -221,10 +221,10 @@ async def test_a_begun_delivery_of_a_dead_gateway_is_sent_once_more_and_marked(t
         [seq] = dead.outbox(route, session).items
         assert await dead.begin(route, session, seq, 1, 1)
         assert not await Deliveries(store).begin(route, session, seq, 1, 1), "only one may send an attempt"
-        courier = Courier(room, Deliveries(store), route, session, edit_seconds=0.05, take_over_seconds=0.2)
+        delivery_worker = Courier(room, Deliveries(store), route, session, edit_seconds=0.05, take_over_seconds=0.2)
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(10):
-            await courier.run()
+            await delivery_worker.run()
         assert asyncio.get_running_loop().time() - began >= 0.2, "it may still have been at it"
     assert room.texts()[-1] == f"{REPEATED}\n\na notice"
 
@@ -250,7 +250,7 @@ async def test_what_was_said_is_brought_before_it_stops_though_nobody_had_read_i
 ) -> None:
     reads = asyncio.Event()
     reads.set()
-    real_feed, real_finish = courier.feed, Courier.finish
+    real_feed, real_finish = delivery_worker.feed, Courier.finish
 
     async def feed(*given: Any, **more: Any) -> AsyncIterator[Any]:
         async for thing in real_feed(*given, **more):
@@ -261,7 +261,7 @@ async def test_what_was_said_is_brought_before_it_stops_though_nobody_had_read_i
         real_finish(self, *given)
         reads.set()
 
-    monkeypatch.setattr(courier, "feed", feed)
+    monkeypatch.setattr(delivery_worker, "feed", feed)
     monkeypatch.setattr(Courier, "finish", finish)
     room, model = Room(), Echo()
     model.halfway = asyncio.Event()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.deliveries import Deliveries
+from outlast.app.chat.delivery_log import Deliveries
 from outlast.core import events as e
-from outlast.core.chat_routes import Address, route_key
-from outlast.doors.gateway.words import REPEATED
+from outlast.core.chat_route import Address, route_key
+from outlast.doors.gateway.message_text import REPEATED
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
 from tests.conftest import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outlast.app.logs import log_to
+from outlast.app.logging_setup import log_to
 from outlast.core.errors import DamagedSession
 from outlast.doors.gateway.platform import NotSent, Rejected
 from tests.gateway.room import STRANGER, Room

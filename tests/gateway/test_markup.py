@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.doors.gateway.markup import matrix_html, telegram_html
+from outlast.doors.gateway.platforms.markup import matrix_html, telegram_html
 
 TELEGRAM_TAGS = {"b", "i", "s", "code", "pre", "a", "blockquote"}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from outlast.app.positions import Position
+from outlast.app.chat.sync_position import Position
 from outlast.core import events as e
-from outlast.core.chat_routes import Address, route_key
+from outlast.core.chat_route import Address, route_key
 from outlast.core.messages import ToolCall
-from outlast.doors.gateway.matrix import Matrix
 from outlast.doors.gateway.platform import Outgoing, Rejected
+from outlast.doors.gateway.platforms.matrix import Matrix
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
 from tests.gateway.echo import Echo

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from outlast.app.positions import Position
-from outlast.core.chat_routes import Address
-from outlast.doors.gateway.invitations import MOST_TRIES
-from outlast.doors.gateway.matrix import Matrix
+from outlast.app.chat.sync_position import Position
+from outlast.core.chat_route import Address
 from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing
+from outlast.doors.gateway.platforms.matrix import Matrix
+from outlast.doors.gateway.platforms.matrix_event import MOST_TRIES
 from tests.gateway.homeserver import BOT, BROKEN, LIMITED, OWNER, ROOM, UNKNOWN_TOKEN, Answer, Homeserver, serving
 from tests.gateway.world import NAME, eventually, running, settings_for
 

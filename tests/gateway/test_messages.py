@@ -12,7 +12,7 @@ import pytest
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, StoreUnavailable
 from outlast.core.events import Delivery
-from outlast.doors.gateway import courier
+from outlast.doors.gateway import delivery_worker
 from outlast.doors.gateway.gateway import Gateway
 from outlast.doors.gateway.platform import NotSent
 from outlast.runtime.service import SessionService
@@ -227,7 +227,7 @@ async def test_why_nothing_answers_is_told_once(tmp_path: Path) -> None:
 async def test_a_trouble_that_comes_later_is_told_though_nobody_sees_us_typing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courier, "TROUBLE_SECONDS", 0.01)
+    monkeypatch.setattr(delivery_worker, "TROUBLE_SECONDS", 0.01)
     room = Room()
     room.typing_seconds = 3600.0
     settings = settings_for(tmp_path)

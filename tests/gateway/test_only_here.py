@@ -44,12 +44,12 @@ def assignments(module: Module, attribute: str) -> Iterator[tuple[str, str]]:
 
 
 WRITERS = {
-    "PutRoute": {"outlast.app.chats"},
+    "PutRoute": {"outlast.app.chat.routing"},
     "MoveRoutes": {"outlast.store.lineage"},
     "SessionRotated": {"outlast.store.lineage"},
-    "put_route": {"outlast.store.engine"},
-    "move_routes": {"outlast.store.engine", "outlast.store.removal"},
-    "put_tip": {"outlast.store.engine", "outlast.store.restoring"},
+    "put_route": {"outlast.store.engine.commit"},
+    "move_routes": {"outlast.store.engine.commit", "outlast.store.engine.remove"},
+    "put_tip": {"outlast.store.engine.commit", "outlast.store.engine.restore"},
 }
 """Everything by which a route or a tip is written, and who may."""
 
@@ -79,11 +79,11 @@ def test_who_goes_on_under_another_session_id_says_where_from() -> None:
     """Every place that lets something stand for another session than before; a new one has to be thought about."""
     found = {place for module in naming(".session_id") for place in assignments(module, "session_id")}
     assert found == {
-        ("outlast.app.deliveries", "outbox"),  # which session an outbox was read from
-        ("outlast.doors.gateway.courier", "run"),  # the tip of the lineage it was sent to
-        ("outlast.doors.gateway.courier", "_read"),  # a SessionRotated in the log
-        ("outlast.doors.repl.one_shot", "_admitted"),  # the receipt says where the input is
-        ("outlast.doors.repl.one_shot", "_turn"),  # the agent's session
+        ("outlast.app.chat.delivery_log", "outbox"),  # which session an outbox was read from
+        ("outlast.doors.gateway.delivery_worker", "run"),  # the tip of the lineage it was sent to
+        ("outlast.doors.gateway.delivery_worker", "_read"),  # a SessionRotated in the log
+        ("outlast.doors.repl.print_mode", "_admitted"),  # the receipt says where the input is
+        ("outlast.doors.repl.print_mode", "_turn"),  # the agent's session
         ("outlast.runtime.driver", "move"),  # after the commit of a rotation
         ("outlast.runtime.runner", "_drain"),  # the driver moved
         ("outlast.runtime.runner", "_rotated"),  # the driver moved
@@ -97,7 +97,7 @@ def test_the_context_is_told_in_three_places_only() -> None:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and dotted(node.func) == "current.set"
     }
-    assert found == {"outlast.runtime.runner", "outlast.runtime.boundary", "outlast.context"}
+    assert found == {"outlast.runtime.runner", "outlast.runtime.history.boundaries", "outlast.context"}
 
 
 # --- and whatever is written, in whatever order ----------------------------------------------------------------------

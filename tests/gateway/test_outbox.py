@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.core import events as e
-from outlast.core.log import Actor, StoredEvent
+from outlast.core.event_row import Actor, StoredEvent
 from outlast.core.messages import TextPart
 from outlast.core.outbox import Outbox, What
 

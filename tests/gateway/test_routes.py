@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.chat_routes import Address, address_of, debt_key, route_key, route_of_debt, route_prefix
+from outlast.core.chat_route import Address, address_of, debt_key, route_key, route_of_debt, route_prefix
 from outlast.core.errors import InvalidInput
 
 FIELD = st.text(max_size=20)

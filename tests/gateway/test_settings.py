@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.config_file import change_setting
+from outlast.app.chat.pairing import credential_of
 from outlast.app.models import remember_model
-from outlast.app.pairing import credential_of
 from outlast.app.settings import load_settings
+from outlast.app.settings_file import change_setting
 from outlast.core.errors import ConfigError
 from outlast.core.events import Delivery
-from outlast.doors.gateway.accounts import platform_for
+from outlast.doors.gateway.platform_factory import platform_for
 from outlast.runtime.permissions.mode import PermissionMode
 
 TELEGRAM = '[gateway.home]\nplatform = "telegram"\ntoken = "1:x"\n'

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.doors.gateway.platform import size_in_utf16
-from outlast.doors.gateway.splitting import split
+from outlast.doors.gateway.split_message import split
 
 PIECES = st.sampled_from(
     ["word ", "x" * 50, ". ", "\n", "\n\n", "```py\ncode\n```\n", "```\n", "~~~\n", "````\n", "é", "😀"]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from outlast.core import events as e
-from outlast.core.chat_routes import Address
+from outlast.core.chat_route import Address
 from outlast.core.messages import ToolCall
+from outlast.doors.gateway.message_text import REPEATED
 from outlast.doors.gateway.platform import NotSent, Outgoing, Rejected
-from outlast.doors.gateway.telegram import Telegram
-from outlast.doors.gateway.words import REPEATED
+from outlast.doors.gateway.platforms.telegram import Telegram
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
 from tests.gateway.bot_api import BOT_ID, BOT_NAME, TOKEN, BotApi, Fault, serving

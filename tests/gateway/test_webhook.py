@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from outlast.core import events as e
-from outlast.doors.gateway.webhook import BadSignature, Webhook, key_of, signature, signed
+from outlast.doors.gateway.platforms.webhook import BadSignature, Webhook, key_of, signature, signed
 from tests.gateway.echo import Echo
 from tests.gateway.room import OWNER
 from tests.gateway.world import World, eventually, inputs_of, kinds_of, running

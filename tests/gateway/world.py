@@ -14,16 +14,16 @@ import msgspec
 from outlast.app.gateway_settings import Credential, GatewaySettings
 from outlast.app.settings import Settings, load_settings
 from outlast.core import events as e
-from outlast.core.chat_routes import Address, route_key
+from outlast.core.chat_route import Address, route_key
 from outlast.core.header import Header
 from outlast.core.messages import text_of
 from outlast.doors.gateway.gateway import Gateway
 from outlast.doors.gateway.platform import ChatPlatform
 from outlast.models.port import Model
-from outlast.runtime.kit import Kit
+from outlast.runtime.turn.context import Kit
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
-from outlast.store.reading import decoded
+from outlast.store.read.decode import decoded
 from tests.gateway.echo import Echo
 from tests.gateway.room import MEMBER, OWNER, Room
 

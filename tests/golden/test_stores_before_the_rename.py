@@ -14,15 +14,15 @@ import msgspec
 import psycopg
 import pytest
 
-from outlast.app.integrity import back_up, examine_store, exported, schema, verify_store
-from outlast.app.search import search
+from outlast.app.maintenance import back_up, examine_store, exported, schema, verify_store
+from outlast.app.sessions.search import search
 from outlast.core.errors import OutlastError, StoreUnavailable
 from outlast.core.messages import ReasoningPart
 from outlast.doors.cli import main
-from outlast.models.proofs import Proof, packed, unpacked
+from outlast.models.provider_signature import Proof, packed, unpacked
 from outlast.session import ConversationSession
 from outlast.store import open_store, open_to_read
-from outlast.store.files import FilesStore, former_name, opening
+from outlast.store.files import FilesStore, former_name, setup
 from outlast.store.lineage import fork
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Query
@@ -140,7 +140,7 @@ def test_opening_a_files_store_for_writing_gives_it_the_new_name(tmp_path: Path)
     folder = in_files(tmp_path)
     open_store(f"files:///{folder}").close()
     assert not (folder / former_name.NAME).exists()
-    assert msgspec.json.decode((folder / opening.NAME).read_bytes())["outlast"] == "files"
+    assert msgspec.json.decode((folder / setup.NAME).read_bytes())["outlast"] == "files"
 
 
 def test_looking_at_a_files_store_changes_nothing(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_looking_at_a_files_store_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_crash_between_the_two_names_is_mended(tmp_path: Path) -> None:
     folder = in_files(tmp_path)
-    (folder / opening.NAME).write_bytes(b'{"outlast":"files","format":1,"min_reader":1}\n')
+    (folder / setup.NAME).write_bytes(b'{"outlast":"files","format":1,"min_reader":1}\n')
     (folder / former_name.NAME).write_bytes(b"nobody reads this")
     (folder / f"{former_name.PARTIAL}0011").write_bytes(b"half a mark")
     open_store(f"files:///{folder}").close()
@@ -169,7 +169,7 @@ def test_a_crash_between_the_two_names_is_mended(tmp_path: Path) -> None:
 def test_leftovers_of_the_former_name_do_not_keep_a_store_from_being_made(tmp_path: Path) -> None:
     (tmp_path / f"{former_name.PARTIAL}0011").write_bytes(b"half a mark")
     open_store(f"files:///{tmp_path}").close()
-    assert (tmp_path / opening.NAME).exists()
+    assert (tmp_path / setup.NAME).exists()
 
 
 def test_a_former_mark_that_is_damaged_is_told(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_former_mark_that_is_damaged_is_told(tmp_path: Path) -> None:
     (folder / former_name.NAME).write_bytes(b"nonsense")
     with pytest.raises(StoreUnavailable, match=r"cannot be read .*restore it from a backup"):
         open_store(f"files:///{folder}")
-    assert not (folder / opening.NAME).exists()
+    assert not (folder / setup.NAME).exists()
 
 
 @pytest.mark.parametrize("former", ["sqlite", "files"], indirect=True)

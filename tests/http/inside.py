@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from outlast.app.settings import Settings, load_settings
-from outlast.app.working import Working
+from outlast.app.workers.options import Working
 from outlast.http import HttpDoor, create_app
 
 TOKEN = "a-token-for-tests-of-more-than-32-characters"

@@ -10,8 +10,9 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from outlast.doors.http import bounded, limits
-from outlast.doors.http.bounded import HEAD_BYTES, MOST_HEADERS, BoundedProtocol
+from outlast.doors.http.middleware import limits
+from outlast.doors.http.server import protocol
+from outlast.doors.http.server.protocol import HEAD_BYTES, MOST_HEADERS, BoundedProtocol
 from tests.http.inside import Inside
 from tests.http.server import Server
 
@@ -49,7 +50,7 @@ def test_a_head_that_never_ends_is_refused_before_it_fills_the_memory(server: Se
 async def test_slow_heads_are_cut_and_others_are_served_meanwhile(
     door: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.3)
     config = Config(door.door, http=BoundedProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
     loop, state = asyncio.get_running_loop(), ServerState()
     listening = await loop.create_server(lambda: BoundedProtocol(config, state, {}, loop), "127.0.0.1", 0)

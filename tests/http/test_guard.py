@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from outlast.app.token import TokenFile
-from outlast.doors.http.secret import COOKIE_SECONDS, Secret
+from outlast.app.api_token import TokenFile
+from outlast.doors.http.middleware.auth import COOKIE_SECONDS, Secret
 from outlast.http import create_app
 from outlast.store.port import Query
 from tests.http.inside import HOST, TOKEN, Inside, inside, settings_in

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outlast.app.crew import Crew
+from outlast.app.workers.worker_pool import Crew
 from outlast.core.errors import StoreUnavailable
 from tests.http.inside import Inside, inside
 from tests.http.server import reply

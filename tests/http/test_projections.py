@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from outlast.app.integrity import exported
-from outlast.app.transfer import import_file
+from outlast.app.maintenance import exported
+from outlast.app.transfer.import_session import import_file
 from outlast.core.messages import Message, Role
 from outlast.session import ConversationSession
 from outlast.store import open_store

@@ -15,11 +15,11 @@ import httpx
 import msgspec
 import pytest
 
+from outlast.app.api_token import TokenFile
 from outlast.app.settings import load_settings
-from outlast.app.token import TokenFile
 from outlast.core.errors import ConfigError
-from outlast.doors.http.command import serve_here
-from outlast.doors.http.listening import Listen, check, tls_context
+from outlast.doors.http.server.listen import Listen, check, tls_context
+from outlast.doors.http.server.run import serve_here
 from tests.acceptance.terminal import Place
 from tests.http.certificate import certificate
 from tests.http.server import Server, call, reply

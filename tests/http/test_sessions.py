@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from outlast.core.event_row import StoredEvent
 from outlast.core.ids import id_from
-from outlast.core.log import StoredEvent
 from outlast.core.messages import Message, Role
-from outlast.runtime.project import project_key
+from outlast.runtime.prompt.project_identity import project_key
 from outlast.session import ConversationSession
 from tests.http.inside import Inside, inside
 from tests.http.server import reply

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast.app.working import Working
+from outlast.app.workers.options import Working
 from outlast.core import events as e
 from outlast.core.errors import SessionDeleted
 from outlast.core.messages import Message, Role, TextPart

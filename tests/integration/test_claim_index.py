@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from outlast.store import open_store
-from outlast.store.postgres.claiming import CLAIM, HOLDERS_HERE
+from outlast.store.postgres.claim import CLAIM, HOLDERS_HERE
 from tests.integration.test_work_index import IDLE, filled, scans
 from tests.pg import PgServer
 

@@ -17,14 +17,15 @@ from outlast.core import events as e
 from outlast.core.header import REQUESTS, Header
 from outlast.core.messages import TextPart, Usage
 from outlast.doors.cli import main
-from outlast.store import migrations, open_store
-from outlast.store.files.index import Note
+from outlast.store import open_store
+from outlast.store.doctor.schema_status import schema_of
+from outlast.store.engine.transaction import Row
+from outlast.store.files.header_cache import Note
 from outlast.store.files.line import encode
 from outlast.store.lineage import fork
 from outlast.store.log_store import LogStore
+from outlast.store.maintenance import migrations
 from outlast.store.port import Append, Create, Delete, NewEvent, Query, Redact, Restore
-from outlast.store.schema import schema_of
-from outlast.store.tx import Row
 from outlast.store.verify import verify
 from tests.pg import PgServer
 from tests.unit.store.populated import new_id, populate

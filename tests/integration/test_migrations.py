@@ -18,10 +18,11 @@ import pytest
 from outlast.core.errors import OutlastError, SchemaTooNew, StoreUnavailable
 from outlast.core.events import SessionCreated
 from outlast.core.header import Header
-from outlast.store import migrations, open_store
-from outlast.store.migrations import Migration
+from outlast.store import open_store
+from outlast.store.doctor.schema_status import schema_of
+from outlast.store.maintenance import migrations
+from outlast.store.maintenance.migrations import Migration
 from outlast.store.port import Create, NewEvent
-from outlast.store.schema import schema_of
 from tests.pg import PgServer, eventually
 
 SESSION = "a" * 26
@@ -137,8 +138,8 @@ def also(monkeypatch: pytest.MonkeyPatch, place: Place, *more: Migration) -> Non
     def fake(dialect: str) -> tuple[Migration, ...]:
         return known
 
-    monkeypatch.setattr("outlast.store.migrations.migrations", fake)
-    monkeypatch.setattr("outlast.store.schema.migrations", fake)
+    monkeypatch.setattr("outlast.store.maintenance.migrations.migrations", fake)
+    monkeypatch.setattr("outlast.store.doctor.schema_status.migrations", fake)
 
 
 def create(place: Place) -> None:
@@ -227,7 +228,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch:
 KILLED = """
 import sys
 from outlast.store import migrations, open_store
-from outlast.store.migrations import Migration
+from outlast.store.maintenance.migrations import Migration
 known = (*migrations.migrations(sys.argv[2]), Migration(99, "extra", sys.argv[3], "x", 1))
 migrations.migrations = lambda dialect: known
 open_store(sys.argv[1])

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from outlast.core.errors import DamagedSession, StoreUnavailable
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.doctor import Status, examine
+from outlast.store.doctor.schema_status import schema_of
 from outlast.store.port import Append
-from outlast.store.schema import schema_of
 from outlast.store.verify import Finding, Report, What, salvage, verify
 from tests.pg import pg_server, pg_url
 from tests.unit.store.populated import populate, said

@@ -15,7 +15,7 @@ from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.messages import TextPart
 from outlast.store import open_store
-from outlast.store.files.folder import Folder
+from outlast.store.files.directory import Folder
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, Query
 from outlast.store.sqlite.rows import WITH_OLDEST_WORK, WITH_WORK, SqliteRows

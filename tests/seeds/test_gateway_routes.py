@@ -22,9 +22,9 @@ from outlast.context import get_session_env, set_current_session_id
 from outlast.core import events as e
 from outlast.core.header import Header
 from outlast.core.ids import id_from
-from outlast.runtime import boundary
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
+from outlast.runtime.history import boundaries
 from outlast.store import lineage
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, MoveRoutes, PutRoute, Write
@@ -74,8 +74,8 @@ def test_every_post_compression_session_id_assignment_persists() -> None:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and dotted(node.func).split(".")[-1] == "rotate"
     }
-    assert callers == {boundary.__name__}
-    source = inspect.getsource(boundary)
+    assert callers == {boundaries.__name__}
+    source = inspect.getsource(boundaries)
     assert source.count("= rotate(") == source.count("commit_async(*writes)") == 1
 
 
@@ -129,7 +129,7 @@ async def test_contextvar_and_session_entry_agree_after_compression(temp_dir: Pa
         set_current_session_id(old)
         try:
             assert get_session_env("OUTLAST_SESSION_ID", "") == old == world.session()
-            await boundary.carry_out(driver, kit, "rotate", {})
+            await boundaries.carry_out(driver, kit, "rotate", {})
             new = world.session()
             assert get_session_env("OUTLAST_SESSION_ID", "") == new == driver.session_id != old
         finally:

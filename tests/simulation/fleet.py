@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from outlast.app.agents import AgentConfig
-from outlast.app.crew import Crew
-from outlast.app.live import Live
 from outlast.app.settings import Settings
+from outlast.app.streams.broadcast import Live
+from outlast.app.turn_setup import AgentConfig
+from outlast.app.workers.worker_pool import Crew
 from outlast.core.header import Header
-from outlast.runtime.kit import Kit
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.turn.context import Kit
 from tests.crash.evidence import Evidence, Head, Row, Stored
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.memory import Memory

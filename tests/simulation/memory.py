@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from outlast.core.errors import OutlastError
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
-from outlast.core.log import StoredEvent
-from outlast.store import engine, host
-from outlast.store.group import Entry
-from outlast.store.inspection import Flaw, StoredKey
+from outlast.store import process_identity
+from outlast.store.engine.commit import run
+from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.group_commit import Entry
 from outlast.store.log_store import LogStore
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.tx import KeyRow, Row
-from outlast.store.view import Listed, Mark, Slice, fits, in_order, mark_of, place_in, place_of
+from outlast.store.read.inspection import Flaw, StoredKey
+from outlast.store.read.read_view import Listed, Mark, Slice, fits, in_order, mark_of, place_in, place_of
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -90,10 +91,10 @@ class MemoryRows:
     # --- headers
 
     def clock(self) -> int:
-        return host.now_us()
+        return process_identity.now_us()
 
     def lease_clock(self) -> tuple[int, str]:
-        return host.boot_ms(), "the store"
+        return process_identity.boot_ms(), "the store"
 
     def header(self, session_id: str) -> Row | None:
         if session_id not in self._seen:
@@ -328,7 +329,7 @@ class MemoryStore(LogStore):
         """One commit in one transaction."""
         with self.memory.mutex:
             try:
-                receipts = engine.run(MemoryRows(self.memory), commit)
+                receipts = run(MemoryRows(self.memory), commit)
             except BaseException:
                 self.memory.roll_back()
                 raise

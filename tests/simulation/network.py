@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
-from outlast.store.hints import brings_work
+from outlast.store.engine.encode import Commit
+from outlast.store.notify import brings_work
 from outlast.store.port import Receipt, Write
-from outlast.store.sealing import Commit
-from outlast.store.view import View
+from outlast.store.read.read_view import View
 from tests.simulation.loop import NOWHERE, Process, SimulatedLoop
 from tests.simulation.memory import Memory, MemoryStore
 

@@ -11,10 +11,10 @@ from outlast.core.errors import ModelUnavailable
 from outlast.core.events import EffectClass
 from outlast.core.messages import Part, TextPart, ToolCall, ToolResult, Usage, text_of
 from outlast.models.port import Abilities, CallDelta, Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.runtime.tools.builtin.read import READ
+from outlast.runtime.tools.builtin.write import WRITE
 from outlast.runtime.tools.port import Context, Outcome, Spawned, Target
-from outlast.runtime.tools.read import READ
 from outlast.runtime.tools.registry import Registry
-from outlast.runtime.tools.write import WRITE
 from tests.crash.oracle import saying
 
 PIECES = 3

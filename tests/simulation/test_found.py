@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from outlast import load_settings
-from outlast.app.creating import create
-from outlast.app.crew import Crew
+from outlast.app.sessions.create import create
+from outlast.app.workers.worker_pool import Crew
 from outlast.core import events as e
 from outlast.core.errors import StaleLease, StoreUnavailable
 from outlast.core.header import Header
 from outlast.runtime import driver as driver_module
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
-from outlast.runtime.kit import Kit
 from outlast.runtime.service import SessionService
+from outlast.runtime.turn.context import Kit
 from outlast.store.port import Batch, Create, NewEvent
 from outlast.testing.contract.exam import new_id
 from tests.simulation.memory import Memory, MemoryStore

@@ -9,10 +9,10 @@ from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from outlast.app.creating import create
-from outlast.app.crew import Crew
-from outlast.app.live import BEGINNING, Live, cursor_from
+from outlast.app.sessions.create import create
 from outlast.app.settings import Settings
+from outlast.app.streams.broadcast import BEGINNING, Live, cursor_from
+from outlast.app.workers.worker_pool import Crew
 from outlast.core.errors import OutlastError
 from outlast.core.events import Delivery
 from outlast.runtime.service import SessionService

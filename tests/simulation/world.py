@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from outlast.store import host
+from outlast.store import process_identity
 from tests.simulation.loop import HERE, SimulatedLoop
 
 EPOCH = 1_800_000_000
@@ -67,9 +67,9 @@ def _set_names(loop: SimulatedLoop) -> None:
         here = HERE.get()
         return here.host if here is not None else "world"
 
-    _replace(host.holder, holder)
-    _replace(host.holder_is_gone, holder_is_gone)
-    _replace(host.hostname, hostname)
+    _replace(process_identity.holder, holder)
+    _replace(process_identity.holder_is_gone, holder_is_gone)
+    _replace(process_identity.hostname, hostname)
 
 
 def _replace(honest: Callable[..., Any], simulated: Callable[..., Any]) -> None:

@@ -111,7 +111,7 @@ def _gateway(where: str, name: str, value: object) -> GatewaySettings:
 
 
 def _credential(where: str, platform: str, table: Mapping[str, object]) -> Credential:
-    from outlast.runtime.tools.environment import clean_environment  # only for those who have a gateway
+    from outlast.runtime.tools.process.environment import clean_environment  # only for those who have a gateway
 
     secrets = _SECRETS[platform]
     given = [key for key in (*secrets, *(f"{secret}_env" for secret in secrets)) if key in table]

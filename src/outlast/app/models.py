@@ -16,11 +16,10 @@ from outlast.app.settings import Settings, variables
 from outlast.core.errors import ConfigError, InvalidInput
 from outlast.core.messages import Usage
 from outlast.models import prices
-from outlast.models.catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
-from outlast.models.choice import LOCAL_NOTE, Choice, Found, chosen
+from outlast.models.default_choice import LOCAL_NOTE, Choice, Found, chosen, ollama_models
 from outlast.models.local import LocalModel, installed
-from outlast.models.ollama import ollama_models
 from outlast.models.port import Model
+from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
 from outlast.models.providers import ProviderModel
 from outlast.models.scripted import ScriptedFile
 

@@ -41,7 +41,7 @@ def shown_url(url: str) -> str:
     """A store's URL without its password, wherever in it that stands."""
     if place_of(url)[1] is not None:
         return url
-    from outlast.store.postgres.address import Address  # with its driver, which only those have who use it
+    from outlast.store.postgres.dsn import Address  # with its driver, which only those have who use it
 
     return Address.parse(url).shown
 

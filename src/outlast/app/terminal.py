@@ -10,22 +10,21 @@ import msgspec
 from outlast.app.settings import Settings, whole_environment
 from outlast.core.messages import Message, Role
 from outlast.core.state import SessionState
-from outlast.core.tokens import text_tokens
-from outlast.runtime.boundary import settings_of, window_of
-from outlast.runtime.compaction import limits, message_tokens, request_tokens
-from outlast.runtime.delegation import child_of as sub_agent_of
+from outlast.core.text import shown, text_tokens
+from outlast.runtime.history.boundaries import settings_of, window_of
+from outlast.runtime.history.compaction import limits, message_tokens, request_tokens
 from outlast.runtime.hooks import load_hooks
-from outlast.runtime.invisible import shown
-from outlast.runtime.kit import Kit
 from outlast.runtime.permissions.consent import Consents
-from outlast.runtime.permissions.gate import PermissionGate
+from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.permissions.policy import effective_mode
-from outlast.runtime.permissions.sources import Pending, load_rules
-from outlast.runtime.personas import Persona, load_personas
-from outlast.runtime.project import project_key
-from outlast.store.host import holder, holder_is_gone, holder_pid
+from outlast.runtime.permissions.rule_files import Pending, load_rules
+from outlast.runtime.permissions.session_policy import PermissionGate
+from outlast.runtime.prompt.personas import Persona, load_personas
+from outlast.runtime.prompt.project_identity import project_key
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.subagents import child_of as sub_agent_of
 from outlast.store.port import Store
+from outlast.store.process_identity import holder, holder_is_gone, holder_pid
 
 __all__ = [
     "ContextUse",

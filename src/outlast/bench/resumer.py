@@ -18,7 +18,7 @@ import msgspec
 from outlast.agent import Agent
 from outlast.bench.workloads.resuming import Resumed
 from outlast.models.scripted import ScriptedBackend
-from outlast.runtime.config import AgentConfig
+from outlast.runtime.agent_config import AgentConfig
 from outlast.store import open_store
 
 KIB_A_MB = 1024

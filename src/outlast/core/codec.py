@@ -20,7 +20,7 @@ import msgspec
 from outlast.core.errors import InvalidInput
 from outlast.core.events import KINDS, Event, InputAdmitted, MessageAppended, Opaque
 from outlast.core.messages import Role, TextPart
-from outlast.core.refusals import MAX_DEPTH, culprit, largest, named
+from outlast.core.unstorable import MAX_DEPTH, culprit, largest, named
 
 MAX_BODY = 4 * 1024 * 1024
 BLOB_FROM = 64 * 1024

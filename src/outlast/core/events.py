@@ -1,8 +1,8 @@
 """Every fact a session can record.
 
-Frozen, past tense, one closed union. The kind of an event is the name of its class. A body never holds its own
-position, time or author: those are fields of the row (`outlast.core.log`). Adding a field means a new version and an
-upcaster in `outlast.core.codec`; version 1 of everything here is pinned by golden files.
+Frozen, past tense, one closed union. The stored kind of an event is the name of its class, or `KIND` where the class
+sets it. A body never holds its own position, time or author: those are fields of the row (`outlast.core.event_row`).
+Adding a field means a new version and an upcaster in `outlast.core.codec`; golden files pin version 1 of every event.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from outlast.core import events as e
 from outlast.core.boundaries import Boundary, What, journal_with, view_of
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import ACTIVE, ARCHIVED, ENDED, REDACTED, UNARCHIVED, excerpt_of, life_after
 from outlast.core.inbox import PendingInput
-from outlast.core.log import StoredEvent
 from outlast.core.messages import ToolCall, Usage
 from outlast.core.state import (
     Approval,

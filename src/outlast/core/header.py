@@ -13,7 +13,7 @@ import msgspec
 
 from outlast.core import events as e
 from outlast.core.messages import Part, Role, Usage, text_of
-from outlast.core.tokens import text_tokens
+from outlast.core.text import text_tokens
 
 HEADER_VERSION = 4
 """Raise it whenever an event comes to mean another header: what a cache kept of an older one is not believed."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from outlast.core import events as e
-from outlast.core.log import Actor, StoredEvent
+from outlast.core.event_row import Actor, StoredEvent
 from outlast.core.messages import text_of
 
 GATEWAY = "gateway"

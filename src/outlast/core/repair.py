@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from outlast.core.cleaning import Cleaner, Repair, sent_id, sent_name
 from outlast.core.messages import FilePart, ImagePart, Message, Part, Role, ToolCall, ToolResult
+from outlast.core.part_repair import Cleaner, Repair, sent_id, sent_name
 
 __all__ = ["ASKED", "EMPTY", "GO_ON", "NOT_EXECUTED", "OPENING", "OUTCOME_UNKNOWN", "Repair", "accepted"]
 

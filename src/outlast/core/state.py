@@ -1,17 +1,20 @@
 """The folded state of a session: all that a driver has to know to go on, whatever the log's length.
 
 A state is bounded: it holds what is open now (turn, attempt, calls, approvals, inputs) and the last few of what is
-shown (timeline, trace, prompts), never the messages. So it can be a snapshot (`outlast.core.snapshots`), and resuming
+shown (timeline, trace, prompts), never the messages. So it can be a snapshot (`outlast.core.state`), and resuming
 a huge session costs as much as a small one. `outlast.core.fold` says how an event changes it.
+
+A folded state as bytes, and back. A cache: what cannot be used is None, and the log is folded again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from outlast.core.boundaries import Boundary, View
+from outlast.core.codec import from_json, to_json
 from outlast.core.events import EffectClass
 from outlast.core.header import ACTIVE, PLAN
 from outlast.core.inbox import Inbox
@@ -182,3 +185,18 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
     def read_from(self) -> int:
         """The first event that the projection `window` has to be given."""
         return self.view.read_from
+
+
+def state_to_bytes(state: SessionState) -> bytes:
+    return to_json({"fold_version": FOLD_VERSION, "state": state})
+
+
+def state_from_bytes(data: bytes) -> SessionState | None:
+    """The state, or None when another fold version wrote it or the bytes are no state at all."""
+    try:
+        found = from_json(data)
+        if not isinstance(found, dict) or cast("dict[str, Any]", found).get("fold_version") != FOLD_VERSION:
+            return None
+        return msgspec.convert(found["state"], SessionState, builtin_types=(bytes,))
+    except (ValueError, KeyError, msgspec.ValidationError):
+        return None

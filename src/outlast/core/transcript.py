@@ -12,9 +12,9 @@ from collections.abc import Iterable
 import msgspec
 
 from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
 from outlast.core.fold import Row
 from outlast.core.header import REDACTED
-from outlast.core.log import StoredEvent
 from outlast.core.messages import FilePart, ImagePart, Message, Role, ToolResult, text_of
 from outlast.core.state import SessionState
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from outlast.core import events as e
 from outlast.core.boundaries import View
-from outlast.core.cleaning import MAX_IMAGE
+from outlast.core.event_row import StoredEvent
 from outlast.core.fold import Row
-from outlast.core.log import StoredEvent
 from outlast.core.messages import Message, Role, TextPart
+from outlast.core.part_repair import MAX_IMAGE
 from outlast.core.repair import ASKED, Repair, accepted
 from outlast.core.state import SessionState
 from outlast.core.transcript import message_of

@@ -1,8 +1,8 @@
 """`local`: SmolLM2-135M inside llama.cpp, without a network and without a key. A demo model, and it says so.
 
 A real llama.cpp server runs in a process of its own: started with the first request, on a loopback port and with a key
-that only we know, ended with us (`outlast.models.llama`). All models of one process share it. From there on it is a
-provider like any other.
+that only we know, ended with us (`outlast.models.llama_process`). All models of one process share it. From there on it
+is a provider like any other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO, NamedTuple, cast
 import msgspec
 
 from outlast.core.errors import MissingExtra, ModelUnavailable
-from outlast.models.llama import Order, Ready
+from outlast.models.llama_process import Order, Ready
 from outlast.models.port import Abilities, ModelEvent, ModelRequest
 from outlast.models.providers import ProviderModel
 
@@ -118,7 +118,7 @@ def _started(model: Path) -> Running:
     order = Order(model=str(model), name=NAME, key=key, context_window=WINDOW, threads=_threads(os.cpu_count() or 1))
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "outlast.models.llama"],  # -P: no module from whatever folder this is
+            [sys.executable, "-P", "-m", "outlast.models.llama_process"],  # -P: no module from whatever folder this is
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,

@@ -16,7 +16,7 @@ from outlast.models import prices
 from outlast.models.port import UNKNOWN_WINDOW, Abilities, ModelEvent, ModelRequest
 
 if TYPE_CHECKING:
-    from outlast.models.asking import Asking
+    from outlast.models.provider_request import Asking
 
 
 class ProviderModel:
@@ -63,7 +63,7 @@ class ProviderModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """The reply as it comes. Every fault is one of `outlast.core.errors`; a broken reply is `ModelUnavailable`."""
         asking = await self._opened()
-        from outlast.models.asking import TurnsWanted
+        from outlast.models.provider_request import TurnsWanted
 
         images = self.abilities.images
         try:
@@ -91,6 +91,6 @@ class ProviderModel:
         return asking
 
     def _make(self) -> Asking:
-        from outlast.models.asking import Address, Asking
+        from outlast.models.provider_request import Address, Asking
 
         return Asking(Address(self.name, self._kind, self._model, self.provider, self._key, self._url, self._variable))

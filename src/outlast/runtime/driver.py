@@ -17,16 +17,16 @@ import msgspec
 
 from outlast.core.codec import VERSIONS
 from outlast.core.errors import OutcomeUnknown, StaleLease, StoreUnavailable
+from outlast.core.event_row import Actor, StoredEvent
 from outlast.core.events import KINDS, Event, RuntimeStateChanged, TurnStarted
 from outlast.core.fold import Row, fold
 from outlast.core.ids import id_from
-from outlast.core.log import Actor, StoredEvent
 from outlast.core.state import SessionState
 from outlast.runtime.clock import Clock
-from outlast.runtime.imported import known_state
-from outlast.store.host import holder
+from outlast.runtime.imported_trust import known_state
 from outlast.store.port import LEASE_MS, Append, Claim, Create, Lease, NewEvent, Receipt, Release, Renew, Store, Write
-from outlast.store.reading import decoded
+from outlast.store.process_identity import holder
+from outlast.store.read.decode import decoded
 
 SYSTEM = Actor("system", "runtime").text()
 MODEL = Actor("model", "runtime").text()

@@ -26,9 +26,9 @@ import msgspec
 from outlast.core.errors import ConfigError
 from outlast.core.messages import ToolCall
 from outlast.runtime.permissions.consent import Consents, content_digest
-from outlast.runtime.permissions.documents import Table, parsed, read_bytes
-from outlast.runtime.permissions.policy import Decision, Verdict
-from outlast.runtime.permissions.sources import Pending
+from outlast.runtime.permissions.decision import Decision, Verdict
+from outlast.runtime.permissions.rule_files import Pending
+from outlast.runtime.private_file import Table, parsed, read_bytes
 from outlast.runtime.tools.port import Outcome
 
 FILE_NAME = "hooks.json"

@@ -16,15 +16,15 @@ from outlast.core.events import Delivery, TurnStarted
 from outlast.core.header import ENDED
 from outlast.core.messages import Part
 from outlast.core.state import SessionState
-from outlast.runtime.boundary import carry_out_requests, rotated
-from outlast.runtime.current import current
+from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
-from outlast.runtime.kit import Kit
-from outlast.runtime.lanes import Lanes
-from outlast.runtime.recovery import closing, handed_over, take_over
-from outlast.runtime.rewinding import finish_restoring
-from outlast.runtime.turn import BUDGET, INTERRUPTED, Turn
+from outlast.runtime.history.boundaries import carry_out_requests, rotated
+from outlast.runtime.history.rewind import finish_restoring
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.guided_policy import Lanes
+from outlast.runtime.turn.recovery import closing, handed_over, take_over
+from outlast.runtime.turn_loop import BUDGET, INTERRUPTED, Turn
 from outlast.store.port import Store
 
 RACES = 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from outlast.core.errors import ConflictError, InvalidInput, SessionBusy
+from outlast.core.event_row import Actor
 from outlast.core.events import (
     BoundaryRequested,
     Delivery,
@@ -25,17 +26,16 @@ from outlast.core.events import (
     SessionReopened,
     SessionUnarchived,
 )
-from outlast.core.log import Actor
 from outlast.core.messages import Part, TextPart
 from outlast.core.state import SessionState
-from outlast.runtime import questions
-from outlast.runtime.boundary import carry_out
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
-from outlast.runtime.kit import Kit
-from outlast.runtime.recovery import closing, left_of_reply
+from outlast.runtime.history.boundaries import carry_out
+from outlast.runtime.turn import approvals
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.recovery import closing, left_of_reply
 from outlast.store.port import Append, Header, NewEvent, Receipt, Store
-from outlast.store.reading import folded_state
+from outlast.store.read.decode import folded_state
 
 BOUNDARIES = ("clear", "rewind", "unrewind", "compact", "uncompact", "rotate")
 RACES = 20
@@ -117,9 +117,9 @@ class SessionService:
             raise ConflictError(
                 f"question {approval_seq} is about another call than the one that was shown; look again"
             )
-        if found.name != "ask_user" and text not in questions.ANSWERS:
-            raise InvalidInput(f"an approval is one of {', '.join(questions.ANSWERS)}, not '{text}'")
-        return await questions.answer(self.store, session_id, approval_seq, text, found.call_digest, self.door)
+        if found.name != "ask_user" and text not in approvals.ANSWERS:
+            raise InvalidInput(f"an approval is one of {', '.join(approvals.ANSWERS)}, not '{text}'")
+        return await approvals.answer(self.store, session_id, approval_seq, text, found.call_digest, self.door)
 
     # --- the session itself
 

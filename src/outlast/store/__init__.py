@@ -6,9 +6,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from outlast.core.errors import ConfigError, StoreUnavailable
-from outlast.store.host import may_write
 from outlast.store.log_store import LogStore
-from outlast.store.migrations import Watch
+from outlast.store.maintenance.migrations import Watch
+from outlast.store.process_identity import may_write
 
 __all__ = ["open_existing", "open_store", "open_to_read", "place_of"]
 
@@ -50,7 +50,7 @@ def open_to_read(url: str) -> LogStore:
         from outlast.store.files import FilesStore
 
         return FilesStore(path, url, read_only=not may_write(path))
-    from outlast.store.sqlite.looking import open_database
+    from outlast.store.sqlite.read_only import open_database
 
     return open_database(path, url)
 
@@ -58,7 +58,7 @@ def open_to_read(url: str) -> LogStore:
 def _refuse_missing(url: str) -> None:
     _, path = place_of(url)
     if path is None:
-        from outlast.store.postgres.schema import applied
+        from outlast.store.postgres.migrate import applied
 
         there, where = bool(applied(url)), _shown(url)
     else:

@@ -26,21 +26,19 @@ from outlast.core.errors import (
     SessionNotFound,
     StoreUnavailable,
 )
+from outlast.core.event_row import StoredEvent
 from outlast.core.events import MessageAppended
 from outlast.core.header import Header
 from outlast.core.ids import ID_LENGTH, is_id, is_prefix
-from outlast.core.log import StoredEvent
-from outlast.store.bell import POLL_SECONDS, Bell
-from outlast.store.checked_log import Log
-from outlast.store.checking import storable
-from outlast.store.claiming import candidates, queue_in
-from outlast.store.engine import expired
-from outlast.store.group import Entry, GroupCommit
-from outlast.store.hints import brings_work, touched
-from outlast.store.host import now_us
-from outlast.store.housekeeping import Housekeeper
-from outlast.store.paging import cursor_at, page_of, position_in, wanted
-from outlast.store.plain import plain_append, plain_message
+from outlast.store.claim import candidates, queue_in
+from outlast.store.engine.commit import expired
+from outlast.store.engine.encode import Commit, seal
+from outlast.store.engine.fast_append import plain_append, plain_message
+from outlast.store.engine.transaction import Row
+from outlast.store.engine.validate import storable
+from outlast.store.group_commit import Entry, GroupCommit
+from outlast.store.maintenance.gc import Housekeeper
+from outlast.store.notify import POLL_SECONDS, Bell, brings_work, touched
 from outlast.store.port import (
     Append,
     Batch,
@@ -58,11 +56,11 @@ from outlast.store.port import (
     Wanted,
     Write,
 )
-from outlast.store.sealing import Commit, seal
-from outlast.store.tx import Row
-from outlast.store.view import Listed as Listed
-from outlast.store.view import View as View
-from outlast.store.view import public
+from outlast.store.process_identity import now_us
+from outlast.store.read.read_view import Listed as Listed
+from outlast.store.read.read_view import View as View
+from outlast.store.read.read_view import cursor_at, page_of, position_in, public, wanted
+from outlast.store.read.verified_log import Log
 
 FOLLOW_PAGE = 256
 _DIGEST = re.compile(r"[0-9a-f]{64}")

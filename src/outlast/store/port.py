@@ -13,9 +13,9 @@ from typing import Protocol, Self
 
 import msgspec
 
+from outlast.core.event_row import StoredEvent
 from outlast.core.events import Event
 from outlast.core.header import Header
-from outlast.core.log import StoredEvent
 
 LEASE_MS = 10_000
 
@@ -191,7 +191,7 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True):
     counted: dict[int, dict[str, int]] = {}
 
 
-# What a store does by itself (`outlast.store.housekeeping`). All of it is looked at once more inside the commit.
+# What a store does by itself (`outlast.store.maintenance.gc`). All of it is looked at once more inside the commit.
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True):

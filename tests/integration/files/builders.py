@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header
 from outlast.core.ids import id_from
-from outlast.core.log import StoredEvent
 from outlast.core.messages import Role, TextPart
+from outlast.store.engine.encode import event_of
 from outlast.store.files import FilesStore
 from outlast.store.port import Append, Create, NewEvent
-from outlast.store.sealing import event_of
 
 
 def new_id() -> str:

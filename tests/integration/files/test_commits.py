@@ -228,7 +228,7 @@ def test_routes_and_sessions_survive_a_record_that_was_left(folder: Path, monkey
     """The process lives on after its disk failed in the middle; another one finishes what it wrote down."""
     with FilesStore(folder) as store:
         session_id, other = begin(store), begin(store)
-        monkeypatch.setattr("outlast.store.files.txn.carry_out", _fails)
+        monkeypatch.setattr("outlast.store.files.redo_record.carry_out", _fails)
         with pytest.raises(OutcomeUnknown):
             store.commit(
                 PutRoute(route="r", session_id=session_id), PutRoute(route="q", session_id=other), *_two(store)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast.core.errors import DamagedSession, OutlastError, SchemaTooNew, StoreUnavailable
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.store.files import FilesStore
 from outlast.store.port import Claim, Query
 from tests.integration.files.builders import append, begin, live, texts, without_cache

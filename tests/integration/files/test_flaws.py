@@ -13,7 +13,7 @@ import pytest
 from outlast.core.errors import DamagedSession, OutlastError, StoreUnavailable
 from outlast.store import open_store, open_to_read
 from outlast.store.files import FilesStore
-from outlast.store.files.folder import MOST_OPEN, sessions_open
+from outlast.store.files.directory import MOST_OPEN, sessions_open
 from outlast.store.port import Query
 from outlast.store.verify import Finding, Report, salvage, verify
 from tests.integration.files.builders import append, begin, live, new_id, texts, without_cache

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.log import GENESIS
+from outlast.core.event_row import GENESIS
 from outlast.core.messages import Message, Role
 from outlast.session import ConversationSession
 from outlast.store import open_store

@@ -13,7 +13,7 @@ from outlast.store import open_store
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent
 from outlast.store.postgres import PostgresStore
-from outlast.store.postgres.link import Link
+from outlast.store.postgres.connection import Link
 
 
 def opened(url: str) -> PostgresStore:

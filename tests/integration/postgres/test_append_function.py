@@ -21,13 +21,13 @@ from outlast.core.errors import (
 from outlast.core.events import ModelRequested, ReplyInterrupted, SessionRotated, TurnStarted
 from outlast.core.events import SessionEnded as Ended
 from outlast.core.header import Header, apply
-from outlast.store.engine import AFTER_ROTATION, AFTER_THE_END
-from outlast.store.group import Entry
+from outlast.store.engine.commit import AFTER_ROTATION, AFTER_THE_END
+from outlast.store.engine.encode import SealedWrite, seal
+from outlast.store.engine.transaction import Row
+from outlast.store.group_commit import Entry
 from outlast.store.port import Append, Claim, Delete, Lease, NewEvent, PutChunk, Receipt, Write
 from outlast.store.postgres import PostgresStore
-from outlast.store.postgres.appending import MOST_EVENTS, is_plain
-from outlast.store.sealing import SealedWrite, seal
-from outlast.store.tx import Row
+from outlast.store.postgres.append_function import MOST_EVENTS, is_plain
 from tests import strategies
 from tests.integration.postgres.builders import message, new_id, opened, said, started
 from tests.pg import PgServer

@@ -13,9 +13,9 @@ import pytest
 
 from outlast.core.errors import OutcomeUnknown, StoreUnavailable
 from outlast.store.port import Append, Delete
-from outlast.store.postgres import PostgresStore, schema
-from outlast.store.postgres.link import Link
-from outlast.store.postgres.wakeups import Wakeups
+from outlast.store.postgres import PostgresStore, migrate
+from outlast.store.postgres.connection import Link
+from outlast.store.postgres.notify import Wakeups
 from tests.integration.postgres.builders import message, opened, said, started, writing_link
 from tests.integration.postgres.proxy import TO_CLIENT, TO_SERVER, Proxy
 from tests.pg import PgServer, eventually
@@ -88,7 +88,7 @@ def test_a_silent_connection_is_noticed(
 ) -> None:
     with opened(proxy.url(pg_url)) as store:
         session_id = started(store)
-        monkeypatch.setattr("outlast.store.postgres.link.ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr("outlast.store.postgres.connection.ANSWER_SECONDS", 1.0)
         writing_link(store).answer_seconds = 0.5
         proxy.freeze_after(5, direction)
         before = time.monotonic()
@@ -182,7 +182,7 @@ def test_a_database_that_defaults_to_serializable_works_the_same(pg_server: PgSe
 
 def test_behind_a_pooler_nothing_is_prepared(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pooler gives out process numbers of its own; that is how it is known."""
-    monkeypatch.setattr(schema, "SETTINGS", schema.SETTINGS.replace("pg_backend_pid()", "-1"))
+    monkeypatch.setattr(migrate, "SETTINGS", migrate.SETTINGS.replace("pg_backend_pid()", "-1"))
     with opened(pg_url) as store:
         session_id = started(store)
         for number in range(8):

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.core.errors import ConfigError, OutlastError, StoreUnavailable
 from outlast.store import open_store
-from outlast.store.postgres.address import Address
+from outlast.store.postgres.dsn import Address
 from tests.integration.postgres.builders import message, opened, started, writing_link
 from tests.pg import PgServer
 

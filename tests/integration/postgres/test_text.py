@@ -13,7 +13,7 @@ from outlast.core.events import InputAdmitted, MessageAppended, ModelRequested, 
 from outlast.core.header import Header
 from outlast.core.messages import Role, TextPart
 from outlast.store import open_store
-from outlast.store.checking import storable
+from outlast.store.engine.validate import storable
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, NewEvent, PutChunk, PutRoute, Query
 from tests import strategies

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.search import rebuild, search
+from outlast.app.sessions.search import rebuild, search
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
-from outlast.store.postgres.shelf import FIND, pattern
+from outlast.store.postgres.search_index import FIND, pattern
 from outlast.store.verify import verify
 from tests.contract import test_search as exam
 from tests.pg import PgServer

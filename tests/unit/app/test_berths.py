@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from outlast.app.berths import Berth, Berths
+from outlast.app.workers.turn_slots import Berth, Berths
 
 
 def taken(berths: Berths) -> Berth:

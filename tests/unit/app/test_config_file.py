@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.config_file import change_setting, shown_settings
 from outlast.app.settings import load_settings
+from outlast.app.settings_file import change_setting, shown_settings
 from outlast.core.errors import ConfigError
 
 

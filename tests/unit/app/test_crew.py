@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 
 from outlast import ConversationSession, load_settings, open_store
-from outlast.app import crew as crew_module
-from outlast.app.changing import change
-from outlast.app.creating import create
-from outlast.app.crew import Crew
-from outlast.app.places import Places
+from outlast.app.placement import Places
+from outlast.app.sessions.create import create
+from outlast.app.sessions.update import change
 from outlast.app.settings import Settings
+from outlast.app.workers import worker_pool as crew_module
+from outlast.app.workers.worker_pool import Crew
 from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header
-from outlast.core.log import StoredEvent
 from outlast.core.messages import ToolCall
 from outlast.runtime.service import SessionService
-from outlast.runtime.whereabouts import whereabouts
+from outlast.runtime.turn.tool_context import whereabouts
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, Lease, NewEvent, Release
-from outlast.store.reading import decoded
+from outlast.store.read.decode import decoded
 from outlast.testing.contract.exam import OPAQUE_HOLDER, admitted, new_id
 
 SOON = 10.0

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from outlast.app.detail import Detail
-from outlast.app.exporters.html import html
-from outlast.app.exporters.markdown import fenced, markdown
-from outlast.app.sessions import summary_of
+from outlast.app.sessions.detail import Detail
+from outlast.app.sessions.listing import summary_of
+from outlast.app.transfer.html import html
+from outlast.app.transfer.markdown import fenced, markdown
 from outlast.core.header import Header
 from outlast.core.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.live import BEGINNING, TAIL_FRAMES, Cursor, Live, cursor_from
+from outlast.app.streams.broadcast import BEGINNING, TAIL_FRAMES, Cursor, Live, cursor_from
 from outlast.core import events as e
 from outlast.core.errors import InvalidInput, SessionNotFound
 from outlast.core.header import Header

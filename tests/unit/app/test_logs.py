@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outlast.app.logs import JSON, TEXT, Lines, log_to, say, why
+from outlast.app.logging_setup import JSON, TEXT, Lines, log_to, say, why
 from outlast.core.errors import ConfigError, ModelRefused
 from tests.kept_logging import kept_logging
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from outlast.app.metrics import Metrics, queue_lines, text_of
+from outlast.app.workers.metrics import Metrics, queue_lines, text_of
 from outlast.core import events as e
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.core.messages import TextPart, Usage
 from outlast.store.port import Queue
 from tests.prometheus import samples

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast import open_store
-from outlast.app.places import Places, place_for, this_host
+from outlast.app.placement import Places, place_for, this_host
 from outlast.core.errors import ConfigError, InvalidInput
 from outlast.core.header import Header
 

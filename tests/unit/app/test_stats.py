@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.stats import cache_file, forget, stats
+from outlast.app.sessions.statistics import cache_file, forget, stats
 from outlast.core.events import AssistantReplied, Event, TurnEnded, TurnStarted
 from outlast.core.messages import TextPart, Usage
 from outlast.session import ConversationSession

@@ -10,12 +10,12 @@ import pytest
 
 from outlast import open_store
 from outlast.app import PermissionMode
-from outlast.app.agents import kit_for
-from outlast.app.feed import Drafted, Happened, feed
-from outlast.app.preview import change_of
+from outlast.app.sessions.pending_approvals import change_of
+from outlast.app.streams.event_feed import Drafted, Happened, feed
 from outlast.app.terminal import consent, context_use, modes_under, pending_consents
+from outlast.app.turn_setup import kit_for
 from outlast.core import events as e
-from outlast.doors.repl.interruption import interruption
+from outlast.doors.repl.resume_prompt import interruption
 from outlast.models.scripted import Line
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call

@@ -10,8 +10,7 @@ from outlast.core import events as e
 from outlast.core.fold import ARGUMENTS_LIMIT, HANDLERS, PROMPTS, TIMELINE, TRACE, UNKNOWN, folded
 from outlast.core.inbox import PendingInput
 from outlast.core.messages import TextPart, ToolCall, Usage
-from outlast.core.snapshots import state_from_bytes, state_to_bytes
-from outlast.core.state import SessionState
+from outlast.core.state import SessionState, state_from_bytes, state_to_bytes
 from tests.histories import MOVES, Log, admitted, asked, call, ended, finished, histories, played, replied, whole_turn
 from tests.strategies import events
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core.errors import DamagedSession, InvalidInput
-from outlast.core.log import GENESIS, Actor, StoredEvent, body_digest, check_chain, hash_of
+from outlast.core.event_row import GENESIS, Actor, StoredEvent, body_digest, check_chain, hash_of
 
 ROW = StoredEvent("s" * 26, 1, "SessionRenamed", 1, 5, "user/cli", "t1", "k", 2, "plain", b'{"title":"x"}', b"")
 

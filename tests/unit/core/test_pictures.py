@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.core.pictures import Picture, picture_of
+from outlast.core.image_header import Picture, picture_of
 
 
 def chunk(*parts: bytes) -> bytes:

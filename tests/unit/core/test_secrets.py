@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.core.secrets import redacted, redacted_value
+from outlast.core.redaction import redacted, redacted_value
 
 A = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAbCdEfGhIjKlMnOpQrStUvWxYz0123456789aBcDeFgHiJkLmNoPqRsTuVwXyZ"
 H = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

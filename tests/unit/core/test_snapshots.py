@@ -3,10 +3,9 @@
 import pytest
 
 from outlast.core import events as e
-from outlast.core import snapshots
+from outlast.core import state
 from outlast.core.messages import ToolCall
-from outlast.core.snapshots import state_from_bytes, state_to_bytes
-from outlast.core.state import SessionState
+from outlast.core.state import SessionState, state_from_bytes, state_to_bytes
 from tests.histories import Log, asked, replied
 
 
@@ -31,7 +30,7 @@ def test_the_same_state_is_the_same_bytes() -> None:
 
 def test_a_snapshot_of_another_fold_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     data = state_to_bytes(SessionState(last_seq=3))
-    monkeypatch.setattr(snapshots, "FOLD_VERSION", snapshots.FOLD_VERSION + 1)
+    monkeypatch.setattr(state, "FOLD_VERSION", state.FOLD_VERSION + 1)
     assert state_from_bytes(data) is None
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from outlast.core.errors import StoreUnavailable
-from outlast.doors.http import stream
-from outlast.doors.http.stream import ABORT, EventStream
+from outlast.doors.http import event_stream
+from outlast.doors.http.event_stream import ABORT, EventStream
 
 
 async def sent(frames: AsyncIterator[bytes], cuts: list[str]) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ async def test_a_store_that_is_away_cuts_it_and_is_logged_with_the_session(caplo
 
 
 async def test_a_reader_that_stands_still_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "WRITE_SECONDS", 0.02)
+    monkeypatch.setattr(event_stream, "WRITE_SECONDS", 0.02)
     closed = asyncio.Event()
 
     async def frames() -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from outlast.core.errors import ConfigError
-from outlast.doors.worker.scrape import Scrape
+from outlast.doors.worker.metrics_server import Scrape
 
 
 async def asked(port: int, request: str) -> str:

@@ -5,9 +5,9 @@ from importlib.util import find_spec
 import pytest
 
 from outlast.core.errors import ConfigError, MissingExtra
-from outlast.models.catalog import PROVIDERS, Provider, provider_of, require_installed
-from outlast.models.choice import Found, chosen
+from outlast.models.default_choice import Found, chosen
 from outlast.models.prices import context_window
+from outlast.models.provider_catalog import PROVIDERS, Provider, provider_of, require_installed
 
 
 def test_a_key_wins_over_everything_else() -> None:

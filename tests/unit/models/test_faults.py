@@ -7,7 +7,7 @@ import pytest
 from pydantic_ai import exceptions as x
 
 from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
-from outlast.models.faults import Asked, explained, seconds, wants_turns
+from outlast.models.errors import Asked, explained, seconds, wants_turns
 
 KEY = "sk-very-secret-0123456789"
 ASKED = Asked("openai:gpt", "OPENAI_API_KEY", None, (KEY,))

@@ -7,9 +7,9 @@ from pydantic_ai import messages as p
 from pydantic_ai.usage import RequestUsage
 
 from outlast.core.messages import ReasoningPart, TextPart, ToolCall, Usage
-from outlast.models.incoming import Incoming, finished
 from outlast.models.port import CallDelta, Finished, ReasoningDelta, TextDelta
-from outlast.models.proofs import unpacked
+from outlast.models.provider_signature import unpacked
+from outlast.models.reply_stream import Incoming, finished
 
 
 def reply(*parts: p.ModelResponsePart, reason: str | None = "stop", raw: str | None = "end_turn", **more: Any) -> Any:

@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from outlast.models.ollama import ollama_models
+from outlast.models.default_choice import ollama_models
 
 
 def answering(body: bytes, status: str = "200 OK") -> str:

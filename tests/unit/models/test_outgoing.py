@@ -15,8 +15,8 @@ from outlast.core.messages import (
     ToolCall,
     ToolResult,
 )
-from outlast.models.outgoing import INVALID_JSON, Outgoing, call_id, reminder
-from outlast.models.proofs import Proof, bearer, packed
+from outlast.models.provider_signature import Proof, bearer, packed
+from outlast.models.request_messages import INVALID_JSON, Outgoing, call_id, reminder
 
 PNG = ImagePart(media_type="image/png", data=b"\x89PNG")
 

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.core.errors import ModelUnavailable
 from outlast.core.messages import Message, ReasoningPart, Role, TextPart, ToolCall, ToolResult, Usage
-from outlast.models import sdk
+from outlast.models import provider_request
 from outlast.models.port import Finished, ModelEvent, ModelRequest, TextDelta, ToolSpec
 from outlast.models.providers import ProviderModel
 
@@ -55,7 +55,7 @@ def wired(monkeypatch: pytest.MonkeyPatch, events: Iterable[tuple[str | None, ob
     def client(url: str | None) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=httpx2.MockTransport(wire), timeout=60)
 
-    monkeypatch.setattr(sdk, "_client", client)
+    monkeypatch.setattr(provider_request, "_client", client)
     return wire
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from outlast import open_store
-from outlast.runtime.audit import audit
-from outlast.runtime.questions import Question
-from outlast.store.reading import decoded
+from outlast.runtime.tool_audit import audit
+from outlast.runtime.turn.approvals import Question
+from outlast.store.read.decode import decoded
 from tests.agents import agent_with, call
 
 

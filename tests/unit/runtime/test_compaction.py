@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from outlast.core import events as e
 from outlast.core.codec import decode, encode
 from outlast.core.messages import ImagePart, Message, Role, TextPart, Usage
-from outlast.core.tokens import text_tokens
+from outlast.core.text import text_tokens
 from outlast.core.window import SUMMARY_MARK, window
-from outlast.runtime.compaction import (
+from outlast.runtime.history.compaction import (
     COOL_DOWN,
     CompactionSettings,
     Limits,

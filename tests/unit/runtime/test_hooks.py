@@ -12,7 +12,7 @@ from outlast.core.errors import ConfigError
 from outlast.core.messages import ToolCall
 from outlast.runtime.hooks import Hook, Hooks, load_hooks
 from outlast.runtime.permissions.consent import Consents
-from outlast.runtime.permissions.policy import Verdict
+from outlast.runtime.permissions.decision import Verdict
 from outlast.runtime.tools.port import Outcome
 
 CALL = ToolCall(id="c1", name="bash", arguments={"command": "ls"})

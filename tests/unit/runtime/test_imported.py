@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.core.events import EffectClass
 from outlast.core.state import Approval, BoundaryRequest, Call, SessionState
-from outlast.runtime.imported import distrust
+from outlast.runtime.imported_trust import distrust
 
 
 def state() -> SessionState:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.inside import read_inside
+from outlast.runtime.safe_open import read_inside
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.runtime.invisible import fenced, shown
-from outlast.runtime.memory_files import LIMIT, NOTICE, read_memory, rendered
+from outlast.core.text import fenced, shown
+from outlast.runtime.prompt.memory_files import LIMIT, NOTICE, read_memory, rendered
 
 
 def test_both_files_are_read_in_order(tmp_path: Path) -> None:

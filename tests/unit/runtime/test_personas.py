@@ -6,7 +6,7 @@ import pytest
 
 from outlast.core.errors import ConfigError
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.personas import BUILT_IN, Persona, Personas, load_personas
+from outlast.runtime.prompt.personas import BUILT_IN, Persona, Personas, load_personas
 
 REVIEWER = """\
 ---

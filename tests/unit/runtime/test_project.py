@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.project import project_fingerprint
+from outlast.runtime.prompt.project_identity import project_fingerprint
 from tests.conftest import needs
 
 CONFIG = '[core]\n\tbare = false\n[remote "origin"]\n\turl = {}\n\tfetch = x\n[branch "main"]\n\tremote = origin\n'

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
+from outlast.core.workflow_mode import Mode
 from outlast.models.port import ToolSpec
-from outlast.runtime.memory_files import MemoryFile
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.personas import Persona
-from outlast.runtime.prompts import GUIDANCE, PromptInputs, snapshot, system_prompt
+from outlast.runtime.prompt.memory_files import MemoryFile
+from outlast.runtime.prompt.personas import Persona
+from outlast.runtime.prompt.system_prompt import GUIDANCE, PromptInputs, snapshot, system_prompt
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-from outlast.runtime.workflow.mode import Mode
 from outlast.runtime.workflow.plan import Plan
-from outlast.runtime.workflow.raw_text import calls_in
+from outlast.runtime.workflow.text_tool_calls import calls_in
 
 READ = ToolSpec(
     name="read", description="Reads a file.", parameters={"type": "object", "properties": {"b": {}, "a": {}}}

@@ -3,7 +3,7 @@
 from outlast.core import events as e
 from outlast.core.codec import decode, encode
 from outlast.core.messages import TextPart
-from outlast.runtime.restoring import (
+from outlast.runtime.history.file_restore import (
     ABSENT,
     Change,
     carried_out,
@@ -35,7 +35,7 @@ def started(call_id: str, path: str, before: bytes | None, was: str, will_be: st
 
 
 class Work:
-    """A session that writes files and says so as `outlast.runtime.calls` does."""
+    """A session that writes files and says so as `outlast.runtime.turn.tool_calls` does."""
 
     def __init__(self, **files: bytes) -> None:
         self.disk = Disk(files)
@@ -52,7 +52,7 @@ class Work:
             self.log.add(e.ToolCallFinished(call_id=call_id, name="write", parts=(TextPart("ok"),)))
 
     def rewind(self, to_seq: int = 1, *anyway: str) -> list[Change]:
-        """As `outlast.runtime.rewinding` does; the files that were left alone."""
+        """As `outlast.runtime.history.rewind` does; the files that were left alone."""
         changes = decided(steps(self.log.rows, self.log.state, to_seq, anyway=anyway), self.disk.get)
         encoded = encode(e.Rewound(to_seq=to_seq, files=recorded(changes)))
         event = decode("Rewound", encoded.v, encoded.body, encoded.blobs.__getitem__)

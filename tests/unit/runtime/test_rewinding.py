@@ -13,10 +13,10 @@ from outlast.core.transcript import transcript
 from outlast.core.window import window
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
-from outlast.runtime.kit import Kit
+from outlast.runtime.history.file_restore import digest_of
+from outlast.runtime.history.rewind import RESTORING, finish_restoring, rewind, rewind_events, rewind_point, unrewind
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.restoring import digest_of
-from outlast.runtime.rewinding import RESTORING, finish_restoring, rewind, rewind_events, rewind_point, unrewind
+from outlast.runtime.turn.context import Kit
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn

@@ -7,8 +7,8 @@ import pytest
 from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 from outlast.core.messages import Message, Role, TextPart, ToolCall, ToolResult, Usage
 from outlast.models.port import Abilities, Finished, ModelEvent, ModelRequest, TextDelta
-from outlast.runtime.compaction import Plan, compacted_event
-from outlast.runtime.summariser import summarise, summary_of
+from outlast.runtime.history.compaction import Plan, compacted_event
+from outlast.runtime.history.model_summary import summarise, summary_of
 
 USAGE = Usage(input_tokens=900, output_tokens=80)
 DROPPED = (

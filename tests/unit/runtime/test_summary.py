@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from outlast.core.messages import Message, Role, ToolCall, ToolResult
 from outlast.core.state import SessionState
 from outlast.core.window import SUMMARY_MARK
-from outlast.runtime.summary import BUDGET, Known, known, structural_summary
+from outlast.runtime.history.structural_summary import BUDGET, Known, known, structural_summary
 
 SESSION = [
     Message(role=Role.USER, content="Please fix the parser in src/parser.py"),

@@ -23,9 +23,9 @@ from outlast.models.port import ModelEvent
 from outlast.models.scripted import Line
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import RENEW_AFTER
-from outlast.runtime.kit import Kit
-from outlast.runtime.phases import Phase, Phases
-from outlast.runtime.questions import Question
+from outlast.runtime.turn.approvals import Question
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.phases import Phase, Phases
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
 from outlast.testing import ScriptedBackend

@@ -9,8 +9,8 @@ import pytest
 
 from outlast import open_store
 from outlast.core import events as e
-from outlast.runtime import whole_output
-from outlast.runtime.whole_output import kept, unpacked
+from outlast.runtime.turn import tool_calls
+from outlast.runtime.turn.tool_calls import kept, unpacked
 from tests.agents import agent_with, call, only
 
 
@@ -24,7 +24,7 @@ def test_a_file_is_kept_compressed_and_then_gone(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_output, "MOST", 1000)
+    monkeypatch.setattr(tool_calls, "MOST", 1000)
     path = tmp_path / "out"
     data = random.Random(7).randbytes(3_000_000)
     path.write_bytes(data)

@@ -13,13 +13,13 @@ import apsw
 import msgspec
 
 from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header
 from outlast.core.ids import id_from
-from outlast.core.log import StoredEvent
 from outlast.core.messages import Role, TextPart, Usage
-from outlast.core.snapshots import state_to_bytes
-from outlast.core.state import FOLD_VERSION
+from outlast.core.state import FOLD_VERSION, state_to_bytes
 from outlast.store import open_store
+from outlast.store.engine.transaction import Row
 from outlast.store.lineage import fork, rotate
 from outlast.store.log_store import LogStore
 from outlast.store.port import (
@@ -34,8 +34,7 @@ from outlast.store.port import (
     Redact,
     Release,
 )
-from outlast.store.reading import folded_state
-from outlast.store.tx import Row
+from outlast.store.read.decode import folded_state
 
 
 def said(text: str, role: Role = Role.USER) -> NewEvent:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from outlast.store.bell import Bell
-from outlast.store.postgres.wakeups import MOST_NAMED, Hint
+from outlast.store.notify import Bell
+from outlast.store.postgres.notify import MOST_NAMED, Hint
 
 
 def never() -> bool:

@@ -17,7 +17,7 @@ import pytest
 from outlast.store import open_store
 from outlast.store.doctor import Check, Status, examine
 from outlast.store.doctor.machine import disk, private, process_is_stopped
-from outlast.store.migrations import newest
+from outlast.store.maintenance.migrations import newest
 from tests.unit.store.populated import talk
 
 

@@ -14,9 +14,9 @@ from outlast.core.errors import OutcomeUnknown
 from outlast.core.events import MessageAppended
 from outlast.core.ids import id_from
 from outlast.core.messages import Role, TextPart
-from outlast.store.group import Entry, GroupCommit
+from outlast.store.engine.encode import Commit, seal
+from outlast.store.group_commit import Entry, GroupCommit
 from outlast.store.port import Append, NewEvent, Receipt
-from outlast.store.sealing import Commit, seal
 
 SESSION = id_from(bytes(16))
 

@@ -19,16 +19,17 @@ from outlast.core.errors import OutlastError
 from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.messages import ReasoningPart, Role, TextPart
-from outlast.store import plain, sealing
+from outlast.store.engine import encode
+from outlast.store.engine import fast_append as engine_fast_append
+from outlast.store.engine.encode import seal
+from outlast.store.engine.fast_append import PlainAppend, plain_append
 from outlast.store.files import FilesStore
-from outlast.store.files import quick as files_quick
+from outlast.store.files import fast_append as files_fast_append
 from outlast.store.files import rows as files_rows
-from outlast.store.group import Entry
+from outlast.store.group_commit import Entry
 from outlast.store.log_store import LogStore
-from outlast.store.plain import PlainAppend, plain_append
 from outlast.store.port import Append, Create, Delete, Lease, NewEvent, Write
-from outlast.store.sealing import seal
-from outlast.store.sqlite import SqliteStore, quick, rows
+from outlast.store.sqlite import SqliteStore, fast_append, rows
 
 SESSIONS = [id_from(bytes([number]) * 16) for number in range(3)]
 NOBODY = id_from(b"x" * 16)
@@ -44,9 +45,9 @@ def same_clock_and_keys() -> Generator[None]:
         return f"~key{next(keys)}"
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (plain, sealing):
+        for module in (engine_fast_append, encode):
             patch.setattr(module, "own_key", key)
-        for module in (plain, sealing, files_quick, files_rows, quick, rows):
+        for module in (engine_fast_append, encode, files_fast_append, files_rows, fast_append, rows):
             patch.setattr(module, "now_us", lambda: next(moments))
         yield
 

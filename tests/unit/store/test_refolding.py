@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta, Header, delta_of
-from outlast.core.log import StoredEvent
+from outlast.store.engine.encode import seal
+from outlast.store.engine.transaction import Row
+from outlast.store.maintenance.header_rebuild import DECISIVE, refold
 from outlast.store.port import Append, NewEvent
-from outlast.store.refolding import DECISIVE, refold
-from outlast.store.sealing import seal
-from outlast.store.tx import Row
 from tests.histories import SESSION, Log
 from tests.strategies import events
 from tests.unit.core.test_projections import kept

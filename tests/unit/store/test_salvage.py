@@ -12,15 +12,15 @@ import apsw
 import pytest
 
 from outlast.core.errors import DamagedSession, OutlastError, StoreUnavailable
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.store import open_store, open_to_read
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Query
-from outlast.store.sqlite.looking import SqliteReader
-from outlast.store.sqlite.opening import PAGE_SIZE
-from outlast.store.sqlite.pages import Pages
+from outlast.store.sqlite.page_salvage import Pages
+from outlast.store.sqlite.read_only import SqliteReader
+from outlast.store.sqlite.setup import PAGE_SIZE
 from outlast.store.verify import Finding, salvage, verify
-from outlast.store.verify.log import log_findings
+from outlast.store.verify.wal import log_findings
 from tests.unit.store.populated import Populated, said, talk
 
 NOBODY = 65534

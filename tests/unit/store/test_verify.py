@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from outlast.core.errors import DamagedSession, OutcomeUnknown, SessionNotFound
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.store import open_store
+from outlast.store.engine.transaction import Row
 from outlast.store.port import Append, Query
-from outlast.store.tx import Row
 from outlast.store.verify import Finding, Report, What, salvage, verify
 from tests.unit.store.populated import Populated, said
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from outlast.app.maintenance import verified_backup
 from outlast.core.errors import OutlastError
 from outlast.store import open_store
-from outlast.store.backup import verified_backup
 from outlast.store.port import Append
 from outlast.store.verify import Finding, What, salvage, verify
 from tests.unit.store.populated import populate, said

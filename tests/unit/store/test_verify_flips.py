@@ -11,11 +11,11 @@ from typing import Protocol
 import pytest
 
 from outlast.core.errors import DamagedSession, OutlastError
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append
-from outlast.store.sqlite.opening import PAGE_SIZE
+from outlast.store.sqlite.setup import PAGE_SIZE
 from outlast.store.verify import Finding, salvage, verify
 from tests.unit.store.populated import Populated, said
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from outlast.app.creating import create
+from outlast.app.sessions.create import create
 from outlast.app.settings import Settings, load_settings
 from outlast.bench.figure import Figure, Round, ratio
 from outlast.bench.fleet import Workers

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from statistics import median
 
-from outlast.app.search import Searcher
+from outlast.app.sessions.search import Searcher
 from outlast.bench.bare.words import BareWords
 from outlast.bench.figure import Figure, ratio
 from outlast.bench.lab import Lab

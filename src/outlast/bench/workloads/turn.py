@@ -14,7 +14,7 @@ from outlast.agent import Agent
 from outlast.bench.figure import Figure
 from outlast.bench.lab import Lab
 from outlast.models.scripted import ScriptedBackend
-from outlast.runtime.config import AgentConfig
+from outlast.runtime.agent_config import AgentConfig
 from outlast.store.log_store import LogStore
 from outlast.store.port import Receipt, Write
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.creating import create
-from outlast.app.crew import Crew
+from outlast.app.sessions.create import create
 from outlast.app.settings import Settings, load_settings
+from outlast.app.workers.worker_pool import Crew
 from outlast.bench.figure import Figure, Round, ratio
 from outlast.bench.lab import Lab
 from outlast.bench.messages import text

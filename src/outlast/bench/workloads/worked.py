@@ -11,7 +11,7 @@ from outlast.core.ids import id_from
 from outlast.core.messages import TextPart, ToolCall, Usage
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, Lease, NewEvent, Release
-from outlast.store.reading import SNAPSHOT_EVERY, folded_state
+from outlast.store.read.decode import SNAPSHOT_EVERY, folded_state
 
 TOGETHER = 300
 """Events in one commit: nobody waits for them."""

@@ -2,7 +2,7 @@
 
 A command lives in its own module with a `typer.Typer` called `app`: unnamed with one `@app.command("verify")`, or named
 (`typer.Typer(name="sessions")`) for a group. It is listed in `commands` and imported only when it is asked for. A first
-word that is no command is a prompt: `outlast.doors.cli.prompt`.
+word that is no command is a prompt: `outlast.doors.cli.main_command`.
 
 Promise: a user's mistake is one line on stderr and the exit code of its error (1 failed, 2 wrong usage, 3 not found or
 ambiguous, 4 conflict), never a traceback. Anything that is not a `OutlastError` is our mistake and may look like one.
@@ -19,7 +19,7 @@ import typer
 
 from outlast._version import __version__
 from outlast.core.errors import OutlastError
-from outlast.doors.cli.commands import COMMANDS
+from outlast.doors.cli.command_table import COMMANDS
 
 ENOUGH = 141
 SETTING_UP = ("--install-completion", "--show-completion")
@@ -92,16 +92,16 @@ def _let_go(stream: TextIO) -> OSError | None:
 
 
 def _run(arguments: list[str]) -> int:
-    from outlast.doors.cli import prompt
+    from outlast.doors.cli import main_command
 
     if arguments[:1] == ["help"] and all(word in COMMANDS for word in arguments[1:]):
         arguments = [*arguments[1:2], "--help"]
-    if prompt.completing() or any(word.split("=")[0] in SETTING_UP for word in arguments):
-        command = prompt.whole(COMMANDS)
+    if main_command.completing() or any(word.split("=")[0] in SETTING_UP for word in arguments):
+        command = main_command.whole(COMMANDS)
     elif arguments and arguments[0] in COMMANDS:
         command = _only(arguments[0])
     else:
-        command, arguments = prompt.app, prompt.spelled_out(arguments)
+        command, arguments = main_command.app, main_command.spelled_out(arguments)
     code = command(args=arguments, prog_name="outlast", standalone_mode=False)
     return code if isinstance(code, int) else 0
 

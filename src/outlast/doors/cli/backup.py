@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.integrity import back_up
+from outlast.app.maintenance import back_up
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import counted, plain, print_json
+from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.progress import bars
 from outlast.doors.cli.verify import as_json
 

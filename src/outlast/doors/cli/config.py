@@ -5,11 +5,11 @@ from typing import Annotated, cast
 import typer
 
 from outlast.app import load_settings
-from outlast.app.config_file import change_setting, config_path, shown_settings
 from outlast.app.settings import own_home
+from outlast.app.settings_file import change_setting, config_path, shown_settings
 from outlast.core.errors import ConfigError
 from outlast.doors.cli.options import Json
-from outlast.doors.cli.printing import plain, print_json
+from outlast.doors.cli.output import plain, print_json
 
 app = typer.Typer(name="config", help="Show and change your settings.")
 

@@ -2,9 +2,9 @@
 
 import typer
 
-from outlast.app.integrity import Upgraded, schema, upgrade
+from outlast.app.maintenance import Upgraded, schema, upgrade
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import plain, print_json
+from outlast.doors.cli.output import plain, print_json
 from outlast.doors.cli.progress import bars
 
 app = typer.Typer(name="db", help="The schema of a store: which one it has, and bringing it up to date.")

@@ -13,14 +13,14 @@ from typing import Annotated
 import typer
 
 from outlast.agent import Agent
-from outlast.app.agents import AgentConfig, ReasoningConfig
-from outlast.app.integrity import verify_store
+from outlast.app.maintenance import verify_store
 from outlast.app.settings import load_settings
 from outlast.app.stores import store_at
+from outlast.app.turn_setup import AgentConfig, ReasoningConfig
 from outlast.core.errors import OutlastError
 from outlast.core.messages import Role
 from outlast.doors.cli.options import Store
-from outlast.doors.cli.printing import counted, plain
+from outlast.doors.cli.output import counted, plain
 from outlast.session import ConversationSession
 
 app = typer.Typer()

@@ -4,9 +4,9 @@ import sys
 
 import typer
 
-from outlast.app.integrity import Check, Status, examine_store
+from outlast.app.maintenance import Check, Status, examine_store
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import counted, plain, print_json
+from outlast.doors.cli.output import counted, plain, print_json
 
 app = typer.Typer()
 

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.logs import log_to
+from outlast.app.logging_setup import log_to
 from outlast.app.settings import Settings, load_settings
 from outlast.core.errors import SessionNotFound
+from outlast.doors.cli.main_command import BaseUrl, Model
 from outlast.doors.cli.options import Json, Log, LogFormat, Store
-from outlast.doors.cli.printing import plain, print_json
-from outlast.doors.cli.prompt import BaseUrl, Model
+from outlast.doors.cli.output import plain, print_json
 from outlast.doors.cli.serve import BehindProxy, Expose
 
 app = typer.Typer(name="gateway", help="Chat platforms: Telegram, Matrix, webhooks.", invoke_without_command=True)
@@ -50,12 +50,12 @@ def gateway(
     if context.invoked_subcommand is not None:
         return
     settings = load_settings(store=store, model=model, base_url=base_url)
-    from outlast.doors.gateway.accounts import require_gateway
+    from outlast.doors.gateway.platform_factory import require_gateway
 
     require_gateway(settings)
     from outlast.doors.gateway.gateway import Gateway
-    from outlast.doors.gateway.running import run
-    from outlast.doors.http.listening import Listen, check, listening
+    from outlast.doors.gateway.run import run
+    from outlast.doors.http.server.listen import Listen, check, listening
 
     _log_to_stderr(log_format)
     _warn_of_readers(settings)
@@ -75,8 +75,8 @@ def gateway(
 @app.command("pair")
 def pair(name: Name, json: Json = False) -> None:
     """Print a code. Whoever sends it to the bot in a private chat, within ten minutes, becomes an owner."""
-    from outlast.app.gateway_status import named_gateway
-    from outlast.app.pairing import CODE_SECONDS, Pairing
+    from outlast.app.chat.pairing import CODE_SECONDS, Pairing
+    from outlast.app.chat.status import named_gateway
 
     settings = load_settings()
     table = named_gateway(settings, name)
@@ -91,8 +91,8 @@ def pair(name: Name, json: Json = False) -> None:
 @app.command("unpair")
 def unpair(name: Name, user: Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]) -> None:
     """Take an owner away that was paired; one of the settings is taken away there."""
-    from outlast.app.gateway_status import named_gateway
-    from outlast.app.pairing import Pairing
+    from outlast.app.chat.pairing import Pairing
+    from outlast.app.chat.status import named_gateway
 
     settings = load_settings()
     if not Pairing(settings, named_gateway(settings, name).name).unpair(user):
@@ -103,7 +103,7 @@ def unpair(name: Name, user: Annotated[str, typer.Argument(metavar="USER", help=
 @app.command("status")
 def status(store: Store = None, json: Json = False) -> None:
     """Show every gateway of your settings: whether it runs, who may speak, what is still to be delivered."""
-    from outlast.app.gateway_status import gateway_report
+    from outlast.app.chat.status import gateway_report
 
     rows = gateway_report(load_settings(store=store))
     if json:
@@ -137,7 +137,7 @@ def _warn_of_readers(settings: Settings) -> None:
 
 
 def _tell(settings: Settings, webhooks: str | None, json: bool) -> None:
-    from outlast.app.gateway_status import gateway_report
+    from outlast.app.chat.status import gateway_report
     from outlast.app.stores import shown_url
 
     rows = gateway_report(settings)

@@ -5,7 +5,7 @@ import typer
 from outlast.app import load_settings
 from outlast.app.models import Overview, overview
 from outlast.doors.cli.options import Json
-from outlast.doors.cli.printing import plain, print_json
+from outlast.doors.cli.output import plain, print_json
 
 app = typer.Typer()
 

@@ -17,7 +17,7 @@ Store = Annotated[
 
 def session_ids(incomplete: str) -> list[str]:
     """For a shell that completes words: the newest sessions whose id begins so."""
-    from outlast.app.sessions import listed
+    from outlast.app.sessions.listing import listed
     from outlast.core.errors import OutlastError
 
     try:
@@ -40,7 +40,7 @@ class LogFormat(StrEnum):
 
 def _spelled(words: list[str] | None) -> list[str] | None:
     """What is spelled wrongly is wrong usage; whether the folders are there is found out when they are needed."""
-    from outlast.app.places import spelled
+    from outlast.app.placement import spelled
 
     try:
         spelled(words or ())

@@ -10,9 +10,9 @@ import msgspec
 import typer
 
 from outlast.core.errors import MissingExtra
+from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
 from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
-from outlast.doors.cli.printing import plain, print_json
-from outlast.doors.cli.prompt import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
+from outlast.doors.cli.output import plain, print_json
 
 if TYPE_CHECKING:
     from outlast.app.settings import Settings
@@ -76,12 +76,12 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     _check_extra()
-    from outlast.app.agents import AgentConfig
-    from outlast.app.logs import log_to
+    from outlast.app.logging_setup import log_to
     from outlast.app.settings import load_settings
-    from outlast.app.working import Working
-    from outlast.doors.http.command import serve_here
-    from outlast.doors.http.listening import Listen
+    from outlast.app.turn_setup import AgentConfig
+    from outlast.app.workers.options import Working
+    from outlast.doors.http.server.listen import Listen
+    from outlast.doors.http.server.run import serve_here
 
     settings = load_settings(
         store=store,
@@ -104,10 +104,10 @@ def serve(
 
 
 def _gateway(settings: "Settings", *, works: bool) -> "Beside":
-    from outlast.doors.gateway.accounts import require_gateway
+    from outlast.doors.gateway.platform_factory import require_gateway
 
     require_gateway(settings)
-    from outlast.doors.gateway.beside import GatewayBeside
+    from outlast.doors.gateway.run import GatewayBeside
 
     return GatewayBeside(settings, works=works)
 
@@ -121,7 +121,7 @@ def _check_extra() -> None:
 def url(json: Json = False) -> None:
     """Print a fresh login link for the server that runs with this home; it works once."""
     from outlast.app.settings import load_settings
-    from outlast.doors.http.command import fresh_login
+    from outlast.doors.http.server.run import fresh_login
 
     found = fresh_login(load_settings())
     if json:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.integrity import Report, verify_store
+from outlast.app.maintenance import Report, verify_store
 from outlast.doors.cli.options import Json, Store, session_ids
-from outlast.doors.cli.printing import counted, plain, print_json
+from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.progress import bar
 
 app = typer.Typer()

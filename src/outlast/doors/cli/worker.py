@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
 from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
-from outlast.doors.cli.prompt import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
 
 app = typer.Typer()
 
@@ -43,10 +43,10 @@ def worker(
     """
     import asyncio
 
-    from outlast.app.agents import AgentConfig
-    from outlast.app.logs import log_to
+    from outlast.app.logging_setup import log_to
     from outlast.app.settings import load_settings
-    from outlast.app.working import Working
+    from outlast.app.turn_setup import AgentConfig
+    from outlast.app.workers.options import Working
     from outlast.doors.worker.run import WorkerFlags, work
 
     settings = load_settings(store=store, model=model, base_url=base_url, permission_mode=permission_mode)

@@ -11,18 +11,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from outlast.app.chat_sessions import found, recent, standing
-from outlast.app.chats import Sender, Taken, TakenBefore
-from outlast.app.creating import check_model
+from outlast.app.chat.routing import Sender, Taken, TakenBefore
+from outlast.app.chat.session_view import found, recent, standing
 from outlast.app.gateway_settings import PermissionMode
-from outlast.app.sessions import Summary
+from outlast.app.sessions.create import check_model
+from outlast.app.sessions.listing import Summary
 from outlast.core import events as e
 from outlast.core.errors import AmbiguousSession, ConflictError, InvalidInput, SessionNotFound
-from outlast.doors.gateway.approvals import Answering
+from outlast.doors.gateway.account import Line
+from outlast.doors.gateway.approval_replies import Answering
 from outlast.doors.gateway.identity import Role
-from outlast.doors.gateway.line import Line
+from outlast.doors.gateway.message_text import DENY, ONCE, plain_line
 from outlast.doors.gateway.platform import Update
-from outlast.doors.gateway.words import DENY, ONCE, plain_line
 
 LISTED = 10
 NOT_HERE = "That works only in a private chat with me."

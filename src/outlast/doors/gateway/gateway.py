@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from outlast.app.chats import Taken, TakenBefore
+from outlast.app.chat.routing import Taken, TakenBefore
+from outlast.app.chat.status import LineState, forget_gateway, note_gateway
 from outlast.app.gateway_settings import GatewaySettings
-from outlast.app.gateway_status import LineState, forget_gateway, note_gateway
-from outlast.app.metrics import Metrics
 from outlast.app.settings import Settings
 from outlast.app.stores import LogStore
 from outlast.app.terminal import Kit
+from outlast.app.workers.metrics import Metrics
 from outlast.core.errors import (
     ConfigError,
     ConflictError,
@@ -32,13 +32,13 @@ from outlast.core.errors import (
     StoreUnavailable,
 )
 from outlast.core.header import Header
-from outlast.doors.gateway.accounts import platform_for
-from outlast.doors.gateway.endpoint import Endpoint
-from outlast.doors.gateway.intake import Intake
-from outlast.doors.gateway.line import Line
-from outlast.doors.gateway.notes import broke, noted, warned
+from outlast.doors.gateway.account import Line
+from outlast.doors.gateway.log import broke, noted, warned
 from outlast.doors.gateway.platform import ChatPlatform, NotSent, PlatformTrouble, Rejected, Update
-from outlast.doors.gateway.webhook import Webhook
+from outlast.doors.gateway.platform_factory import platform_for
+from outlast.doors.gateway.platforms.webhook import Webhook
+from outlast.doors.gateway.platforms.webhook_endpoint import Endpoint
+from outlast.doors.gateway.update_handler import Intake
 
 ROUND_SECONDS = 2.0
 SHORTEST_PAUSE = 1.0

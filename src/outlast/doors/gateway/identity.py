@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from outlast.app.chat.pairing import Pairing
 from outlast.app.gateway_settings import GatewaySettings
-from outlast.app.pairing import Pairing
 
 
 class Role(StrEnum):

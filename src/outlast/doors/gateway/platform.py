@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from outlast.core.chat_routes import Address
+from outlast.core.chat_route import Address
 from outlast.core.errors import OutlastError
 
 

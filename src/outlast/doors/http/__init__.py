@@ -7,5 +7,5 @@
     stream     a session as it happens (Server-Sent Events)
     app        the pieces put together; `outlast.http.create_app` is the facade
 
-Nothing here runs a turn: a message is admitted, and the crew (`outlast.app.crew`) does the work.
+Nothing here runs a turn: a message is admitted, and the crew (`outlast.app.workers.worker_pool`) does the work.
 """

@@ -14,23 +14,22 @@ from typing import Protocol
 from litestar import Litestar
 from litestar.di import Provide
 
-from outlast.app.agents import AgentConfig
-from outlast.app.metrics import Metrics
+from outlast.app.api_token import TokenFile
 from outlast.app.settings import Settings
 from outlast.app.stores import LogStore
-from outlast.app.token import TokenFile
-from outlast.app.working import Working
+from outlast.app.turn_setup import AgentConfig
+from outlast.app.workers.metrics import Metrics
+from outlast.app.workers.options import Working
 from outlast.core.errors import OutlastError
-from outlast.doors.http.asgi import App, Receive, Scope, Send
-from outlast.doors.http.desk import Desk
 from outlast.doors.http.errors import HANDLERS
-from outlast.doors.http.exchange import JsonResponse, StrictRequest
-from outlast.doors.http.guard import Guard
-from outlast.doors.http.hosts import Hosts
-from outlast.doors.http.metrics import Meters
+from outlast.doors.http.json_body import App, JsonResponse, Receive, Scope, Send, StrictRequest
+from outlast.doors.http.middleware.auth import Secret
+from outlast.doors.http.middleware.guard import Guard
+from outlast.doors.http.middleware.headers import Hosts
 from outlast.doors.http.openapi import openapi_config
-from outlast.doors.http.routes.table import ROUTES
-from outlast.doors.http.secret import Secret
+from outlast.doors.http.request_metrics import Meters
+from outlast.doors.http.routes.all_routes import ROUTES
+from outlast.doors.http.server_state import Desk
 
 
 class Beside(Protocol):

@@ -29,7 +29,7 @@ from litestar.routes import BaseRoute
 from litestar.types import ControllerRouterHandler
 
 from outlast._version import __version__
-from outlast.doors.http.wire import Body
+from outlast.doors.http.schemas import Body
 
 DOCUMENT = "/openapi.json"
 TEXT = Schema(type=OpenAPIType.STRING)

@@ -16,22 +16,22 @@ from rich.text import Text
 from outlast.app.stores import store_at
 from outlast.core.errors import OutcomeUnknown, OutlastError
 from outlast.core.messages import Message, Part, Role
-from outlast.doors.repl.activity import activity
-from outlast.doors.repl.arrival import arrived
-from outlast.doors.repl.attachment import attached
 from outlast.doors.repl.commands import commands_of, help_page, unknown
-from outlast.doors.repl.escaping import readable
-from outlast.doors.repl.keys import KeyTable, Twice
-from outlast.doors.repl.own_command import OwnCommand
-from outlast.doors.repl.picture import markdown
-from outlast.doors.repl.room import Room
+from outlast.doors.repl.controller import Room
+from outlast.doors.repl.input.attachments import attached
+from outlast.doors.repl.input.bang_command import OwnCommand
+from outlast.doors.repl.input.completer import Words
+from outlast.doors.repl.key_bindings import KeyTable, Twice
+from outlast.doors.repl.launch import NO_MODEL, PICK, REPL, Desk, Start, desk_for
+from outlast.doors.repl.render.escape import readable
+from outlast.doors.repl.render.renderables import markdown
+from outlast.doors.repl.render.status import activity
+from outlast.doors.repl.render.style import HERE
+from outlast.doors.repl.resume_prompt import arrived
 from outlast.doors.repl.screen import REDRAW_SECONDS, Screen
-from outlast.doors.repl.session_row import choose_session, session_rows
-from outlast.doors.repl.start import NO_MODEL, PICK, REPL, Desk, Start, desk_for
-from outlast.doors.repl.style import HERE
+from outlast.doors.repl.session_picker import choose_session, session_rows
 from outlast.doors.repl.transcript import show_transcript
 from outlast.doors.repl.welcome import first_screen, settle_model
-from outlast.doors.repl.words import Words
 
 _COMMAND = re.compile(r"/[^\W\d_][^\s/]*(\s|\Z)")
 """A path at the beginning of a message is no command."""

@@ -21,11 +21,11 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.widgets import SearchToolbar
 from rich.console import RenderableType
 
-from outlast.doors.repl.application import RoomyApplication
-from outlast.doors.repl.picture import drawn
-from outlast.doors.repl.question import Panel
-from outlast.doors.repl.style import HERE, STYLE, colours
-from outlast.doors.repl.typed import typed_before
+from outlast.doors.repl.approval_panel import Panel
+from outlast.doors.repl.input.history_file import typed_before
+from outlast.doors.repl.pt_application import RoomyApplication
+from outlast.doors.repl.render.renderables import drawn
+from outlast.doors.repl.render.style import HERE, STYLE, colours
 
 REDRAW_SECONDS = 0.1
 ESCAPE_SECONDS = 0.05

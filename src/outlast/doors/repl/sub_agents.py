@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from outlast.app.feed import Happened, feed
 from outlast.app.stores import LogStore
+from outlast.app.streams.event_feed import Happened, feed
 from outlast.app.terminal import sub_agent_of
 from outlast.core import events as e
 from outlast.core.messages import ToolCall

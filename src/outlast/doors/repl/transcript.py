@@ -5,13 +5,13 @@ from __future__ import annotations
 from rich.text import Text
 
 from outlast.core.messages import Message, Role
-from outlast.doors.repl.attachment import going_along, typed
-from outlast.doors.repl.call_line import one_line, titled_call
-from outlast.doors.repl.escaping import readable
-from outlast.doors.repl.picture import CallLine, markdown
-from outlast.doors.repl.room import Room
-from outlast.doors.repl.style import HERE
-from outlast.doors.repl.view import CALL_LENGTH
+from outlast.doors.repl.controller import Room
+from outlast.doors.repl.event_view import CALL_LENGTH
+from outlast.doors.repl.input.attachments import going_along, typed
+from outlast.doors.repl.render.escape import readable
+from outlast.doors.repl.render.renderables import CallLine, markdown
+from outlast.doors.repl.render.style import HERE
+from outlast.doors.repl.render.tool_call_line import one_line, titled_call
 
 MESSAGES = 12
 LONGEST = 4000

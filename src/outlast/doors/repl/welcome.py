@@ -12,10 +12,10 @@ from outlast._version import __version__
 from outlast.app.models import choice_for, remember_model
 from outlast.app.settings import Settings
 from outlast.core.errors import OutlastError
-from outlast.doors.repl.escaping import readable
-from outlast.doors.repl.picker import Option, Picker
-from outlast.doors.repl.start import Start
-from outlast.doors.repl.status import short_model
+from outlast.doors.repl.launch import Start
+from outlast.doors.repl.render.escape import readable
+from outlast.doors.repl.render.status import short_model
+from outlast.doors.repl.session_picker import Option, Picker
 
 LOCAL = "a demo model, only for talk; set ANTHROPIC_API_KEY (or OPENAI_API_KEY, GOOGLE_API_KEY) for a real one"
 

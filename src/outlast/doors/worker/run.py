@@ -13,15 +13,15 @@ import signal
 
 import msgspec
 
-from outlast.app.agents import AgentConfig
-from outlast.app.crew import Crew
-from outlast.app.exposition import exposition
-from outlast.app.logs import say, worker_name
-from outlast.app.metrics import Metrics
+from outlast.app.logging_setup import say, worker_name
 from outlast.app.settings import Settings
 from outlast.app.stores import store_of
-from outlast.app.working import Working, check_model
-from outlast.doors.worker.scrape import Scrape
+from outlast.app.turn_setup import AgentConfig
+from outlast.app.workers.metrics import Metrics
+from outlast.app.workers.metrics_text import exposition
+from outlast.app.workers.options import Working, check_model
+from outlast.app.workers.worker_pool import Crew
+from outlast.doors.worker.metrics_server import Scrape
 
 _log = logging.getLogger("outlast.worker")
 

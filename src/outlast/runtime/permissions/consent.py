@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from outlast.core.errors import ConfigError
-from outlast.runtime.permissions.documents import Table, change, parsed, read_bytes
+from outlast.runtime.private_file import Table, change, parsed, read_bytes
 
 
 def content_digest(*contents: bytes) -> str:

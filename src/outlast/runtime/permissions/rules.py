@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 
 from outlast.core.errors import ConfigError
-from outlast.runtime.permissions.documents import Table, parsed, read_bytes
+from outlast.runtime.private_file import Table, parsed, read_bytes
 
 LISTS = ("allow", "deny", "ask")
 FILE_NAME = "permission-rules.json"

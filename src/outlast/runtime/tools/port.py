@@ -1,7 +1,7 @@
 """The port: what a tool is, and what it is given.
 
 A tool does one thing and says what doing it twice would mean (`effect`). It never asks for permission and never writes
-to the log; `outlast.runtime.calls` does both around it. Its text is bounded at the edge: see `excerpt.bounded`.
+to the log; `outlast.runtime.turn.tool_calls` does both around it. `output_limit.bounded` bounds its text.
 """
 
 from __future__ import annotations

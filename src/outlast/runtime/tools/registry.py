@@ -6,19 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from outlast.models.port import ToolSpec
-from outlast.runtime.tools.ask_user import ASK_USER
-from outlast.runtime.tools.bash import Bash
-from outlast.runtime.tools.edit import EDIT
-from outlast.runtime.tools.glob import GLOB
-from outlast.runtime.tools.jobs import Jobs, kill_tool, output_tool
+from outlast.runtime.tools.builtin.bash import Bash
+from outlast.runtime.tools.builtin.edit import EDIT
+from outlast.runtime.tools.builtin.glob import GLOB
+from outlast.runtime.tools.builtin.interaction import ASK_USER, TASK, TODO
+from outlast.runtime.tools.builtin.read import READ
+from outlast.runtime.tools.builtin.search import SEARCH
+from outlast.runtime.tools.builtin.web_fetch import WebFetch
+from outlast.runtime.tools.builtin.write import WRITE
+from outlast.runtime.tools.json_schema import misfit
 from outlast.runtime.tools.port import Tool
-from outlast.runtime.tools.read import READ
-from outlast.runtime.tools.schema import misfit
-from outlast.runtime.tools.search import SEARCH
-from outlast.runtime.tools.task import TASK
-from outlast.runtime.tools.todo import TODO
-from outlast.runtime.tools.web_fetch import WebFetch
-from outlast.runtime.tools.write import WRITE
+from outlast.runtime.tools.process.background_jobs import Jobs, kill_tool, output_tool
 
 
 def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from outlast.runtime.workflow.readback import read, written
-from outlast.runtime.workflow.sections import listed, one_line, sections
+from outlast.runtime.workflow.markdown_sections import listed, one_line, sections
+from outlast.runtime.workflow.storage import read, written
 
 KEY = "workflow_brief"
 

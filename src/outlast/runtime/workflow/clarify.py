@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from outlast.core.workflow_mode import DecisionKind, Mode
 from outlast.runtime.workflow.brief import Brief, Slot
-from outlast.runtime.workflow.mode import DecisionKind, Mode
 from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
 ROUNDS = 3

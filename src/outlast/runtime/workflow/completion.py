@@ -1,4 +1,8 @@
-"""The completion policy: is a turn over when the model stops calling tools?
+"""Whether a model repeats itself: the same answer again and again, or one line over and over within an answer.
+
+What is still missing before an answer can be believed: the rules, each of which names its evidence.
+
+The completion policy: is a turn over when the model stops calling tools?
 
     repair             an empty answer is asked for again; a tool call written as text is recovered
     text_loop          a model that repeats itself is stopped
@@ -15,8 +19,18 @@ from typing import Any
 
 import msgspec
 
-from outlast.runtime.workflow.decision import Action, CompletionDecision, verdict
-from outlast.runtime.workflow.done import (
+from outlast.core.workflow_mode import Mode
+from outlast.runtime.workflow.command_kind import installs, looks_like_a_test
+from outlast.runtime.workflow.completion_decision import (
+    EMPTY,
+    RAW_TEXT,
+    Action,
+    CompletionDecision,
+    nudge_for,
+    repair_for,
+    verdict,
+)
+from outlast.runtime.workflow.definition_of_done import (
     DefinitionOfDone,
     DoneStatus,
     failed,
@@ -28,12 +42,117 @@ from outlast.runtime.workflow.done import (
     verifying,
 )
 from outlast.runtime.workflow.evidence import EvidenceProvenance, Status, VerificationEvidence, VerificationObservation
-from outlast.runtime.workflow.follow_through import missing_evidence
-from outlast.runtime.workflow.mode import Mode
-from outlast.runtime.workflow.nudges import EMPTY, RAW_TEXT, nudge_for, repair_for
-from outlast.runtime.workflow.raw_text import calls_in
-from outlast.runtime.workflow.text_loop import is_loop
+from outlast.runtime.workflow.task_intent import (
+    actions,
+    hands_back,
+    is_broad,
+    is_informational,
+    wants_a_check,
+    wants_a_run,
+    wants_an_install,
+)
+from outlast.runtime.workflow.text_similarity import normalised
+from outlast.runtime.workflow.text_tool_calls import calls_in
 from outlast.runtime.workflow.verification import summary_of
+
+SAME_ANSWERS = 3
+SAME_LINES = 8
+SAME_TAILS = 6
+LONGEST_PERIOD = 200
+MAX_TEXT = 16 * 1024
+
+
+def is_loop(answer: str, earlier: Sequence[str] = ()) -> bool:
+    """`earlier` are the texts that the model gave in this turn before, oldest first."""
+    text = normalised(answer)
+    if not text:
+        return False
+    run = 1
+    for before in reversed(earlier):
+        if normalised(before) != text:
+            break
+        run += 1
+    return run >= SAME_ANSWERS or repeats_within(answer)
+
+
+def repeats_within(answer: str) -> bool:
+    """The same line eight times in a row, or the same passage six times at the end."""
+    run, last = 0, None
+    for line in (normalised(line) for line in answer[-MAX_TEXT:].splitlines()):
+        if len(line) < 4:  # brackets, rules and blank lines repeat in honest texts
+            continue
+        run = run + 1 if line == last else 1
+        last = line
+        if run >= SAME_LINES:
+            return True
+    return _has_period(" ".join(answer[-MAX_TEXT:].split()))
+
+
+def _has_period(text: str) -> bool:
+    """Whether the end of `text` is one passage of 12 to 200 characters, six times. Linear in each length."""
+    for period in range(12, min(LONGEST_PERIOD, len(text) // SAME_TAILS) + 1):
+        tail = text[-period:]
+        if len(set(tail)) > 3 and text.endswith(tail * SAME_TAILS):
+            return True
+    return False
+
+
+BROAD_ACTIONS = 3
+
+
+def missing_evidence(task: str, answer: str, done: DefinitionOfDone, performed: int) -> list[EvidenceProvenance]:
+    """The evidence that this answer lacks; none for a task that only asks. `performed` counts finished tool calls."""
+    pending = [_missing("plan", "dod.pending_items", f"the open item: {item}", item) for item in done.pending_items]
+    if is_informational(task):
+        return pending if not answer.strip() else []
+    worked = done.mutated or bool(done.successful_commands)
+    found = list(pending)
+    if not worked:
+        found.append(
+            _missing(
+                "work", "dod.mutating_actions", "showing the requested work was actually carried out", actions(task)[0]
+            )
+        )
+    if wants_an_install(task) and not any(installs(command) for command in done.successful_commands):
+        found.append(_missing("install", "dod.successful_commands", "a successful installation command", "install"))
+    found += _checks(task, done)
+    if is_broad(task) and performed < BROAD_ACTIONS:
+        text = f"work across the whole project (only {performed} actions so far)"
+        found.append(_missing("work", "dod.mutating_actions", text, "whole project"))
+    if hands_back(answer, worked=worked):
+        text = "doing the step itself instead of handing it back to the user"
+        found.append(_missing("answer", "assistant.reply", text, "hand-back"))
+    return found
+
+
+def _checks(task: str, done: DefinitionOfDone) -> list[EvidenceProvenance]:
+    failing = [command for command in done.failed_commands if looks_like_a_test(command)]
+    if failing:
+        return [_needs_a_pass(command, Status.FAILED) for command in failing]
+    if done.last_verification_result == Status.PASSED or done.successful_commands:
+        return []
+    if not wants_a_run(task) and (done.mutated or not wants_a_check(task)):  # what was changed is verified anyway
+        return []
+    if done.verification_commands:
+        return [_needs_a_pass(command, Status.MISSING) for command in done.verification_commands]
+    return [_missing("verification", "dod.evidence", "a command that shows that it works", "verification")]
+
+
+def _needs_a_pass(command: str, status: Status) -> EvidenceProvenance:
+    return EvidenceProvenance(
+        category="verification",
+        source="dod.verification_commands" if status is Status.MISSING else "dod.failed_commands",
+        summary=f"a passing verification result from `{command}`",
+        status=str(status),
+        subject=command,
+    )
+
+
+def _missing(category: str, source: str, summary: str, subject: str) -> EvidenceProvenance:
+    return EvidenceProvenance(
+        category=category, source=source, summary=summary, status=str(Status.MISSING), subject=subject
+    )
+
 
 MAX_NUDGES = 5
 MAX_EMPTY = 5

@@ -11,7 +11,7 @@ import msgspec
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
 from outlast.runtime.workflow.plan import Plan, paths_in
-from outlast.runtime.workflow.words import likeness, meaningful
+from outlast.runtime.workflow.text_similarity import likeness, meaningful
 
 
 class Strategy(StrEnum):

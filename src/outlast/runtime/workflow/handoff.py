@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from outlast.core.workflow_mode import DecisionKind, Mode
 from outlast.runtime.workflow.drift import Drift, Strategy
 from outlast.runtime.workflow.evidence import DriftEvidence, provenance_of
-from outlast.runtime.workflow.mode import DecisionKind, Mode
 from outlast.runtime.workflow.router import SUMMARIES as ROUTE_SUMMARIES
 from outlast.runtime.workflow.router import Route
 from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from outlast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
-from outlast.runtime.workflow.words import best_match, normalised
+from outlast.runtime.workflow.text_similarity import best_match, normalised
 
 LENGTH = 64
 """Items per list; the oldest that nothing has happened to make room."""

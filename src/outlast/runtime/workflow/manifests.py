@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from outlast.runtime.inside import read_inside
+from outlast.runtime.safe_open import read_inside
 from outlast.runtime.workflow.verification import Project
 
 LIMIT = 256 * 1024

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.runtime.workflow.mode import DecisionKind, Mode
+from outlast.core.workflow_mode import DecisionKind, Mode
 from outlast.runtime.workflow.signals import Signals, ambiguity, complexity, exact
 from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 

@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from outlast.runtime.workflow.mode import Mode
+from outlast.core.workflow_mode import Mode
+from outlast.runtime.workflow.text_similarity import words
 from outlast.runtime.workflow.timeline import MEMORY, EntryKind, WorkflowTimelineEntry
-from outlast.runtime.workflow.words import words
 
 UNSURE = re.compile(
     r"\b(not sure|unsure|uncertain|unclear|ambiguous|clarify|don'?t know|do not know|no idea|ask me"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from outlast.runtime.workflow.commands import kind_of, looks_like_a_test
-from outlast.runtime.workflow.done import DefinitionOfDone, TaskSize
+from outlast.runtime.workflow.command_kind import kind_of, looks_like_a_test
+from outlast.runtime.workflow.definition_of_done import DefinitionOfDone, TaskSize
 from outlast.runtime.workflow.evidence import VerificationEvidence
 
 MAX_COMMANDS = 10

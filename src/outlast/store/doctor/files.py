@@ -8,10 +8,10 @@ from pathlib import Path
 from outlast.core.errors import OutlastError
 from outlast.store.doctor.check import Check, Status, fail, ok, unusable, warn
 from outlast.store.doctor.machine import disk, private, process_is_stopped
-from outlast.store.files import opening, txn
+from outlast.store.files import redo_record, setup
 from outlast.store.files.lock import held_by
-from outlast.store.files.scopes import FOLDER as SCOPES
-from outlast.store.sqlite.opening import NETWORK, file_system
+from outlast.store.files.scoped_keys import FOLDER as SCOPES
+from outlast.store.sqlite.setup import NETWORK, file_system
 
 
 def checks(path: Path) -> Iterator[Check]:
@@ -40,12 +40,12 @@ def _files(path: Path) -> Iterator[Check]:
 
 def _inside(path: Path) -> Iterator[Check]:
     try:
-        opening.check(path)
+        setup.check(path)
     except OutlastError as error:
         yield unusable(error, "see the sentence before; or restore a backup")
         return
-    yield ok("schema", f"format {opening.FORMAT}")
-    left = txn.outstanding(path) if (path / txn.FOLDER).is_dir() else []
+    yield ok("schema", f"format {setup.FORMAT}")
+    left = redo_record.outstanding(path) if (path / redo_record.FOLDER).is_dir() else []
     if left:
         yield ok("commits", f"{len(left)} were begun and not finished; whoever opens the store finishes them")
     yield from _locks(path)

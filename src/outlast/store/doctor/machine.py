@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from outlast.store.doctor.check import Check, fail, ok, warn
-from outlast.store.host import hostname
+from outlast.store.process_identity import hostname
 
 MIB = 1024 * 1024
 LEAST_FREE, LITTLE_FREE = 100 * MIB, 1024 * MIB

@@ -8,11 +8,11 @@ import psycopg
 
 from outlast.core.errors import OutlastError
 from outlast.store.doctor.check import Check, fail, ok, unusable, warn
-from outlast.store.migrations import newest, outstanding
-from outlast.store.postgres import faults
-from outlast.store.postgres.address import Address
-from outlast.store.postgres.link import Link
-from outlast.store.postgres.schema import applied_in
+from outlast.store.maintenance.migrations import newest, outstanding
+from outlast.store.postgres import errors
+from outlast.store.postgres.connection import Link
+from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.migrate import applied_in
 
 SETTINGS = (
     "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), "
@@ -29,7 +29,7 @@ def checks(url: str) -> Iterator[Check]:
             yield from _settings(*found)
             yield _schema(len(outstanding("postgres", applied_in(link, address), address.shown)))
     except (OutlastError, psycopg.Error) as error:
-        told = error if isinstance(error, OutlastError) else faults.translation(error, address)
+        told = error if isinstance(error, OutlastError) else errors.translation(error, address)
         yield unusable(told, "check that the server runs, and the URL's host, user and database")
 
 

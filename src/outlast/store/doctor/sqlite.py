@@ -12,9 +12,9 @@ import apsw
 from outlast.core.errors import OutlastError
 from outlast.store.doctor.check import Check, fail, ok, unusable, warn
 from outlast.store.doctor.machine import MIB, disk, private, process_is_stopped
-from outlast.store.migrations import newest, outstanding
-from outlast.store.sqlite import opening
-from outlast.store.sqlite.schema import applied_in
+from outlast.store.maintenance.migrations import newest, outstanding
+from outlast.store.sqlite import setup
+from outlast.store.sqlite.migrate import applied_in
 from outlast.store.sqlite.wal import examine_elsewhere
 
 LARGE_WAL = 64 * MIB
@@ -25,7 +25,7 @@ def checks(path: Path) -> Iterator[Check]:
     path = path.resolve()
     yield from _version()
     try:
-        opening.check_plain(path)
+        setup.check_plain(path)
     except OutlastError as error:
         yield unusable(error, "use sqlite:///PATH with the path of a file")
         return
@@ -40,7 +40,7 @@ def checks(path: Path) -> Iterator[Check]:
 
 def _version() -> Iterator[Check]:
     try:
-        opening.check_version()
+        setup.check_version()
         yield ok("sqlite", f"SQLite {apsw.sqlite_lib_version()}, carried by apsw")
     except OutlastError as error:
         yield fail("sqlite", str(error), "pip install -U apsw")
@@ -52,8 +52,8 @@ def _places(path: Path) -> Iterator[Check]:
         if (path.parent / name).exists():
             yield private("store file", path.parent / name)
     yield disk(path.parent)
-    kind = opening.file_system(path.parent)
-    if kind in opening.NETWORK:
+    kind = setup.file_system(path.parent)
+    if kind in setup.NETWORK:
         yield fail("file system", f"{kind} is a network file system", "move the store to a local disk or PostgreSQL")
     else:
         yield ok("file system", kind)
@@ -100,9 +100,9 @@ def _gate(path: Path) -> Check:
 
 def _inside(path: Path) -> Iterator[Check]:
     """What a connection of ours sees."""
-    connection = opening.connect(path)
+    connection = setup.connect(path)
     try:
-        opening.identify(connection, path)
+        setup.identify(connection, path)
         mode = connection.pragma("journal_mode")
         level = SYNCHRONOUS.get(connection.pragma("synchronous"), "?")
         text = f"journal_mode {mode}, synchronous {level}"

@@ -26,22 +26,22 @@ from outlast.core.errors import ConfigError, DamagedSession, OutlastError, Store
 from outlast.core.header import Header
 from outlast.core.ids import is_id
 from outlast.store import port
-from outlast.store.engine import run, sessions_of
+from outlast.store.engine.commit import run, sessions_of
+from outlast.store.engine.encode import Commit
+from outlast.store.engine.fast_append import PlainAppend
 from outlast.store.files import disk
 from outlast.store.files.backup import copy_to
-from outlast.store.files.catalog import Catalog
-from outlast.store.files.folder import STORE, Folder
-from outlast.store.files.held import Held, MoreLocks
-from outlast.store.files.quick import NotQuick, quickly
+from outlast.store.files.commit_writer import ROTATE_AFTER, Unknown, Writer, unknown
+from outlast.store.files.directory import STORE, Folder
+from outlast.store.files.fast_append import NotQuick, quickly
+from outlast.store.files.lock_set import Held, MoreLocks
 from outlast.store.files.rows import FilesRows, Group
-from outlast.store.files.scopes import lock_name
+from outlast.store.files.scoped_keys import lock_name
+from outlast.store.files.session_list import Catalog
 from outlast.store.files.view import FilesView
-from outlast.store.files.writing import ROTATE_AFTER, Unknown, Writer, unknown
-from outlast.store.group import Entry
+from outlast.store.group_commit import Entry
 from outlast.store.log_store import LogStore, Progress
-from outlast.store.plain import PlainAppend
 from outlast.store.port import Receipt
-from outlast.store.sealing import Commit
 
 __all__ = ["FilesStore"]
 

@@ -12,13 +12,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from outlast.store.files import disk, former_name, opening, scopes
-from outlast.store.files.catalog import scan
-from outlast.store.files.folder import Folder
+from outlast.store.files import disk, former_name, scoped_keys, setup
+from outlast.store.files.directory import Folder
 from outlast.store.files.lock import unfinished
-from outlast.store.files.place import Place
-from outlast.store.files.routes import NAME as ROUTES
-from outlast.store.files.segments import count_sealed
+from outlast.store.files.paths import Place
+from outlast.store.files.route_file import NAME as ROUTES
+from outlast.store.files.segment_set import count_sealed
+from outlast.store.files.session_list import scan
 
 LEFT_OUT = (".lock", ".draft.jsonl")
 """Locks belong to processes, and drafts to a reply that is being written."""
@@ -32,10 +32,10 @@ def copy_to(folder: Folder, target: Path, progress: Callable[[int, int], None] |
         partial.mkdir(mode=0o700, parents=True)
         with folder.standing_still():
             _copy_sessions(folder, partial, progress)
-            for name in (opening.NAME, former_name.NAME, ROUTES, ".gitignore"):
+            for name in (setup.NAME, former_name.NAME, ROUTES, ".gitignore"):
                 _copy(folder.path / name, partial / name)
             _copy_folder(folder.path / "blobs", partial / "blobs")
-            _copy_folder(folder.path / scopes.FOLDER, partial / scopes.FOLDER)
+            _copy_folder(folder.path / scoped_keys.FOLDER, partial / scoped_keys.FOLDER)
         disk.sync_folder(partial)
         os.rename(partial, target)
         disk.sync_folder(target.parent)

@@ -20,11 +20,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from outlast.core.errors import InvalidInput
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
-from outlast.core.log import StoredEvent
+from outlast.store.engine.encode import PLAIN
+from outlast.store.engine.transaction import Row
 from outlast.store.files import former_name
-from outlast.store.sealing import PLAIN
-from outlast.store.tx import Row
 
 FORMAT = 1
 CRC_LENGTH = 18  # ,"crc":"xxxxxxxx"}

@@ -11,18 +11,18 @@ from contextlib import closing
 from copy import copy
 
 from outlast.core.codec import BlobReader
+from outlast.core.event_row import StoredEvent
 from outlast.core.events import Opaque
 from outlast.core.header import REDACTED, Delta, delta_of
-from outlast.core.log import StoredEvent
-from outlast.store.files import gone
-from outlast.store.files.change import Change
+from outlast.store.engine.encode import event_of
+from outlast.store.engine.transaction import Row
+from outlast.store.files import scoped_keys
 from outlast.store.files.line import Head, Line, decode, encode, line_of
+from outlast.store.files.redo_record import Txn
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.segments import Segments
+from outlast.store.files.segment_set import Segments
 from outlast.store.files.session import gone_file
-from outlast.store.files.txn import Txn
-from outlast.store.sealing import event_of
-from outlast.store.tx import Row
+from outlast.store.files.session_change import Change
 
 
 def add_removal(work: Txn, change: Change, appended: bytes) -> None:
@@ -128,7 +128,7 @@ def _bury(work: Txn, change: Change) -> None:
     session, place = change.session, change.session.place
     work.put(place.gone, gone_file(change.row))
     if session.row is not None and session.row.deleted_at is None:
-        work.put(place.gone_keys, gone.keys_file(place.session_id, list(session.keyed_lines())))
+        work.put(place.gone_keys, scoped_keys.keys_file(place.session_id, list(session.keyed_lines())))
     for path in (place.draft, place.lease, place.keys()):
         work.remove(path)
     number = 1

@@ -7,22 +7,22 @@ from contextlib import closing
 from copy import copy
 
 from outlast.core.errors import ConflictError, DamagedSession, InvalidInput
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.core.ids import is_id
-from outlast.core.log import StoredEvent
-from outlast.store.files import disk, gone
-from outlast.store.files.catalog import based_on
-from outlast.store.files.change import Change
-from outlast.store.files.folder import STORE
-from outlast.store.files.held import Held, MoreLocks
+from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.files import disk, scoped_keys
+from outlast.store.files.directory import STORE
 from outlast.store.files.line import Line
-from outlast.store.files.place import blobs_in
-from outlast.store.files.routes import Routes
-from outlast.store.files.scopes import ScopedKey, lock_name
+from outlast.store.files.lock_set import Held, MoreLocks
+from outlast.store.files.paths import blobs_in
+from outlast.store.files.route_file import Routes
+from outlast.store.files.scoped_keys import ScopedKey, lock_name
 from outlast.store.files.session import Session
-from outlast.store.host import boot_id, boot_ms, now_us
+from outlast.store.files.session_change import Change
+from outlast.store.files.session_list import based_on
 from outlast.store.port import Chunk, Snapshot
-from outlast.store.tx import KeyRow, Row
+from outlast.store.process_identity import boot_id, boot_ms, now_us
 
 KEY_LOOK_BACK = 4096
 
@@ -193,7 +193,7 @@ class FilesRows:
     def _in_session(self, session: Session, key: str, scope: str | None) -> KeyRow | None:
         row = session.row
         if row is not None and row.deleted_at is not None:
-            return gone.find_key(session.place, row.deleted_at, key, scope)
+            return scoped_keys.find_key(session.place, row.deleted_at, key, scope)
         with session.mutex:
             line = session.keyed(key, scope)
         return None if line is None else _key_row(line)

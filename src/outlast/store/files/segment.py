@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from outlast.core.errors import DamagedSession
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.store.files import disk
 from outlast.store.files.line import Head, Line, decode, decode_head, event_in
 

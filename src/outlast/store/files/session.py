@@ -18,19 +18,19 @@ from msgspec import Struct
 
 from outlast.core.errors import DamagedSession
 from outlast.core.header import HEADER_VERSION
+from outlast.store.engine.transaction import Row
 from outlast.store.files import disk
-from outlast.store.files.draft import Draft
-from outlast.store.files.fold import Fold, Tail
-from outlast.store.files.index import Index, Note, identity
-from outlast.store.files.keys import KeyIndex, key_id
+from outlast.store.files.draft_file import Draft
+from outlast.store.files.header_cache import Index, Note, identity
+from outlast.store.files.header_fold import Fold, Tail
+from outlast.store.files.key_index import KeyIndex, key_id
 from outlast.store.files.line import LeaseState, Line, decode, encode, whole
 from outlast.store.files.lock import LOCK_SECONDS, Lock, Me
-from outlast.store.files.place import Place
-from outlast.store.files.scopes import lock_name
+from outlast.store.files.paths import Place
+from outlast.store.files.scoped_keys import lock_name
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.segments import Segments, count_sealed
+from outlast.store.files.segment_set import Segments, count_sealed
 from outlast.store.port import Chunk
-from outlast.store.tx import Row
 
 NOTE_EVERY = 512
 

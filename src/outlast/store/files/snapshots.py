@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from outlast.store.files import disk
 from outlast.store.files.line import encode, whole
-from outlast.store.files.place import Place
-from outlast.store.files.txn import Txn
+from outlast.store.files.paths import Place
+from outlast.store.files.redo_record import Txn
 from outlast.store.port import Snapshot
 
 KEPT = 8

@@ -7,24 +7,24 @@ from collections.abc import Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 
 from outlast.core.errors import OutlastError
+from outlast.core.event_row import StoredEvent
 from outlast.core.ids import is_id
-from outlast.core.log import StoredEvent
-from outlast.store.files import disk, gone
-from outlast.store.files.catalog import Catalog, Listing, scan
-from outlast.store.files.flaws import flaws_between, flaws_of, segment_files
-from outlast.store.files.folder import Folder
+from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.files import disk, scoped_keys
+from outlast.store.files.directory import Folder
+from outlast.store.files.inspection import flaws_between, flaws_of, segment_files
 from outlast.store.files.line import Line, events_in
-from outlast.store.files.place import NOTE, Place, blobs_in
-from outlast.store.files.routes import Routes
+from outlast.store.files.paths import NOTE, Place, blobs_in
+from outlast.store.files.route_file import Routes
 from outlast.store.files.segment import Segment, pieces
 from outlast.store.files.session import Capture, read_gone, read_lineage
+from outlast.store.files.session_list import Catalog, Listing, scan
 from outlast.store.files.snapshots import find_snapshot
-from outlast.store.host import boot_id, boot_ms
-from outlast.store.inspection import Flaw, StoredKey
 from outlast.store.log_store import Listed
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.tx import KeyRow, Row
-from outlast.store.view import Mark, Slice, fits, in_order, last_in, mark_of, place_of
+from outlast.store.process_identity import boot_id, boot_ms
+from outlast.store.read.inspection import Flaw, StoredKey
+from outlast.store.read.read_view import Mark, Slice, fits, in_order, last_in, mark_of, place_of
 
 
 class FilesView:
@@ -170,7 +170,7 @@ class FilesView:
             place = Place(self._folder.path, session_id)
             row = read_gone(place)
             if row is not None and row.deleted_at is not None and row.deleted_at < deleted_before:
-                found[session_id] = [(key.scope or row.root_id, key.key) for key in gone.read_keys(place)]
+                found[session_id] = [(key.scope or row.root_id, key.key) for key in scoped_keys.read_keys(place)]
         return Slice(found, names[-1] if len(names) == limit else "")
 
     def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
@@ -228,7 +228,7 @@ class FilesView:
                     key.key,
                     KeyRow(session_id, key.seq, key.count, bytes.fromhex(key.digest)),
                 )
-                for key in gone.read_keys(session.place)
+                for key in scoped_keys.read_keys(session.place)
             ]
 
     def blobs_of(self, session_id: str) -> list[str]:

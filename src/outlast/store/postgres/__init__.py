@@ -18,25 +18,24 @@ try:
 except ImportError:
     raise MissingExtra("postgres", "a postgresql:// store") from None
 
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header
-from outlast.core.log import StoredEvent
-from outlast.store.group import Entry
-from outlast.store.hints import brings_work, touched
+from outlast.store.engine.encode import Commit
+from outlast.store.group_commit import Entry
 from outlast.store.log_store import LogStore, Progress, _Cursor  # pyright: ignore[reportPrivateUsage]
-from outlast.store.migrations import Watch
+from outlast.store.maintenance.migrations import Watch
+from outlast.store.notify import brings_work, touched
 from outlast.store.port import Append, Batch, Claimed, Holder, Page, Query, Queue, Receipt, Snapshot, Wanted
-from outlast.store.postgres import faults, schema
-from outlast.store.postgres.address import Address
-from outlast.store.postgres.appending import append, is_plain
-from outlast.store.postgres.batch import Step, steps_of
-from outlast.store.postgres.claiming import Claims, queue_of
+from outlast.store.postgres import errors, migrate
+from outlast.store.postgres.append_function import append, is_plain
+from outlast.store.postgres.batch import Step, carry_out, steps_of
+from outlast.store.postgres.claim import Claims, queue_of
+from outlast.store.postgres.connection import Link
+from outlast.store.postgres.dsn import Address
 from outlast.store.postgres.inspection import PostgresView
-from outlast.store.postgres.link import Link
+from outlast.store.postgres.notify import Wakeups
 from outlast.store.postgres.pool import ReadPool
-from outlast.store.postgres.transactions import carry_out
-from outlast.store.postgres.wakeups import Wakeups
 from outlast.store.postgres.writer import MOST_COLLISIONS, Unsettled, Writer
-from outlast.store.sealing import Commit
 
 __all__ = ["PostgresStore"]
 
@@ -75,10 +74,10 @@ class PostgresStore(LogStore):
         try:
             link = Link.to(self._address)
         except psycopg.Error as error:
-            raise faults.translation(error, self._address) from error
+            raise errors.translation(error, self._address) from error
         try:
-            schema.check_server(link, self._address)
-            return Writer(self._address, link, schema.migrate(link, self._address, watch))
+            migrate.check_server(link, self._address)
+            return Writer(self._address, link, migrate.migrate(link, self._address, watch))
         except BaseException:
             link.close()
             raise
@@ -254,8 +253,8 @@ class PostgresStore(LogStore):
         try:
             yield
         except psycopg.Error as error:
-            told = faults.translation(error, self._address)
-            raise (Away(str(told)) if faults.is_away(error) else told) from error
+            told = errors.translation(error, self._address)
+            raise (Away(str(told)) if errors.is_away(error) else told) from error
 
     def _changed(self) -> bool:
         """Others' commits are told by the listener; this is for those it missed."""

@@ -13,13 +13,13 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from outlast.core.errors import DamagedSession, StoreUnavailable
-from outlast.core.log import StoredEvent
-from outlast.store.inspection import Flaw, StoredKey
-from outlast.store.postgres import faults
-from outlast.store.postgres.link import LONG_SECONDS
+from outlast.core.event_row import StoredEvent
+from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.postgres import errors
+from outlast.store.postgres.connection import LONG_SECONDS
 from outlast.store.postgres.rows import PostgresRows
-from outlast.store.tx import KeyRow, Row
-from outlast.store.view import Slice, place_in
+from outlast.store.read.inspection import Flaw, StoredKey
+from outlast.store.read.read_view import Slice, place_in
 
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BLOCKS = "SELECT pg_relation_size('outlast.events') / current_setting('block_size')::bigint"
@@ -62,7 +62,7 @@ class PostgresView(PostgresRows):
         try:
             return super()._all(statement, values)
         except psycopg.Error as error:
-            if not faults.is_damage(error):
+            if not errors.is_damage(error):
                 raise
             if self._link.pgconn.transaction_status == TransactionStatus.INERROR:
                 self._link.execute("ROLLBACK")

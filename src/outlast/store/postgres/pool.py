@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import psycopg
 
 from outlast.core.errors import StoreUnavailable
-from outlast.store.postgres import faults
-from outlast.store.postgres.address import Address
+from outlast.store.postgres import errors
+from outlast.store.postgres.connection import READ_SECONDS, Link
+from outlast.store.postgres.dsn import Address
 from outlast.store.postgres.inspection import BEGIN, PostgresView
-from outlast.store.postgres.link import READ_SECONDS, Link
 
 MOST = 8
 WAIT_SECONDS = 30.0
@@ -62,7 +62,7 @@ class ReadPool:
                 link.execute(BEGIN)
             except psycopg.Error as error:
                 link.close()
-                if not faults.is_away(error):
+                if not errors.is_away(error):
                     raise
             else:
                 return link

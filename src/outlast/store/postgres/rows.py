@@ -8,12 +8,12 @@ from typing import Any
 
 from psycopg import sql
 
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
-from outlast.core.log import StoredEvent
+from outlast.store.engine.transaction import KeyRow, Row
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.postgres.link import Link
-from outlast.store.tx import KeyRow, Row
-from outlast.store.view import Listed, Mark, place_of
+from outlast.store.postgres.connection import Link
+from outlast.store.read.read_view import Listed, Mark, place_of
 
 MIB = 1024 * 1024
 CLOCK_OF = "postgres"

@@ -15,11 +15,11 @@ from typing import TypeVar
 import psycopg
 
 from outlast.core.errors import OutlastError
-from outlast.store.postgres import faults, schema
-from outlast.store.postgres.address import Address
-from outlast.store.postgres.appending import Types
-from outlast.store.postgres.link import Link
-from outlast.store.postgres.memory import Memory
+from outlast.store.postgres import errors, migrate
+from outlast.store.postgres.append_function import Types
+from outlast.store.postgres.connection import Link
+from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.failover_guard import Memory
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Writer:
                 gone = link is None or _is_gone(link, error)
                 if gone:
                     self.hang_up()
-                search.failed(error, gone=gone, decided=link is None or faults.is_certain(error))
+                search.failed(error, gone=gone, decided=link is None or errors.is_certain(error))
             except OutlastError as error:
                 if link is not None or not search.unknown:
                     raise
@@ -83,7 +83,7 @@ class Writer:
         if self._link is None or self._link.closed:
             link = Link.to(self._address)
             try:
-                schema.check_server(link, self._address)
+                migrate.check_server(link, self._address)
                 self.memory.compare(link)
             except BaseException:
                 link.close()
@@ -105,9 +105,9 @@ class _Search:
     def failed(self, error: psycopg.Error, *, gone: bool, decided: bool) -> None:
         """Take note of a try that failed; raise unless there is time for another, and a reason for it."""
         self.unknown = self.unknown or (gone and not decided)
-        self._collisions -= faults.passes(error)
-        worth_it = gone or (faults.passes(error) and self._collisions > 0)
-        cause = faults.translation(error, self._address)
+        self._collisions -= errors.passes(error)
+        worth_it = gone or (errors.passes(error) and self._collisions > 0)
+        cause = errors.translation(error, self._address)
         if not worth_it and not self.unknown:
             raise cause from error
         if not worth_it or time.monotonic() >= self._end:
@@ -125,4 +125,4 @@ class _Search:
 
 def _is_gone(link: Link, error: psycopg.Error) -> bool:
     """Whether the connection is of no more use; what the server said on parting counts for nothing."""
-    return link.closed or link.pgconn.status != psycopg.pq.ConnStatus.OK or faults.is_away(error)
+    return link.closed or link.pgconn.status != psycopg.pq.ConnStatus.OK or errors.is_away(error)

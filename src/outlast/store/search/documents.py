@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from outlast.core import events as e
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.core.messages import FilePart, ImagePart, Message, TextPart, ToolCall
 from outlast.core.transcript import message_of
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import apsw
 
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
-from outlast.store.group import Entry
+from outlast.store.engine.fast_append import PlainAppend
+from outlast.store.group_commit import Entry
 from outlast.store.log_store import LogStore, Progress
-from outlast.store.migrations import Watch
-from outlast.store.plain import PlainAppend
+from outlast.store.maintenance.migrations import Watch
 from outlast.store.port import Receipt
-from outlast.store.sqlite import opening
-from outlast.store.sqlite.database import Database, copy_to
+from outlast.store.sqlite import setup
+from outlast.store.sqlite.connections import Database, copy_to
+from outlast.store.sqlite.fast_append import put, put_alone
 from outlast.store.sqlite.inspection import SqliteView
-from outlast.store.sqlite.quick import put, put_alone
 from outlast.store.sqlite.rows import First, Heads, SqliteRows
 
 __all__ = ["SqliteStore"]
@@ -71,7 +71,7 @@ class SqliteStore(LogStore):
             self._database.checkpoint(sum([entry.commit.size for entry in batch]))
         except apsw.Error as error:
             # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
-            _refuse(batch, opening.translation(error, self.path))
+            _refuse(batch, setup.translation(error, self.path))
 
     def _together(self, batch: list[Entry]) -> None:
         """All commits of the batch in one transaction; if that fails, each in its own, so that one fails alone."""
@@ -80,7 +80,7 @@ class SqliteStore(LogStore):
             writer = self._database.ready()
             writer.execute("BEGIN IMMEDIATE")
         except (apsw.Error, OutlastError) as error:
-            _refuse(batch, opening.translation(error, self.path))
+            _refuse(batch, setup.translation(error, self.path))
             return
         try:
             heads, first = self._database.take_heads()
@@ -88,7 +88,7 @@ class SqliteStore(LogStore):
         except (apsw.Error, OutlastError, UnicodeDecodeError) as error:
             self._roll_back()
             if len(batch) == 1:
-                batch[0].error = opening.translation(error, self.path)
+                batch[0].error = setup.translation(error, self.path)
             else:
                 for entry in batch:
                     self._together([entry])
@@ -128,7 +128,7 @@ class SqliteStore(LogStore):
 
     def _find_out(self, batch: list[Entry], error: apsw.Error) -> None:
         """COMMIT failed, which decides nothing: it may come back after a recovery. Run it again under its keys."""
-        cause = opening.translation(error, self.path)
+        cause = setup.translation(error, self.path)
         self._database.distrust()
         for entry in batch:
             if entry.commit.rerun:

@@ -15,15 +15,15 @@ import apsw
 import msgspec
 
 from outlast.core.errors import DamagedSession, StoreUnavailable
+from outlast.core.event_row import StoredEvent
 from outlast.core.ids import is_id
-from outlast.core.log import StoredEvent
-from outlast.store.inspection import Flaw, StoredKey
-from outlast.store.migrations import migrations
+from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.maintenance.migrations import migrations
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.sqlite.pages import Pages
+from outlast.store.read.inspection import Flaw, StoredKey
+from outlast.store.read.read_view import Listed, Slice, fits, in_order, last_in, place_in, place_of
+from outlast.store.sqlite.page_salvage import Pages
 from outlast.store.sqlite.rows import UNREADABLE, SqliteRows, readable
-from outlast.store.tx import KeyRow, Row
-from outlast.store.view import Listed, Slice, fits, in_order, last_in, place_in, place_of
 
 CHEAP_PAGES = 131_072  # up to 256 MiB SQLite's quick check is always made
 SEQS = 2**32 - 1

@@ -11,12 +11,12 @@ import apsw
 import msgspec
 
 from outlast.core.errors import DamagedSession
+from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta, Header
-from outlast.core.log import StoredEvent
-from outlast.store.host import boot_id, boot_ms, now_us
+from outlast.store.engine.transaction import KeyRow, Row
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.tx import KeyRow, Row
-from outlast.store.view import Listed, Mark
+from outlast.store.process_identity import boot_id, boot_ms, now_us
+from outlast.store.read.read_view import Listed, Mark
 
 MIB = 1024 * 1024
 KEY_LOOK_BACK = 4096

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from outlast.core.errors import OutlastError, SessionNotFound
-from outlast.core.log import StoredEvent
-from outlast.store.inspection import StoredKey
+from outlast.core.event_row import StoredEvent
 from outlast.store.log_store import LogStore
+from outlast.store.read.inspection import StoredKey
+from outlast.store.read.read_view import View
+from outlast.store.verify.base_history import MessageCounts, Stretch, history
 from outlast.store.verify.chain import judged
-from outlast.store.verify.counts import MessageCounts
-from outlast.store.verify.history import Stretch, history
+from outlast.store.verify.cross_session import Sessions
 from outlast.store.verify.report import Finding, Report, What
 from outlast.store.verify.session import SessionCheck
-from outlast.store.verify.whole import Sessions
-from outlast.store.view import View
 
 __all__ = ["Finding", "Report", "What", "salvage", "verify"]
 

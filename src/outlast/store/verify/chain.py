@@ -16,12 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from outlast.core.errors import OutlastError
+from outlast.core.event_row import GENESIS, StoredEvent, hash_of, verifies
 from outlast.core.events import SessionForked
-from outlast.core.log import GENESIS, StoredEvent, hash_of, verifies
-from outlast.store.sealing import event_of
-from outlast.store.tx import Row
+from outlast.store.engine.encode import event_of
+from outlast.store.engine.transaction import Row
+from outlast.store.read.read_view import View
 from outlast.store.verify.report import Finding, What
-from outlast.store.view import View
 
 PAGE = 512
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outlast.core.log import StoredEvent, body_digest
-from outlast.store.inspection import StoredKey
-from outlast.store.sealing import OWN_KEY, PLAIN, ZSTD, content_of, digest_of, plain_body
+from outlast.core.event_row import StoredEvent, body_digest
+from outlast.store.engine.encode import OWN_KEY, PLAIN, ZSTD, content_of, digest_of, plain_body
+from outlast.store.read.inspection import StoredKey
 
 
 class KeyCheck:

@@ -8,21 +8,19 @@ from collections.abc import Iterator, Mapping
 from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import DamagedSession, OutlastError
+from outlast.core.event_row import StoredEvent
 from outlast.core.fold import fold
-from outlast.core.log import StoredEvent
-from outlast.core.snapshots import state_to_bytes
-from outlast.core.state import FOLD_VERSION, SessionState
-from outlast.store.inspection import StoredKey
+from outlast.core.state import FOLD_VERSION, SessionState, state_to_bytes
+from outlast.store.engine.encode import event_of, plain_body
+from outlast.store.engine.transaction import Row
+from outlast.store.maintenance.header_rebuild import Recount
 from outlast.store.port import Snapshot
-from outlast.store.recount import Recount
-from outlast.store.sealing import event_of, plain_body
-from outlast.store.tx import Row
+from outlast.store.read.inspection import StoredKey
+from outlast.store.read.read_view import View
+from outlast.store.verify.base_history import MessageCounts, checked
 from outlast.store.verify.chain import judged
-from outlast.store.verify.counts import MessageCounts
-from outlast.store.verify.history import checked
 from outlast.store.verify.keys import KeyCheck
 from outlast.store.verify.report import Finding, Report, What
-from outlast.store.view import View
 
 
 class SessionCheck:

@@ -9,8 +9,8 @@ import pytest
 
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, Refused, SessionEnded, SessionNotFound
+from outlast.core.event_row import GENESIS
 from outlast.core.header import ACTIVE, ARCHIVED, ENDED, Header
-from outlast.core.log import GENESIS
 from outlast.store.port import (
     Append,
     Claim,

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable
 
 from outlast.core import events as e
+from outlast.core.event_row import GENESIS, StoredEvent, check_chain
 from outlast.core.events import Event, Opaque
 from outlast.core.header import Header
 from outlast.core.ids import id_from
-from outlast.core.log import GENESIS, StoredEvent, check_chain
 from outlast.core.messages import Role, TextPart
+from outlast.store.engine.encode import event_of
 from outlast.store.port import Append, Claim, Create, Lease, NewEvent, Receipt, Store
-from outlast.store.sealing import event_of
 
 OPAQUE_HOLDER = "the examiner"  # not of the form that tells a host and a pid, so never known to be dead
 

@@ -9,8 +9,8 @@ import pytest
 
 from outlast.core import events as e
 from outlast.core.errors import SessionBusy, StaleLease
-from outlast.store.host import boot_id, holder, hostname, started
 from outlast.store.port import Append, Claim, Delete, Lease, PutChunk, Release, Renew
+from outlast.store.process_identity import boot_id, holder, hostname, started
 from outlast.testing.contract.exam import Exam, admitted, said
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.core import events as e
 from outlast.core.errors import DamagedSession
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.store import lineage
 from outlast.store.port import PutSnapshot, Snapshot
 from outlast.testing.contract.exam import Exam, new_id, said, seqs

@@ -8,8 +8,8 @@ import pytest
 
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, DamagedSession, SessionDeleted
+from outlast.core.event_row import StoredEvent
 from outlast.core.events import EventRedacted
-from outlast.core.log import StoredEvent
 from outlast.core.messages import Role
 from outlast.store import lineage
 from outlast.store.port import Claim, Delete, PutBlob, PutSnapshot, Query, Redact

@@ -8,11 +8,11 @@ import pytest
 
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, SessionDeleted, SessionNotFound
+from outlast.core.event_row import GENESIS, StoredEvent
 from outlast.core.header import REQUESTS, Header, counted, delta_of
-from outlast.core.log import GENESIS, StoredEvent
 from outlast.core.messages import Role, TextPart, Usage
+from outlast.store.engine.encode import seal
 from outlast.store.port import Append, Base, Delete, NewEvent, Query, Redact, Restore, Write
-from outlast.store.sealing import seal
 from outlast.testing.contract.exam import Exam, admitted, new_id, said
 
 LARGE = "a text that lies in a blob " * 8_000

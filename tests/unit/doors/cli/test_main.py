@@ -12,8 +12,8 @@ import typer
 from outlast import __version__
 from outlast.core.errors import ConfigError, SessionNotFound
 from outlast.doors import cli
-from outlast.doors.cli.commands import ABOUT, COMMANDS
-from outlast.doors.cli.prompt import spelled_out
+from outlast.doors.cli.command_table import ABOUT, COMMANDS
+from outlast.doors.cli.main_command import spelled_out
 from outlast.session import ConversationSession
 from outlast.store import open_store
 

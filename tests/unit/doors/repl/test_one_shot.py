@@ -13,10 +13,10 @@ import pytest
 from outlast import Agent, ConversationSession, SessionBusy, open_store
 from outlast.core.events import TurnStarted
 from outlast.doors import cli
-from outlast.doors.repl import one_shot
-from outlast.store.host import holder
+from outlast.doors.repl import print_mode
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Lease, NewEvent
+from outlast.store.process_identity import holder
 
 
 class Done(NamedTuple):
@@ -207,7 +207,7 @@ def test_what_is_refused_as_busy_is_not_answered_later(
     name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
     with open_store(f"sqlite:///{place.home}/outlast.db") as store:
         lease = store.commit(Claim(session_id=name, token="another", holder=holder()))[0].lease
-        monkeypatch.setattr(one_shot, "is_driven", _nobody)
+        monkeypatch.setattr(print_mode, "is_driven", _nobody)
         if was_read:
             monkeypatch.setattr(Agent, "resume", _taken_by(store, name, lease))
         refused = place.run("-p", "y", "-r", name, "--model", place.model)

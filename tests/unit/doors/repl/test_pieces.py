@@ -14,16 +14,15 @@ from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.messages import ImagePart, TextPart, Usage, text_of
 from outlast.core.state import SessionState
-from outlast.doors.cells import cells
-from outlast.doors.repl.attachment import attached, going_along, typed
-from outlast.doors.repl.call_line import told_call, told_result
-from outlast.doors.repl.clipboard import pasted_picture
+from outlast.doors.repl.approval_panel import Asked, Panel
 from outlast.doors.repl.commands.custom import custom_commands, message_of
-from outlast.doors.repl.picker import Option, Picker
-from outlast.doors.repl.question import Asked, Panel
-from outlast.doors.repl.status import Status, cost, elapsed, short_model, tokens
-from outlast.doors.repl.typed import typed_before
-from outlast.doors.repl.words import Words, files_like
+from outlast.doors.repl.input.attachments import attached, going_along, pasted_picture, typed
+from outlast.doors.repl.input.completer import Words, files_like
+from outlast.doors.repl.input.history_file import typed_before
+from outlast.doors.repl.render.status import Status, cost, elapsed, short_model, tokens
+from outlast.doors.repl.render.tool_call_line import told_call, told_result
+from outlast.doors.repl.session_picker import Option, Picker
+from outlast.doors.terminal_cells import cells
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
 

@@ -12,8 +12,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from outlast.core.errors import OutcomeUnknown, OutlastError
+from outlast.doors.repl.launch import REPL, Start, desk_for
 from outlast.doors.repl.repl import Repl
-from outlast.doors.repl.start import REPL, Start, desk_for
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.doors.repl.stream import Stream
+from outlast.doors.repl.render.markdown_stream import Stream
 
 
 def test_a_block_is_given_out_at_the_empty_line_that_ends_it() -> None:

@@ -14,15 +14,14 @@ from prompt_toolkit.layout.screen import Char, Screen
 from rich.console import RenderableType
 
 from outlast.core import events as e
-from outlast.core.log import StoredEvent
+from outlast.core.event_row import StoredEvent
 from outlast.core.messages import TextPart
-from outlast.doors.cells import cells
-from outlast.doors.repl.activity import activity
-from outlast.doors.repl.application import rows_added
-from outlast.doors.repl.own_command import Ran
-from outlast.doors.repl.picture import drawn, folded, markdown
-from outlast.doors.repl.tail import LINES, Tail
-from outlast.doors.repl.view import View
+from outlast.doors.repl.event_view import View
+from outlast.doors.repl.input.bang_command import Ran
+from outlast.doors.repl.pt_application import rows_added
+from outlast.doors.repl.render.renderables import drawn, folded, markdown
+from outlast.doors.repl.render.status import LINES, Tail, activity
+from outlast.doors.terminal_cells import cells
 
 STORED: Any = StoredEvent("s", 1, "", 1, 0, "", None, None, None, "plain", b"", b"", False)
 

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 import outlast.doors.web
-from outlast.doors.web import pages
+from outlast.doors.web import assets
 
 STATIC = Path(outlast.doors.web.__file__).parent / "static"
 SCRIPTS = sorted(STATIC.glob("*.js"))
-POLICY = pages.index_page().headers["Content-Security-Policy"]
+POLICY = assets.index_page().headers["Content-Security-Policy"]
 
 
 def addresses() -> list[str]:
-    return re.findall(r'(?:src|href)="/static/([^"]+)"', pages.index_page().body.decode())
+    return re.findall(r'(?:src|href)="/static/([^"]+)"', assets.index_page().body.decode())
 
 
 def test_everything_the_page_names_is_there_under_one_hash() -> None:
     found = addresses()
     assert len(found) > 40
-    assert all(pages.asset(path) is not None for path in found)
+    assert all(assets.asset(path) is not None for path in found)
     assert len({path.partition("/")[0] for path in found}) == 1
 
 
@@ -34,7 +34,7 @@ def test_every_module_that_is_imported_is_named_in_the_head() -> None:
 
 def test_files_have_their_types_and_may_be_kept_for_ever() -> None:
     for path in addresses():
-        found = pages.asset(path)
+        found = assets.asset(path)
         assert found is not None
         assert found.headers["Content-Type"] == found.media_type
         assert found.headers["X-Content-Type-Options"] == "nosniff"
@@ -49,9 +49,9 @@ def test_files_have_their_types_and_may_be_kept_for_ever() -> None:
 )
 def test_nothing_else_can_be_asked_for(path: str) -> None:
     version = addresses()[0].partition("/")[0]
-    assert pages.asset(path) is None
+    assert assets.asset(path) is None
     if path != "app.js":
-        assert pages.asset(f"{version}/{path}") is None
+        assert assets.asset(f"{version}/{path}") is None
 
 
 def test_the_policy_allows_our_own_scripts_and_styles_and_nothing_else() -> None:
@@ -65,14 +65,14 @@ def test_the_policy_allows_our_own_scripts_and_styles_and_nothing_else() -> None
 
 
 def test_the_page_has_no_inline_script_or_style() -> None:
-    body = pages.index_page().body.decode()
+    body = assets.index_page().body.decode()
     assert re.findall(r"<script(?![^>]*src=)", body) == []
     assert "<style" not in body
     assert re.findall(r"\s(?:style|on\w+)=", body) == []
 
 
 def test_the_login_page_needs_no_other_file_and_escapes_its_note() -> None:
-    found = pages.login_page('<script>alert("x")</script>')
+    found = assets.login_page('<script>alert("x")</script>')
     body = found.body.decode()
     assert "<script" not in body
     assert re.findall(r"(?:src|href)=", body) == []

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from outlast.core.messages import ToolCall
+from outlast.runtime.permissions.decision import Policy
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.permissions.policy import Policy
 from tests.conftest import TESTS
 
 CORPUS = TESTS / "corpus"

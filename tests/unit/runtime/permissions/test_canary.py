@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.permissions.git import GIT_ENVIRONMENT
-from outlast.runtime.permissions.policy import Verdict
-from outlast.runtime.permissions.shell import judge
+from outlast.runtime.permissions.decision import Verdict
+from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT
+from outlast.runtime.permissions.shell.judge import judge
 from tests.conftest import needs
 from tests.unit.runtime.permissions.place import every, make_project, policy_of
 

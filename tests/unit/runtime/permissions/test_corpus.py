@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.runtime.permissions.decide import decide
-from outlast.runtime.permissions.policy import Grant, Verdict
+from outlast.runtime.permissions.decision import Grant, Verdict
+from outlast.runtime.permissions.evaluate import decide
 from outlast.runtime.permissions.rules import Rule, Rules
-from outlast.runtime.permissions.shell import judge
+from outlast.runtime.permissions.shell.judge import judge
 from tests.unit.runtime.permissions.place import call, corpus, every, make_project, policy_of
 
 HOSTILE = every("hostile_commands")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.permissions.decide import Decision, Grant, Policy, Verdict, call_digest, decide, effective_mode
+from outlast.runtime.permissions.evaluate import Decision, Grant, Policy, Verdict, call_digest, decide, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rules import Rule, Rules
 from tests.unit.runtime.permissions.place import bash, call, make_project, policy_of

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from outlast.core.state import Approval, SessionState
-from outlast.runtime.permissions.decide import Verdict, call_digest
-from outlast.runtime.permissions.gate import PermissionGate, session_grants
+from outlast.runtime.permissions.evaluate import Verdict, call_digest
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.rule_files import load_rules
 from outlast.runtime.permissions.rules import Rule, Rules
-from outlast.runtime.permissions.sources import load_rules
+from outlast.runtime.permissions.session_policy import PermissionGate, session_grants
 from tests.unit.runtime.permissions.place import bash, call, make_project
 
 

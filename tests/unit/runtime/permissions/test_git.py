@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.permissions.git import GIT_ENVIRONMENT, UNSET, repository_fault
+from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT, UNSET, repository_fault
 from tests.conftest import needs
 from tests.unit.runtime.permissions.place import CLEAN_CONFIG
 

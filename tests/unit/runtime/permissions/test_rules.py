@@ -8,8 +8,8 @@ import pytest
 
 from outlast.core.errors import ConfigError
 from outlast.runtime.permissions.consent import Consents
+from outlast.runtime.permissions.rule_files import grants_file, load_rules, save_grant
 from outlast.runtime.permissions.rules import Rule, parse_flag, read_rules
-from outlast.runtime.permissions.sources import grants_file, load_rules, save_grant
 
 
 def refused(tmp_path: Path, content: bytes) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.permissions.scanner import NotUnderstood, scan
-from outlast.runtime.permissions.shell import read_commands
+from outlast.runtime.permissions.shell.judge import read_commands
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, scan
 from tests.conftest import needs
 
 PIECES = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.runtime.tools.replacing import digest_of
+from outlast.runtime.tools.files.atomic_write import digest_of
 from tests.unit.runtime.tools.setting import Setting
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.runtime.tools.environment import clean_environment
+from outlast.runtime.tools.process.environment import clean_environment
 
 
 @pytest.mark.parametrize(

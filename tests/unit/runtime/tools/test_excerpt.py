@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.runtime.tools.excerpt import bounded, bounded_file, cut
+from outlast.runtime.tools.output_limit import bounded, bounded_file, cut
 
 
 def test_short_text_stays_as_it_is() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.tools import jobs
+from outlast.runtime.tools.process import background_jobs
 from outlast.runtime.tools.registry import Registry
 from tests.unit.runtime.tools.setting import Setting
 
@@ -61,7 +61,7 @@ async def test_job_of_another_session_is_unknown(setting: Setting) -> None:
 
 
 async def test_too_many_jobs_are_refused(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MOST", 1)
+    monkeypatch.setattr(background_jobs, "MOST", 1)
     await started(setting, "sleep 60")
     assert "end one with bash_kill" in await setting.fault("bash", command="true", background=True)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.tools import landlock
+from outlast.runtime.tools.process import landlock
 from tests.conftest import everything_is_required
 from tests.unit.runtime.tools.setting import Setting
 

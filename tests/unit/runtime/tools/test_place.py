@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.tools.place import locate, opened
+from outlast.runtime.tools.files.sandboxed_path import locate, opened
 from outlast.runtime.tools.port import ToolFault
 from tests.unit.runtime.tools.setting import Setting
 

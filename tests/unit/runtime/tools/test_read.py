@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.core.messages import ImagePart
-from outlast.runtime.tools.read import IMAGE_LIMIT, LINE_LIMIT, TEXT_LIMIT
+from outlast.runtime.tools.builtin.read import IMAGE_LIMIT, LINE_LIMIT, TEXT_LIMIT
 from tests.unit.runtime.tools.setting import Setting
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)

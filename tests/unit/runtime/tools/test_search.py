@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.tools import glob, search
-from outlast.runtime.tools.ignored import is_ignored, rules
-from outlast.runtime.tools.wildcard import anywhere, matcher
+from outlast.runtime.tools.builtin import glob, search
+from outlast.runtime.tools.files.gitignore import is_ignored, rules
+from outlast.runtime.tools.files.glob_pattern import anywhere, matcher
 from tests.conftest import needs
 from tests.unit.runtime.tools.setting import PATH, Setting
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.runtime.tools import supervisor
-from outlast.runtime.tools.command import Order, begin
+from outlast.runtime.tools.process import supervisor
+from outlast.runtime.tools.process.shell_command import Order, begin
 from tests.unit.runtime.tools.setting import PATH
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.tools import web_fetch
-from outlast.runtime.tools.address import forbidden, is_odd_number
-from outlast.runtime.tools.page import readable
+from outlast.runtime.tools.builtin import web_fetch
+from outlast.runtime.tools.builtin.web_fetch import WebFetch, checked
 from outlast.runtime.tools.port import Outcome, ToolFault
-from outlast.runtime.tools.web_fetch import WebFetch, checked
+from outlast.runtime.tools.web.html_text import readable
+from outlast.runtime.tools.web.http_get import forbidden, is_odd_number
 from tests.conftest import needs
 from tests.unit.runtime.tools.setting import Setting
 

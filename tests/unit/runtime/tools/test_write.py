@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.tools import replacing
+from outlast.runtime.tools.files import atomic_write
+from outlast.runtime.tools.files.atomic_write import ABSENT
 from outlast.runtime.tools.port import ToolFault
-from outlast.runtime.tools.replacing import ABSENT
 from tests.unit.runtime.tools.setting import Setting
 
 
@@ -36,7 +36,7 @@ async def test_target_of_an_old_file_holds_what_was_there(setting: Setting) -> N
 async def test_target_larger_than_a_pre_image_has_only_its_digest(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replacing, "LARGEST", 2)
+    monkeypatch.setattr(atomic_write, "LARGEST", 2)
     (setting.project / "f").write_text("old")
     target = await setting.tool("write").target({"file_path": "f", "content": "x"}, setting.context())
     assert target is not None

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from outlast.runtime.workflow.asking import actions, hands_back, is_broad, is_informational, wants_an_install
-from outlast.runtime.workflow.done import DefinitionOfDone
-from outlast.runtime.workflow.follow_through import missing_evidence
+from outlast.runtime.workflow.completion import missing_evidence
+from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
+from outlast.runtime.workflow.task_intent import actions, hands_back, is_broad, is_informational, wants_an_install
 
 INFORMATIONAL = [
     "What does this project do?",

@@ -5,17 +5,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from outlast.runtime.workflow.codes import CODES, PHASE_REASONS, REMARKS, Outcome, Stage
+from outlast.core.workflow_mode import Mode
 from outlast.runtime.workflow.completion import MAX_EMPTY, MAX_NUDGES, MAX_RAW_TEXT, CompletionFacts, decide
-from outlast.runtime.workflow.decision import Action, CompletionDecision
-from outlast.runtime.workflow.done import DefinitionOfDone, begun, fixing, observed, verifying, worked
+from outlast.runtime.workflow.completion_decision import (
+    CODES,
+    PHASE_REASONS,
+    REMARKS,
+    Action,
+    CompletionDecision,
+    Outcome,
+    Stage,
+)
+from outlast.runtime.workflow.definition_of_done import DefinitionOfDone, begun, fixing, observed, verifying, worked
 from outlast.runtime.workflow.evidence import VerificationEvidence
-from outlast.runtime.workflow.mode import Mode
-from outlast.runtime.workflow.readback import read, written
-from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
-from outlast.runtime.workflow.trace import completion_trace
+from outlast.runtime.workflow.storage import read, written
+from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry, completion_trace
+from outlast.runtime.workflow.tool_effect import work_of
 from outlast.runtime.workflow.verification import Project, commands_for, evidence_of
-from outlast.runtime.workflow.work import work_of
 
 TASK = "Create hello.txt in the workspace root."
 REPLY = "The file is written."

@@ -2,8 +2,9 @@
 
 import pytest
 
+from outlast.core.workflow_mode import Mode
 from outlast.runtime.workflow.brief import Brief
-from outlast.runtime.workflow.done import (
+from outlast.runtime.workflow.definition_of_done import (
     MAX_EVIDENCE,
     MAX_OUTPUT,
     DefinitionOfDone,
@@ -22,9 +23,8 @@ from outlast.runtime.workflow.done import (
     worked,
 )
 from outlast.runtime.workflow.evidence import VerificationEvidence
-from outlast.runtime.workflow.mode import Mode
 from outlast.runtime.workflow.plan import Plan
-from outlast.runtime.workflow.work import Work, relative, work_of
+from outlast.runtime.workflow.tool_effect import Work, relative, work_of
 
 TASK = "Create hello.txt in the workspace root."
 

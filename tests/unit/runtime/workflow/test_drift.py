@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from outlast.core.workflow_mode import Mode
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.drift import SUMMARIES, Drift, Reality, Strategy, covers, drift
 from outlast.runtime.workflow.evidence import EvidenceKind
 from outlast.runtime.workflow.handoff import SUMMARIES as HANDOFFS
 from outlast.runtime.workflow.handoff import after_drift, handed_over, planned, rerouted
-from outlast.runtime.workflow.mode import Mode
 from outlast.runtime.workflow.plan import Plan
 from outlast.runtime.workflow.router import SUMMARIES as ROUTES
 from outlast.runtime.workflow.router import route

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outlast.core.workflow_mode import Mode
 from outlast.runtime.workflow import brief as briefs
 from outlast.runtime.workflow import clarify
 from outlast.runtime.workflow import plan as plans
 from outlast.runtime.workflow.brief import Brief, Slot
-from outlast.runtime.workflow.mode import Mode
 from outlast.runtime.workflow.plan import Plan
 
 FULL = Brief(

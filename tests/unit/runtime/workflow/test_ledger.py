@@ -2,7 +2,7 @@
 
 from outlast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
 from outlast.runtime.workflow.ledger import LENGTH, WorkflowLedger, WorkflowLedgerItem, drifted, introduced
-from outlast.runtime.workflow.words import best_match, likeness, meaningful, normalised
+from outlast.runtime.workflow.text_similarity import best_match, likeness, meaningful, normalised
 
 START = introduced(
     WorkflowLedger(),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.runtime.workflow.raw_text import before_calls, calls_in
+from outlast.runtime.workflow.text_tool_calls import before_calls, calls_in
 
 TOOLS = ("read", "bash", "write")
 BASH = '{"name": "bash", "arguments": {"command": "ls"}}'

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from outlast.runtime.workflow.mode import DecisionKind, Mode, mode_of
+from outlast.core.workflow_mode import DecisionKind, Mode, mode_of
 from outlast.runtime.workflow.router import (
     SUMMARIES,
     clarify_pressure,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.runtime.workflow.text_loop import is_loop, repeats_within
+from outlast.runtime.workflow.completion import is_loop, repeats_within
 
 
 def test_three_equal_answers_in_a_row_are_a_loop() -> None:

@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 
 from outlast.core.codec import decode, encode
 from outlast.core.events import TimelineRecorded
-from outlast.runtime.workflow.done import DefinitionOfDone
+from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
 from outlast.runtime.workflow.evidence import EvidenceProvenance, VerificationEvidence, VerificationObservation
 from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-from outlast.runtime.workflow.prompt_history import PromptSnapshot, is_new
-from outlast.runtime.workflow.readback import read, read_list, written
-from outlast.runtime.workflow.timeline import WorkflowTimelineEntry
-from outlast.runtime.workflow.trace import CompletionTraceEntry, completion_trace
+from outlast.runtime.workflow.storage import read, read_list, written
+from outlast.runtime.workflow.timeline import (
+    CompletionTraceEntry,
+    PromptSnapshot,
+    WorkflowTimelineEntry,
+    completion_trace,
+    is_new,
+)
 
 PROVENANCE = EvidenceProvenance(
     category="verification",

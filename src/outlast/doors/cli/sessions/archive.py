@@ -2,9 +2,9 @@
 
 import asyncio
 
-from outlast.app.sessions import named, to_change
+from outlast.app.sessions.listing import named, to_change
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import print_json
+from outlast.doors.cli.output import print_json
 from outlast.doors.cli.sessions.arguments import Session, verb
 
 app = verb()

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.deleting import Receipt, forks_of
-from outlast.app.deleting import delete as erase
-from outlast.app.sessions import named, to_change
+from outlast.app.sessions.delete import Receipt, forks_of
+from outlast.app.sessions.delete import delete as erase
+from outlast.app.sessions.listing import named, to_change
 from outlast.core.errors import ConflictError
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import counted, plain, print_json
+from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.sessions.age import moment
 from outlast.doors.cli.sessions.arguments import Session, Yes, verb
 

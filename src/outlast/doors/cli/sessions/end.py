@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions import named, refuse_ended, to_change
+from outlast.app.sessions.listing import named, refuse_ended, to_change
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import print_json
+from outlast.doors.cli.output import print_json
 from outlast.doors.cli.sessions.arguments import Session, verb
 
 app = verb()
@@ -21,7 +21,7 @@ def end(
     json: Json = False,
 ) -> None:
     """Stop a session; it takes no more input until it is reopened."""
-    from outlast.app.driving import kit_without_model
+    from outlast.app.sessions.boundaries import kit_without_model
     from outlast.runtime.service import SessionService
 
     with to_change(store) as opened:

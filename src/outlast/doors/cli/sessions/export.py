@@ -15,7 +15,7 @@ import typer
 
 from outlast.core.errors import OutlastError
 from outlast.doors.cli.options import Store
-from outlast.doors.cli.printing import plain
+from outlast.doors.cli.output import plain
 from outlast.doors.cli.progress import bar
 from outlast.doors.cli.sessions.arguments import Session, verb
 
@@ -50,8 +50,8 @@ def export(
 
 def _lines(session: str, output: Path | None, store: str | None) -> bool:
     """Write the lines; whether something is damaged, which is named and left out."""
-    from outlast.app.integrity import Finding, exported
-    from outlast.app.sessions import refuse_no_store
+    from outlast.app.maintenance import Finding, exported
+    from outlast.app.sessions.listing import refuse_no_store
 
     refuse_no_store(store)
     damaged = False
@@ -70,10 +70,10 @@ def _lines(session: str, output: Path | None, store: str | None) -> bool:
 
 
 def _document(session: str, format: Format, redact: bool, store: str | None, progress: Progress) -> Iterator[bytes]:
-    from outlast.app.detail import detail
-    from outlast.app.exporters.html import html
-    from outlast.app.exporters.markdown import markdown
-    from outlast.app.sessions import named, to_read
+    from outlast.app.sessions.detail import detail
+    from outlast.app.sessions.listing import named, to_read
+    from outlast.app.transfer.html import html
+    from outlast.app.transfer.markdown import markdown
 
     with to_read(store) as opened:
         found = detail(opened, named(opened, session), include_archived=True)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.driving import forked
-from outlast.app.sessions import named, to_change
+from outlast.app.sessions.boundaries import forked
+from outlast.app.sessions.listing import named, to_change
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import print_json
+from outlast.doors.cli.output import print_json
 from outlast.doors.cli.sessions.arguments import Session, verb
 
 app = verb()

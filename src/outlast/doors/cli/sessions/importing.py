@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.transfer import import_file
+from outlast.app.transfer.import_session import import_file
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import counted, print_json
+from outlast.doors.cli.output import counted, print_json
 from outlast.doors.cli.progress import bar
 from outlast.doors.cli.sessions.arguments import verb
 

@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions import Listing, Summary, listed
-from outlast.doors.cells import cut
+from outlast.app.sessions.listing import Listing, Summary, listed
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import counted, plain, print_json
+from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.quick import Quick
 from outlast.doors.cli.sessions.age import age
 from outlast.doors.cli.sessions.arguments import verb
+from outlast.doors.terminal_cells import cut
 
 app = verb()
 

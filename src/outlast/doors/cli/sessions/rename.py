@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions import named, to_change
+from outlast.app.sessions.listing import named, to_change
 from outlast.core.errors import InvalidInput
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import plain, print_json
+from outlast.doors.cli.output import plain, print_json
 from outlast.doors.cli.sessions.arguments import Session, verb
 
 app = verb()

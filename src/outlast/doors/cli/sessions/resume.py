@@ -2,7 +2,7 @@
 
 import typer
 
-from outlast.app.sessions import named, refuse_ended, to_read
+from outlast.app.sessions.listing import named, refuse_ended, to_read
 from outlast.doors.cli.options import Store
 from outlast.doors.cli.sessions.arguments import Model, Session, verb
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.search import Hit, Results, rebuild
-from outlast.app.search import search as find
-from outlast.app.sessions import is_there, to_read
+from outlast.app.sessions.listing import is_there, to_read
+from outlast.app.sessions.search import Hit, Results, rebuild
+from outlast.app.sessions.search import search as find
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import plain, print_json
+from outlast.doors.cli.output import plain, print_json
 from outlast.doors.cli.progress import bar
 from outlast.doors.cli.sessions.age import age
 from outlast.doors.cli.sessions.arguments import verb

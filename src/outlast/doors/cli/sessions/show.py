@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from outlast.app.detail import Detail, detail, told_call
-from outlast.app.sessions import named, to_read
+from outlast.app.sessions.detail import Detail, detail, told_call
+from outlast.app.sessions.listing import named, to_read
 from outlast.core.messages import Message
-from outlast.core.secrets import mapped
+from outlast.core.redaction import mapped
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import counted, plain, print_json
+from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.sessions.age import moment
 from outlast.doors.cli.sessions.arguments import Session, verb
 

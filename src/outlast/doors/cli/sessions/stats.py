@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from outlast.app.stats import Stats, Sum
-from outlast.app.stats import stats as gather
-from outlast.doors.cells import cells, cut, padded
+from outlast.app.sessions.statistics import Stats, Sum
+from outlast.app.sessions.statistics import stats as gather
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.printing import counted, plain, print_json
+from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.progress import bar
 from outlast.doors.cli.sessions.arguments import verb
+from outlast.doors.terminal_cells import cells, cut, padded
 
 app = verb()
 DAYS = 14

@@ -5,16 +5,15 @@ from __future__ import annotations
 from litestar import get, post
 from litestar.params import JSONBody
 
-from outlast.app.asking import waiting
-from outlast.app.feed import rows_of
-from outlast.app.preview import change_of, scope_of
+from outlast.app.sessions.pending_approvals import change_of, scope_of, waiting
+from outlast.app.streams.event_feed import rows_of
 from outlast.app.terminal import Kit
 from outlast.core import events as e
 from outlast.core.errors import ConfigError
 from outlast.core.state import Approval
-from outlast.doors.http.desk import Desk
-from outlast.doors.http.routes.parameters import CHANGING, SESSION, OpenDesk, SessionId
-from outlast.doors.http.wire import AnswerAck, AnswerRequest, ApprovalInfo
+from outlast.doors.http.parameters import CHANGING, SESSION, OpenDesk, SessionId
+from outlast.doors.http.schemas import AnswerAck, AnswerRequest, ApprovalInfo
+from outlast.doors.http.server_state import Desk
 
 ASK_USER = "ask_user"
 ANSWERS = ["once", "session", "always", "deny"]

@@ -7,10 +7,10 @@ from litestar.params import JSONBody
 
 from outlast.core.errors import InvalidInput
 from outlast.core.events import Delivery
+from outlast.core.image_header import picture_of
 from outlast.core.messages import FilePart, ImagePart, Part, TextPart
-from outlast.core.pictures import picture_of
-from outlast.doors.http.routes.parameters import CHANGING, OpenDesk, SessionId
-from outlast.doors.http.wire import Attachment, MessageAck, PostMessageRequest
+from outlast.doors.http.parameters import CHANGING, OpenDesk, SessionId
+from outlast.doors.http.schemas import Attachment, MessageAck, PostMessageRequest
 
 LARGEST_PICTURE = 5 * 1024 * 1024
 LARGEST_FILE = 10 * 1024 * 1024

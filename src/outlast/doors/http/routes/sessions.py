@@ -7,18 +7,18 @@ from typing import Annotated, Literal
 from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
-from outlast.app.agents import permission_mode_of
-from outlast.app.asking import waiting
-from outlast.app.creating import create
-from outlast.app.detail import open_work
-from outlast.app.history import opened
-from outlast.app.sessions import Listing, damaged_summary, listed_in, summary_of
+from outlast.app.sessions.create import create
+from outlast.app.sessions.detail import open_work
+from outlast.app.sessions.listing import Listing, damaged_summary, listed_in, summary_of
+from outlast.app.sessions.messages_page import opened
+from outlast.app.sessions.pending_approvals import waiting
+from outlast.app.turn_setup import permission_mode_of
 from outlast.core.errors import ConflictError
-from outlast.doors.http.desk import DOOR, OWNER, Desk, folder
-from outlast.doors.http.exchange import JsonResponse, encoded
-from outlast.doors.http.routes.parameters import SESSION, BeforeSeq, Limit, OpenDesk, SessionId, refused
-from outlast.doors.http.rows import message_row, summary_row
-from outlast.doors.http.wire import CreateSessionRequest, SessionAck, SessionDetail, SessionSummary
+from outlast.doors.http.json_body import JsonResponse, encoded
+from outlast.doors.http.parameters import SESSION, BeforeSeq, Limit, OpenDesk, SessionId, refused
+from outlast.doors.http.schemas import CreateSessionRequest, SessionAck, SessionDetail, SessionSummary
+from outlast.doors.http.serializers import message_row, summary_row
+from outlast.doors.http.server_state import DOOR, OWNER, Desk, folder
 
 State = Literal["active", "ended", "archived"]
 NEXT_CURSOR = "X-Next-Cursor"

@@ -8,13 +8,13 @@ from rich.console import Group, RenderableType
 
 from outlast.doors.repl.commands.custom import custom_commands
 from outlast.doors.repl.commands.history import HISTORY
+from outlast.doors.repl.commands.inspect import REPORTS
+from outlast.doors.repl.commands.model_and_permissions import RIGHTS
 from outlast.doors.repl.commands.port import Command
-from outlast.doors.repl.commands.report import REPORTS
-from outlast.doors.repl.commands.rights import RIGHTS
 from outlast.doors.repl.commands.session import SESSIONS
-from outlast.doors.repl.commands.turn import TURNS
-from outlast.doors.repl.picture import rows
-from outlast.doors.repl.room import Room
+from outlast.doors.repl.commands.turn_control import TURNS
+from outlast.doors.repl.controller import Room
+from outlast.doors.repl.render.renderables import rows
 
 BUILT_IN: dict[str, Command] = {command.name: command for command in (*SESSIONS, *HISTORY, *TURNS, *RIGHTS, *REPORTS)}
 

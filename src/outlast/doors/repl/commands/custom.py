@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from outlast.doors.repl.commands.port import Command
-from outlast.doors.repl.room import Doing, Room
+from outlast.doors.repl.controller import Doing, Room
 
 LARGEST = 64 * 1024
 PLACE = "$ARGUMENTS"

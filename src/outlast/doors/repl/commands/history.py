@@ -7,12 +7,11 @@ from rich.text import Text
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.messages import Message, Role
-from outlast.doors.repl.attachment import typed
-from outlast.doors.repl.call_line import one_line
 from outlast.doors.repl.commands.port import Command
-from outlast.doors.repl.picker import Option
-from outlast.doors.repl.room import Room
-from outlast.doors.repl.session_row import age
+from outlast.doors.repl.controller import Room
+from outlast.doors.repl.input.attachments import typed
+from outlast.doors.repl.render.tool_call_line import one_line
+from outlast.doors.repl.session_picker import Option, age
 
 OFFERED = 200
 FILES = "--files"
@@ -97,8 +96,8 @@ async def retry(room: Room, arguments: str) -> None:
 
 async def diff(room: Room, arguments: str) -> None:
     """What the file tools changed: in the last turn, or in the whole session."""
-    from outlast.app.feed import rows_of
-    from outlast.doors.repl.picture import diff as drawn_diff
+    from outlast.app.streams.event_feed import rows_of
+    from outlast.doors.repl.render.renderables import diff as drawn_diff
 
     if not room.session.exists:
         raise OutlastError("nothing was said here yet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from outlast.doors.repl.room import Doing
+from outlast.doors.repl.controller import Doing
 
 
 class Command(NamedTuple):

@@ -6,12 +6,12 @@ from rich.text import Text
 
 from outlast.core.errors import OutlastError
 from outlast.core.header import Header
-from outlast.doors.repl.arrival import arrived
 from outlast.doors.repl.commands.port import Command
-from outlast.doors.repl.escaping import readable
-from outlast.doors.repl.room import Room
-from outlast.doors.repl.session_row import age, choose_session, session_rows
-from outlast.doors.repl.style import HERE
+from outlast.doors.repl.controller import Room
+from outlast.doors.repl.render.escape import readable
+from outlast.doors.repl.render.style import HERE
+from outlast.doors.repl.resume_prompt import arrived
+from outlast.doors.repl.session_picker import age, choose_session, session_rows
 from outlast.doors.repl.transcript import show_transcript
 from outlast.session import ConversationSession
 

@@ -1,0 +1,1 @@
+"""Chats of the gateway: routes, sessions as a chat sees them, deliveries, pairing."""

@@ -1,0 +1,134 @@
+"""How the gateways are doing: what a running one says of itself (`$OUTLAST_HOME/state/gateway.json`), what is owed."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from outlast.app.chat.delivery_log import Deliveries
+from outlast.app.chat.pairing import Pairing
+from outlast.app.chat.routing import Chats
+from outlast.app.gateway_settings import GatewaySettings
+from outlast.app.settings import Settings, variables
+from outlast.core.chat_route import route_prefix
+from outlast.core.errors import ConfigError
+from outlast.store import open_to_read, place_of
+from outlast.store.process_identity import holder, holder_is_gone
+
+
+class LineState(msgspec.Struct, kw_only=True):
+    """How one line is doing: starting, connected, waiting (with the reason in `detail`) or stopped."""
+
+    name: str
+    state: str = "starting"
+    detail: str | None = None
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """One gateway of the settings, as it is now. `owed` counts the chats that something is still to be brought to."""
+
+    name: str
+    platform: str
+    state: str
+    detail: str | None
+    owners: int
+    members: int
+    permission_mode: str
+    project: str
+    credential: bool
+    chats: int
+    owed: int
+
+
+class _Noted(msgspec.Struct, kw_only=True):
+    holder: str
+    lines: list[LineState]
+
+
+def note_gateway(settings: Settings, lines: list[LineState]) -> None:
+    """Say how the lines of this process are doing. A home that cannot be written to only costs the status."""
+    path = _path(settings)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(_Noted(holder=holder(), lines=lines)))
+        partial.replace(path)
+
+
+def forget_gateway(settings: Settings) -> None:
+    """This process leaves."""
+    found = _noted(settings)
+    if found is not None and found.holder == holder():
+        _path(settings).unlink(missing_ok=True)
+
+
+def gateway_report(settings: Settings) -> list[Report]:
+    """Every gateway of the settings. Reads; a store that is not there is not made."""
+    found = _noted(settings)
+    alive = {} if found is None or holder_is_gone(found.holder) else {line.name: line for line in found.lines}
+    counts = _counts(settings)
+    return [
+        _report(settings, table, alive.get(table.name), *counts.get(table.name, (0, 0))) for table in settings.gateway
+    ]
+
+
+def named_gateway(settings: Settings, name: str) -> GatewaySettings:
+    """The table of that name; `ConfigError` names those there are."""
+    for table in settings.gateway:
+        if table.name == name:
+            return table
+    names = ", ".join(table.name for table in settings.gateway)
+    have = f"there are {names}" if names else "add a [gateway.NAME] table to config.toml first"
+    raise ConfigError(f"there is no gateway '{name}'; {have}")
+
+
+def _report(settings: Settings, table: GatewaySettings, line: LineState | None, chats: int, owed: int) -> Report:
+    variable = table.credential.variable
+    return Report(
+        name=table.name,
+        platform=table.platform,
+        state=line.state if line is not None else "stopped",
+        detail=line.detail if line is not None else None,
+        owners=len(table.owners | Pairing(settings, table.name).owners()),
+        members=len(table.members),
+        permission_mode=str(table.permission_mode),
+        project=str(table.project or settings.project_root),
+        credential=variable is None or bool(variables([variable])),
+        chats=chats,
+        owed=owed,
+    )
+
+
+def _counts(settings: Settings) -> dict[str, tuple[int, int]]:
+    """(chats, chats that are owed something) by gateway."""
+    _, path = place_of(settings.store)
+    if not settings.gateway or (path is not None and not path.exists()):
+        return {}
+    store = open_to_read(settings.store)
+    try:
+        return {table.name: _count(Chats(store), Deliveries(store), table) for table in settings.gateway}
+    finally:
+        store.close()
+
+
+def _count(chats: Chats, deliveries: Deliveries, table: GatewaySettings) -> tuple[int, int]:
+    routes = chats.routes(route_prefix(table.platform, table.name))
+    owed = {route for route, session_id, _ in routes if deliveries.outbox(route, session_id).items}
+    return len({route for route, _, debt in routes if not debt}), len(owed)
+
+
+def _noted(settings: Settings) -> _Noted | None:
+    try:
+        return msgspec.json.decode(_path(settings).read_bytes(), type=_Noted)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _path(settings: Settings) -> Path:
+    return settings.home / "state" / "gateway.json"

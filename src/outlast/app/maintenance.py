@@ -1,0 +1,186 @@
+"""What the doors need to prove, save and repair a store: opened by its URL, never created by looking at it.
+
+A copy of a store that is called a backup only after it was verified.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from outlast.app.settings import load_settings
+from outlast.core import codec
+from outlast.core.errors import OutlastError, SessionNotFound
+from outlast.core.event_row import StoredEvent
+from outlast.core.ids import ID_LENGTH, is_id
+from outlast.store import open_existing, open_store, open_to_read
+from outlast.store.doctor import Check, Status, examine
+from outlast.store.doctor.schema_status import Schema, schema_of
+from outlast.store.engine.encode import plain_body
+from outlast.store.engine.remove import mentioned
+from outlast.store.log_store import LogStore
+from outlast.store.maintenance.migrations import Watch
+from outlast.store.verify import Finding, Report, What, salvage, verify
+from outlast.store.verify.wal import log_findings
+
+__all__ = [
+    "Check",
+    "Finding",
+    "Report",
+    "Schema",
+    "Status",
+    "Upgraded",
+    "back_up",
+    "examine_store",
+    "exported",
+    "exported_from",
+    "schema",
+    "upgrade",
+    "verify_store",
+]
+
+Progress = Callable[[int, int], None]
+
+
+def verify_store(
+    url: str | None, session: str | None, *, deep: bool = False, progress: Progress | None = None
+) -> Report:
+    """Verify all sessions, or the one whose id begins so."""
+    place = _url(url)
+    lost = log_findings(place)  # before the database is opened
+    with closing(open_to_read(place)) as store:
+        report = verify(store, _named(store, session) if session else None, deep=deep, progress=progress)
+    report.findings[:0] = lost
+    return report
+
+
+def back_up(
+    url: str | None, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
+) -> tuple[str, Report]:
+    """An online copy of the store, verified; the copy's URL and what verifying it found."""
+    with closing(open_to_read(_url(url))) as store:
+        return verified_backup(store, target.expanduser().absolute(), copying=copying, verifying=verifying)
+
+
+def examine_store(url: str | None) -> Iterator[Check]:
+    settings = load_settings(store=url)
+    return examine(settings.store, settings.home)
+
+
+def schema(url: str | None) -> Schema:
+    return schema_of(_url(url))
+
+
+class Upgraded(msgspec.Struct, frozen=True, kw_only=True):
+    """`copy` is the store as it was before, where one was made: the way back."""
+
+    before: Schema
+    after: Schema
+    copy: Path | None = None
+
+
+def upgrade(url: str | None, *, copying: Progress | None = None, filling: Progress | None = None) -> Upgraded:
+    """Apply what is outstanding, as opening a store does. `SchemaTooNew` when there is nothing that could be done."""
+    place = _url(url)
+    before = schema_of(place)
+    watch = Watch(copying, filling)
+    open_existing(place, watch=watch).close()
+    return Upgraded(before=before, after=schema_of(place), copy=watch.copy)
+
+
+def exported(url: str | None, session: str) -> Iterator[bytes | Finding]:
+    """A session as JSON lines, lossless; findings stand where something is damaged and was left out.
+
+    One line an event, all fields of its row: `body` as it is where it is JSON, else `body_base64`. A line with `blob`
+    comes before the first event that names that blob.
+    """
+    with closing(open_to_read(_url(url))) as store:
+        yield from exported_from(store, _named(store, session))
+
+
+def exported_from(store: LogStore, session_id: str) -> Iterator[bytes | Finding]:
+    """The same from a store that is open."""
+    written: set[tuple[str, str]] = set()
+    for found in salvage(store, session_id):
+        if isinstance(found, Finding):
+            yield found
+            continue
+        yield from _blobs(store, found, written)
+        yield _line(found)
+
+
+def _url(given: str | None) -> str:
+    return load_settings(store=given).store
+
+
+def _named(store: LogStore, session: str) -> str:
+    """A whole id is taken as it is: that session may be too damaged to be found by its beginning, or deleted."""
+    if is_id(session):
+        return session
+    if len(session) >= ID_LENGTH:
+        raise SessionNotFound(f"no session '{session}'; `outlast sessions list` shows those there are")
+    return store.resolve(session)
+
+
+def _line(event: StoredEvent) -> bytes:
+    fields: dict[str, object] = {**event._asdict(), "hash": event.hash.hex(), "redacted": bool(event.redacted)}
+    del fields["body"]
+    if event.enc == "plain" and not event.redacted and _is_one_line_of_json(event.body):
+        fields["body"] = msgspec.Raw(event.body)
+    else:
+        fields["body_base64"] = base64.b64encode(event.body).decode("ascii")
+    return msgspec.json.encode(fields)
+
+
+def _is_one_line_of_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return b"\n" not in body
+
+
+def _blobs(store: LogStore, event: StoredEvent, written: set[tuple[str, str]]) -> Iterator[bytes | Finding]:
+    named: set[str] = set()
+    if not event.redacted and event.enc in ("plain", "zstd"):
+        named = codec.blobs_named(plain_body(event))
+    # Anything that looks like a digest may be a blob's (pre-images are named in facts); whether it is, the store knows.
+    for sha256 in sorted(named | (mentioned(event) or set())):
+        if (event.session_id, sha256) in written:
+            continue
+        written.add((event.session_id, sha256))
+        try:
+            data = store.blob(event.session_id, sha256)
+        except OutlastError as error:
+            if sha256 not in named:
+                continue
+            text = str(getattr(error, "what", error))
+            yield Finding(what=What.BLOB, session_id=event.session_id, seq=event.seq, text=text)
+            continue
+        line = {"blob": sha256, "session_id": event.session_id, "base64": base64.b64encode(data).decode("ascii")}
+        yield msgspec.json.encode(line)
+
+
+def verified_backup(
+    store: LogStore, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
+) -> tuple[str, Report]:
+    """Copy the store to a path where nothing is yet, while others write; the copy's URL, and what verify says of it."""
+    copy = store.backup(target, copying)
+    with open_store(copy) as opened:
+        report = verify(opened, progress=verifying)
+    if target.is_file():
+        _tidy(target)
+    return copy, report
+
+
+def _tidy(target: Path) -> None:
+    """Looking at a SQLite copy leaves files beside it; nobody else knows the copy yet, so they may go."""
+    log = target.with_name(target.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        return
+    for suffix in ("-wal", "-shm", ".gate"):
+        target.with_name(target.name + suffix).unlink(missing_ok=True)

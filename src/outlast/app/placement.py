@@ -1,0 +1,104 @@
+"""Places: where the project of a session is, and which of them are offered here.
+
+A session is bound to a label (`POST /api/sessions {"place": ...}`), or, on a store that several machines share, to the
+machine where it was made (`@` and its name) and the real path of its project there. A worker offers its own machine and
+the labels that it was given a folder for; sessions that nobody bound run wherever their folder is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from outlast.core.errors import ConfigError, InvalidInput
+from outlast.core.header import Header
+from outlast.store.log_store import LogStore
+from outlast.store.process_identity import hostname
+
+HOST = "@"
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NOTHING: Mapping[str, Path] = MappingProxyType({})
+
+
+class Places:
+    """What is offered here. `folders` are those of labels; for `@` and another machine's name, what stands for its root
+    directory: `@old=/` takes over the sessions of a machine that is gone, at the same paths."""
+
+    def __init__(self, folders: Mapping[str, Path] = _NOTHING) -> None:
+        self.folders = dict(folders)
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> Places:
+        """From `LABEL=PATH`s, as they are typed."""
+        found = {label: Path(path).expanduser().resolve() for label, path in spelled(words).items()}
+        for label, folder in found.items():
+            if not folder.is_dir():
+                raise ConfigError(f"--place {label}: {folder} is not a folder; make it first, or correct the path")
+        return cls(found)
+
+    @property
+    def offered(self) -> frozenset[str]:
+        return frozenset({this_host(), *self.folders})
+
+    def folder(self, header: Header, otherwise: Path) -> Path:
+        """Where the session's project is here; `otherwise` for one that has none. `ConfigError` when it is not here."""
+        found = self._named(header)
+        if found is None:
+            return otherwise
+        if not found.is_dir():
+            raise ConfigError(
+                f"its project's folder {found} is not on this machine ({hostname()}); bring it back, "
+                "or run a worker where it is"
+            )
+        return found
+
+    def _named(self, header: Header) -> Path | None:
+        place, root = header.place, header.project_root
+        if place in self.folders:
+            folder = self.folders[place]
+            if not place.startswith(HOST):
+                return folder
+            return folder / root.lstrip("/") if root else None
+        if place is not None and place != this_host():
+            raise ConfigError(f"the session is bound to the place '{place}', which is not offered here (--place)")
+        return Path(root) if root else None
+
+
+def spelled(words: Sequence[str]) -> dict[str, str]:
+    """The path of each label in `LABEL=PATH`s; `ConfigError` when one is none, whatever is on this machine."""
+    found: dict[str, str] = {}
+    for word in words:
+        label, _, path = word.partition("=")
+        if not path:
+            raise ConfigError(f"--place {word}: write LABEL=PATH, like shop=/srv/shop")
+        if not _LABEL.fullmatch(label.removeprefix(HOST)):
+            raise ConfigError(f"--place {word}: a label has letters, digits, '.', '_' and '-', 64 at most")
+        if label in found:
+            raise ConfigError(f"--place {word}: {label} is {found[label]} already; a place has one folder here")
+        found[label] = path
+    return found
+
+
+def this_host() -> str:
+    return f"{HOST}{hostname()}"
+
+
+def place_for(store: LogStore, label: str | None = None, *, here: bool = True) -> str | None:
+    """The place of a new session: its label; else this machine, where the store is shared with others and somebody
+    works `here`."""
+    if label is not None:
+        return checked(label)
+    return this_host() if here and store.writes_elsewhere else None
+
+
+def bound_to(place: str | None) -> dict[str, str]:
+    """What the first event of a session says of its place."""
+    return {"place": place} if place is not None else {}
+
+
+def checked(label: str) -> str:
+    if not _LABEL.fullmatch(label):
+        raise InvalidInput("a place is a label of letters, digits, '.', '_' and '-', 64 at most")
+    return label

@@ -1,0 +1,83 @@
+"""One session in full: its messages, and in plain words what was under way when it was left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from outlast.app.sessions.listing import Summary, summary_of
+from outlast.core.messages import Message
+from outlast.core.state import SessionState
+from outlast.core.transcript import transcript
+from outlast.store.log_store import LogStore
+from outlast.store.read.decode import decoded, folded_state
+
+TELLING = ("file_path", "path", "pattern", "url", "question", "prompt")
+"""Of a call's arguments, those that tell most."""
+
+
+class Detail(msgspec.Struct, kw_only=True):
+    """A session with its messages, newest last. `interrupted` tells in words what a turn that never ended was doing."""
+
+    session: Summary
+    messages: list[Message]
+    interrupted: str | None = None
+    running: str | None = None
+    waiting: int = 0
+    hidden: int = 0
+    """How many messages are archived and not among these."""
+
+
+def detail(store: LogStore, session_id: str, *, include_archived: bool = False) -> Detail:
+    header = store.head(session_id)
+    state = folded_state(store, session_id)
+    every = messages_of(store, session_id, state)
+    shown = [message for message in every if include_archived or not message.archived]
+    held = store.holder(session_id)
+    alive = held is not None and not held.expired
+    return Detail(
+        session=summary_of(header, store),
+        messages=shown,
+        interrupted=open_work(state) if state.turn is not None and not alive else None,
+        running=held.holder if held is not None and alive else None,
+        waiting=len(state.unanswered),
+        hidden=len(every) - len(shown),
+    )
+
+
+def messages_of(store: LogStore, session_id: str, state: SessionState | None = None) -> list[Message]:
+    """Every message of a session, archived ones and summaries included."""
+    state = state if state is not None else folded_state(store, session_id)
+    rows = decoded(store, store.read(session_id))
+    return transcript(rows, state, include_archived=True, summaries=True)
+
+
+def open_work(state: SessionState) -> str:
+    """What was under way when nobody wrote any more."""
+    for call in state.open_calls:
+        if call.started_seq and call.name == "ask_user":
+            return "interrupted while it waited for your answer to its question"
+        if call.started_seq:
+            known = "it only reads" if call.effect == "R" else "outcome unknown"
+            return f"interrupted while running {told_call(call.name, call.arguments)}, {known}"
+    if state.open_approvals:
+        return f"interrupted while it waited for your approval of {state.open_approvals[0].name}"
+    if state.attempt is not None:
+        return "interrupted while the model was answering"
+    return "interrupted between two steps"
+
+
+def told_call(name: str, arguments: dict[str, Any] | None) -> str:
+    """A call in a few words: the command, or the tool and what it was about."""
+    given = arguments or {}
+    if isinstance(given.get("command"), str):
+        return f"`{_short(given['command'])}`"
+    telling = [given[key] for key in TELLING if isinstance(given.get(key), str)]
+    about = next((value for value in [*telling, *given.values()] if isinstance(value, str)), "")
+    return f"{name} {_short(about)}".strip()
+
+
+def _short(text: str, most: int = 80) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,0 +1,233 @@
+"""The messages of a session in pages, newest last. They are read backwards: a page costs the same in any log.
+
+The events of a session in pages that are bounded in number and in size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from outlast.app.streams.event_feed import body_json
+from outlast.core import events as e
+from outlast.core.event_row import Actor, StoredEvent
+from outlast.core.fold import Row, folded
+from outlast.core.header import Header
+from outlast.core.messages import Message, Role
+from outlast.core.state import SessionState
+from outlast.core.transcript import transcript
+from outlast.runtime.history.compaction import message_tokens
+from outlast.store.log_store import LogStore
+from outlast.store.read.decode import decoded, folded_state
+
+PAGE = 64
+LARGEST_PAGE = 2048
+AHEAD = 64
+SHORT = 256
+_TELLS = frozenset({"TurnStarted", "InputPromoted", "ModelRequested", "TurnEnded"})
+"""What decides about a message and may lie behind the page that it is in."""
+TRIES = 3
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """A message with its identity, which it keeps in every fork, and its size: as counted by the provider, or about.
+
+    Of a tool's result, `status` and `facts` too: whether it was run, and what it changed.
+    """
+
+    message: Message
+    message_id: str
+    token_count: int
+    status: str | None = None
+    facts: dict[str, Any] | None = None
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply that is being written: the first `n` pieces of `attempt`, by part."""
+
+    attempt: int
+    n: int
+    text: str = ""
+    reasoning: str = ""
+    calls: dict[str, str] = {}
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as of event `header.last_seq`."""
+
+    header: Header
+    state: SessionState
+    said: list[Said]
+    draft: Draft | None
+
+
+def opened(
+    store: LogStore, header: Header, *, limit: int = 200, before: int | None = None, include_archived: bool = False
+) -> Opened:
+    """The newest messages (before event `before`) and the draft, all as of one moment: that of `header`, or a later one
+    when the reply went on meanwhile. Follow it from `last_seq` on."""
+    session_id, tries = header.session_id, 0
+    while True:
+        tries += 1
+        rows, state = _folded(store, header)
+        until = header.last_seq + 1 if before is None else min(before, header.last_seq + 1)
+        said = said_before(store, session_id, until, state, limit=limit, include_archived=include_archived, rows=rows)
+        if state.attempt is None:  # nothing is being written
+            return Opened(header=header, state=state, said=said, draft=None)
+        batch = next(store.follow(session_id, after=header.last_seq, timeout=0), None)
+        if batch is None or not batch.events:
+            break
+        if tries == TRIES:
+            return Opened(header=header, state=state, said=said, draft=None)
+        header = store.head(session_id)
+    chunks = batch.chunks if batch is not None else ()
+    draft = draft_of([(c.attempt_seq, c.n, c.part, c.data) for c in chunks])
+    return Opened(header=header, state=state, said=said, draft=draft)
+
+
+def _folded(store: LogStore, header: Header) -> tuple[list[Row] | None, SessionState]:
+    """The state, and where the log is short all of it: then nobody reads it twice."""
+    if header.last_seq > SHORT:
+        return None, folded_state(store, header.session_id, upto=header.last_seq)
+    rows = decoded(store, store.read(header.session_id, before=header.last_seq + 1))
+    return rows, folded(rows)
+
+
+def draft_of(chunks: Sequence[tuple[int, int, str, bytes]]) -> Draft | None:
+    """The draft that these pieces make: of the newest attempt, in their order."""
+    if not chunks:
+        return None
+    attempt, n, _, _ = chunks[-1]
+    parts: dict[str, bytes] = {}
+    for of, _, part, data in chunks:
+        if of == attempt:
+            parts[part] = parts.get(part, b"") + data
+    texts = {part: data.decode("utf-8", "replace") for part, data in parts.items()}
+    text, reasoning = texts.pop("text", ""), texts.pop("reasoning", "")
+    return Draft(attempt=attempt, n=n, text=text, reasoning=reasoning, calls=texts)
+
+
+def said_before(
+    store: LogStore,
+    session_id: str,
+    before: int,
+    state: SessionState,
+    *,
+    limit: int,
+    include_archived: bool,
+    rows: list[Row] | None = None,
+) -> list[Said]:
+    """The last `limit` messages before that event; summaries are among them, system prompts are not. Whoever has read
+    the whole log already gives it as `rows`."""
+    known = rows is not None
+    rows = rows if rows is not None else _behind(store, session_id, before)
+    lowest = 1 if include_archived else _first_in_sight(state)
+    size, top = max(PAGE, min(limit, LARGEST_PAGE)), before
+    while True:
+        page = [] if known else store.read(session_id, before=top, limit=size, newest_first=True)
+        rows = [*decoded(store, reversed(page)), *rows]
+        told = transcript(rows, state, include_archived=include_archived, summaries=True)
+        by_seq = {stored.seq: (stored, event) for stored, event in rows}
+        shown = [
+            one
+            for one in told
+            if (one.seq or 0) < before and not (one.role is Role.SYSTEM and _is_prompt(one, by_seq[one.seq or 0]))
+        ]
+        top = page[-1].seq if page else 1
+        if top <= lowest or len(shown) >= limit:
+            return [_said(one, by_seq[one.seq or 0]) for one in shown[-limit:]] if limit else []
+        size = min(2 * size, LARGEST_PAGE)
+
+
+def last_input(store: LogStore, session_id: str) -> Message | None:
+    """The last thing that the user said and that is in sight."""
+    header = store.head(session_id)
+    state = folded_state(store, session_id, upto=header.last_seq)
+    before = header.last_seq + 1
+    while before > 1:
+        page = said_before(store, session_id, before, state, limit=PAGE, include_archived=False)
+        found = next((one.message for one in reversed(page) if one.message.role is Role.USER), None)
+        if found is not None or not page:
+            return found
+        before = page[0].message.seq or 1
+    return None
+
+
+def _behind(store: LogStore, session_id: str, before: int) -> list[Row]:
+    """What follows the page and tells about messages in it: whether a reply was asked for again, where a turn read an
+    input."""
+    return decoded(store, store.read(session_id, after=before - 1, kinds=_TELLS, limit=AHEAD))
+
+
+def _first_in_sight(state: SessionState) -> int:
+    """No message before this event can be shown: everything there was cleared away."""
+    view = state.view
+    if not view.cleared_at:
+        return 1
+    read_since = [seq for seq, at in state.reads if at > view.cleared_at]
+    return max(1, min([view.cleared_at, view.needs or view.cleared_at, *view.carried, *read_since]))
+
+
+def _is_prompt(message: Message, row: Row) -> bool:
+    """A system message that a program put there is its prompt; what the runtime says is part of the transcript."""
+    return not message.is_summary and Actor.parse(row[0].actor).door == "library"
+
+
+def _said(message: Message, row: Row) -> Said:
+    stored, event = row
+    if type(event) is e.MessageAppended:  # of which nothing else is known
+        said_as = message_id_of(stored.session_id, stored.seq)
+        return Said(message=message, message_id=said_as, token_count=message_tokens(message))
+    given = event.message_id if isinstance(event, e.InputAdmitted) else None
+    counted = event.usage.output_tokens if isinstance(event, e.AssistantReplied) else 0
+    result = event if isinstance(event, e.ToolCallFinished) and not stored.redacted else None
+    return Said(
+        message=message,
+        message_id=given or message_id_of(stored.session_id, stored.seq),
+        token_count=counted or message_tokens(message),
+        status=result.status if result is not None else None,
+        facts=result.facts if result is not None else None,
+    )
+
+
+def message_id_of(session_id: str, seq: int) -> str:
+    """The identity of the message that event `seq` of this session is; a fork, which shares the event, has it too."""
+    return f"{session_id}-{seq}"
+
+
+STEP = 64
+MOST_BYTES = 8 * 1024 * 1024
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows with their bodies as JSON; `next_after` leads to the next page, None when this is the last one."""
+
+    rows: list[tuple[StoredEvent, msgspec.Raw]]
+    next_after: int | None
+
+
+def event_page(
+    store: LogStore,
+    session_id: str,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int = 200,
+    kinds: frozenset[str] | None = None,
+) -> EventPage:
+    """Events with `after < seq < before`, oldest first. At least one, if there is one, however large it is."""
+    rows: list[tuple[StoredEvent, msgspec.Raw]] = []
+    size = 0
+    while True:
+        found = store.read(session_id, after=after, before=before, limit=STEP, kinds=kinds)
+        for stored in found:
+            if rows and (len(rows) == limit or size > MOST_BYTES):
+                return EventPage(rows=rows, next_after=rows[-1][0].seq)
+            body = body_json(store, stored)
+            rows.append((stored, body))
+            size += len(bytes(body))
+        if len(found) < STEP:
+            return EventPage(rows=rows, next_after=None)
+        after = found[-1].seq

@@ -1,0 +1,214 @@
+"""Search over all sessions of a store: always up to date, whatever the store, and whatever became of the index.
+
+A damaged index is thrown away and made again; where none can be kept (a files store, one that may only be read, a
+PostgreSQL role that may not create tables) every session is read instead. Results are one hit per lineage: the newest
+match, with the date and title of the session that said it, and the session in which it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from outlast.core.errors import InvalidInput, StoreUnavailable
+from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
+from outlast.store import place_of
+from outlast.store.log_store import LogStore
+from outlast.store.search.documents import Snippet, folded, snippet_of
+from outlast.store.search.full_scan import scan
+from outlast.store.search.index import Found, Keeper, Shelf
+
+Progress = Callable[[int, int], None]
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One lineage in which something was found: `session_id` said it at event `seq`, `resume_id` goes on with it."""
+
+    session_id: str
+    resume_id: str
+    title: str | None
+    state: str
+    project_root: str | None
+    updated_at: int
+    seq: int
+    turn: str | None
+    at: int
+    role: str
+    snippet: Snippet
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    query: str
+    hits: list[Hit]
+    more: bool = False
+    damaged: list[str] = []
+
+
+class Searcher:
+    """Searches one store; keeps its index open until it is closed. For one thread."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._keeper = _keeper(store)
+        self._shelf: Shelf | None = None
+
+    def search(
+        self,
+        query: str,
+        *,
+        owner_id: str = "local",
+        limit: int = 20,
+        project: Path | None = None,
+        progress: Progress | None = None,
+    ) -> Results:
+        """The newest matches of a text, in any script, case aside. `InvalidInput` when it is empty."""
+        wanted = folded(query)
+        if not wanted:
+            raise InvalidInput("say what to search for: a word, or a part of one")
+        damaged: list[str] = []
+        hits: dict[str, Hit] = {}
+        more = False
+        with closing(self._found(wanted, owner_id, damaged, progress)) as found:
+            for one in _of_project(found, project):
+                if one.root_id in hits:
+                    continue
+                if len(hits) == limit:
+                    more = True
+                    break
+                hits[one.root_id] = _hit(self._store, one, wanted)
+        newest_first = sorted(hits.values(), key=lambda hit: -hit.at)
+        return Results(query=query, hits=newest_first, more=more, damaged=sorted(set(damaged)))
+
+    def matches(self, query: str, *, owner_id: str = "local") -> Iterator[tuple[str, int]]:
+        """Every match as (session, seq), in no order."""
+        with closing(self._found(folded(query), owner_id, [], None)) as found:
+            for one in found:
+                yield one.document.session_id, one.document.seq
+
+    def close(self) -> None:
+        shelf, self._shelf = self._shelf, None
+        if shelf is not None:
+            shelf.close()
+
+    def _found(self, query: str, owner_id: str, damaged: list[str], progress: Progress | None) -> Generator[Found]:
+        """From the index, made anew once if it is damaged; from the sessions themselves where there can be none."""
+        keeper = self._keeper
+        told: set[tuple[str, int]] = set()
+        for again in (False, True):
+            if keeper is None:
+                break
+            try:
+                if again:
+                    self.close()
+                    keeper.remove()
+                self._shelf = shelf = self._shelf or keeper.open()
+                damaged += keeper.catch_up(self._store, shelf, progress)
+                yield from _not_told(shelf.found(query, owner_id), told)
+                return
+            except keeper.trouble as error:
+                if not keeper.is_broken(error):
+                    break
+        yield from _not_told(scan(self._store, query, owner_id, damaged, progress), told)
+
+
+def search(
+    store: LogStore,
+    query: str,
+    *,
+    owner_id: str = "local",
+    limit: int = 20,
+    project: Path | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """One search, with an index that is opened for it; see `Searcher.search`."""
+    with closing(Searcher(store)) as searcher:
+        return searcher.search(query, owner_id=owner_id, limit=limit, project=project, progress=progress)
+
+
+def rebuild(store: LogStore, progress: Progress | None = None) -> None:
+    """Throw the index away and make it again; a store that has none needs none."""
+    keeper = _keeper(store)
+    if keeper is None:
+        return
+    try:
+        keeper.remove()
+        with closing(keeper.open()) as shelf:
+            keeper.catch_up(store, shelf, progress)
+    except keeper.trouble as error:
+        raise StoreUnavailable(
+            f"the search index cannot be made ({error}); search reads every session instead"
+        ) from error
+
+
+def forget(store: LogStore) -> None:
+    """Erase from the index what was deleted or redacted, if there is an index."""
+    keeper = _keeper(store)
+    if keeper is None:
+        return
+    try:
+        if keeper.exists():
+            with closing(keeper.open()) as shelf:
+                keeper.catch_up(store, shelf)
+    except keeper.trouble as error:
+        told = f"the session is deleted, but the search index could not be cleaned ({error})"
+        try:
+            keeper.remove()
+        except keeper.trouble:
+            raise StoreUnavailable(f"{told}; run `outlast sessions search --rebuild`") from error
+
+
+# --- with a shelf or without -----------------------------------------------------------------------------------------
+
+
+def _keeper(store: LogStore) -> Keeper | None:
+    scheme, _ = place_of(store.url)
+    if scheme == "sqlite":
+        from outlast.store.sqlite import SqliteStore
+        from outlast.store.sqlite.search_index import SqliteKeeper
+
+        return SqliteKeeper(store.path) if isinstance(store, SqliteStore) else None
+    if scheme == "postgresql":
+        from outlast.store.postgres import PostgresStore
+        from outlast.store.postgres.search_index import PostgresKeeper
+
+        return PostgresKeeper(store.address) if isinstance(store, PostgresStore) else None
+    return None
+
+
+def _not_told(found: Iterable[Found], told: set[tuple[str, int]]) -> Iterator[Found]:
+    """An index may break in the middle of an answer: what was given out before is not given out again."""
+    for one in found:
+        place = (one.document.session_id, one.document.seq)
+        if place not in told:
+            told.add(place)
+            yield one
+
+
+def _of_project(found: Iterable[Found], project: Path | None) -> Iterator[Found]:
+    if project is None:
+        yield from found
+        return
+    key, repository = project_key(project), project_fingerprint(project)
+    for one in found:
+        if one.project_key == key or (repository is not None and one.project_fingerprint == repository):
+            yield one
+
+
+def _hit(store: LogStore, one: Found, query: str) -> Hit:
+    document = one.document
+    return Hit(
+        session_id=document.session_id,
+        resume_id=store.tip(document.session_id) if one.rotated_to else document.session_id,
+        title=one.title,
+        state=one.state,
+        project_root=one.project_root,
+        updated_at=one.updated_at,
+        seq=document.seq,
+        turn=document.turn,
+        at=document.at,
+        role=document.role,
+        snippet=snippet_of(document.text, query) or Snippet("", "", ""),
+    )

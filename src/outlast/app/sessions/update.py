@@ -1,0 +1,85 @@
+"""Changing what a session is worked on with: its title, model, persona, permission mode, and whether only to plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from outlast.app.sessions.create import check_model, check_persona
+from outlast.app.settings import Settings
+from outlast.app.terminal import modes_under
+from outlast.core import events as e
+from outlast.core.errors import ConflictError, InvalidInput
+from outlast.core.event_row import Actor
+from outlast.core.header import PLAN, Header
+from outlast.core.workflow_mode import Mode
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.session_policy import PermissionGate
+from outlast.runtime.turn.context import Kit
+from outlast.store.log_store import LogStore
+from outlast.store.port import Append, NewEvent
+from outlast.store.read.decode import folded_state
+
+REQUESTED = "requested"
+
+
+def change(
+    store: LogStore,
+    settings: Settings,
+    header: Header,
+    *,
+    door: str,
+    title: str | None = None,
+    model: str | None = None,
+    persona: str | None = None,
+    permission_mode: str | None = None,
+    plan_mode: bool | None = None,
+) -> None:
+    """Write what is given, all of it or nothing, durable on return. `ConflictError` names what cannot be here."""
+    if title is not None and not title.strip():
+        raise InvalidInput("a title must not be empty; say what the session is about")
+    check_model(model)
+    if persona is not None:
+        root = Path(header.project_root) if header.project_root else settings.project_root
+        check_persona(settings, root, persona)
+    events: list[e.Event] = []
+    events += [e.SessionRenamed(title=title)] if title is not None else []
+    events += [e.ModelChanged(model=model)] if model is not None else []
+    events += [e.PersonaChanged(persona=persona)] if persona is not None else []
+    runtime = _runtime(settings, permission_mode, plan_mode)
+    events += [e.RuntimeStateChanged(changes=runtime)] if runtime else []
+    if not events:
+        return
+    actor = Actor("user", door).text()
+    new = tuple(NewEvent(event=event, actor=actor) for event in events)
+    store.commit(Append(session_id=header.session_id, events=new))
+
+
+def _runtime(settings: Settings, permission_mode: str | None, plan_mode: bool | None) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if permission_mode is not None:
+        allowed = [str(mode) for mode in modes_under(settings.permission_mode)]
+        if permission_mode not in allowed:
+            raise ConflictError(
+                f"permission mode '{permission_mode}' permits more than '{settings.permission_mode}', which this "
+                f"process was started with; choose one of {', '.join(allowed)}"
+            )
+        changes["permission_mode"] = permission_mode
+    if plan_mode is not None:
+        changes["workflow_mode"] = str(Mode.PLAN if plan_mode else Mode.EXECUTE)
+        changes["workflow_decision_kind"] = REQUESTED if plan_mode else None
+    return changes
+
+
+def is_to_plan(store: LogStore, header: Header) -> bool:
+    """Whether somebody asked for plans only; a turn that plans by its own choice goes on to work."""
+    if not header.plan_mode:
+        return False
+    runtime = folded_state(store, header.session_id).runtime
+    return runtime.get("workflow_mode") == PLAN and runtime.get("workflow_decision_kind") in (REQUESTED, None)
+
+
+def change_running_mode(kit: Kit | None, permission_mode: str) -> None:
+    """In the turn that runs, too; its gate keeps to its ceiling."""
+    if kit is not None and isinstance(kit.gate, PermissionGate):
+        kit.gate.request(PermissionMode(permission_mode))

@@ -1,0 +1,58 @@
+"""What one session has spent, and how full its window is: totals, and the latest replies one by one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from outlast.app.terminal import ContextUse, context_use
+from outlast.core import events as e
+from outlast.core.messages import Usage
+from outlast.core.usage import UsageTotals
+from outlast.core.window import window
+from outlast.runtime.turn.context import Kit
+from outlast.store.log_store import LogStore
+from outlast.store.read.decode import decoded, folded_state
+
+RECENT = 500
+_COUNTED = frozenset({"AssistantReplied", "ReplyInterrupted", "Compacted"})
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    at: int
+    kind: Literal["reply", "interrupted", "compaction"]
+    turn: str | None
+    model: str | None
+    usage: Usage
+
+
+class Spending(msgspec.Struct, frozen=True, kw_only=True):
+    usage: UsageTotals
+    context: ContextUse
+    recent: list[Reply]
+
+
+def spending_of(store: LogStore, session_id: str, kit: Kit | None) -> Spending:
+    state = folded_state(store, session_id)
+    rows = store.read(session_id, after=state.view.read_from - 1, before=state.last_seq + 1)
+    messages = window(decoded(store, rows), state).messages
+    return Spending(usage=state.usage, context=context_use(kit, messages, state), recent=_recent(store, session_id))
+
+
+def _recent(store: LogStore, session_id: str) -> list[Reply]:
+    rows = store.read(session_id, kinds=_COUNTED, limit=RECENT, newest_first=True)
+    found: list[Reply] = []
+    for stored, event in decoded(store, reversed(rows)):
+        match event:
+            case e.AssistantReplied(usage=usage, model=model):
+                kind = "reply"
+            case e.ReplyInterrupted(usage=usage, model=model):
+                kind = "interrupted"
+            case e.Compacted(usage=usage, model=model):
+                kind = "compaction"
+            case _:
+                continue
+        found.append(Reply(seq=stored.seq, at=stored.at, kind=kind, turn=stored.turn, model=model, usage=usage))
+    return found

@@ -1,0 +1,1 @@
+"""Live events: the feed of one session, and the broadcast to many HTTP followers."""

@@ -1,0 +1,360 @@
+"""A session as a stream of frames: what is there after a cursor, then whatever comes, for any number of followers.
+
+One reader of the store per session and process serves all who are level with it, from a bounded tail of frames; whoever
+is not, a newcomer or a slow reader, reads from the store itself until it is. So nothing is queued for anybody, nobody
+is skipped, and a reader that stands still costs nothing but its place. A cursor is the last thing that a follower has
+seen: `<seq>` an event, `<seq>:<n>` piece n of the reply that is being written behind event seq.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from outlast.app.streams.event_feed import body_json
+from outlast.core.errors import ConflictError, InvalidInput, OutlastError
+from outlast.core.event_row import StoredEvent
+from outlast.store.log_store import LogStore
+from outlast.store.port import Batch, Chunk
+
+HEARTBEAT_SECONDS = 5.0
+TAIL_FRAMES = 1_024
+TAIL_BYTES = 4 * 1024 * 1024
+SEQ_LIMIT = 2**53
+SMALL = 16 * 1024
+HEARTBEAT = b": heartbeat\n\n"
+TEXT = "text"
+
+_ATTEMPTS = frozenset({"ModelRequested", "AssistantReplied", "ReplyInterrupted"})
+_CURSOR = re.compile(r"(0|[1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?", re.ASCII)
+
+
+class Cursor(NamedTuple):
+    """Everything up to event `seq`, and the first `n` pieces of the draft that is open behind it. Cursors of one
+    session are ordered."""
+
+    seq: int
+    n: int = 0
+
+
+BEGINNING = Cursor(0)
+
+
+def cursor_from(text: str) -> Cursor:
+    """The cursor in a Last-Event-ID; `InvalidInput` when it is none."""
+    found = _CURSOR.fullmatch(text.strip())
+    if found is None or int(found[1]) > SEQ_LIMIT:
+        raise InvalidInput("that is no cursor: it is the id of the last frame you saw, like 12 or 12:3, or 0 for all")
+    return Cursor(int(found[1]), int(found[2] or 0))
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One frame as it goes over the wire, and the cursor of whoever has seen it. `attempt` is 0 for an event."""
+
+    cursor: Cursor
+    data: bytes
+    attempt: int = 0
+    is_last: bool = False
+
+
+class Seen:
+    """What a follower has: everything up to `cursor.seq`, and the first `n` pieces of an attempt.
+
+    Of the attempt that a cursor came with nothing is known but that it had begun by then.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self._attempt, self._n = (cursor.seq, cursor.n) if cursor.n else (0, 0)
+
+    def take(self, frame: Frame) -> None:
+        self.cursor = frame.cursor
+        if frame.attempt:
+            self._attempt, self._n = frame.attempt, frame.cursor.n
+
+    def has(self, attempt: int, n: int) -> bool:
+        return attempt <= self._attempt and n <= self._n
+
+
+class Live:
+    """The streams of one store. For one event loop."""
+
+    def __init__(self, store: LogStore, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+        self.store = store
+        self.heartbeat_seconds = heartbeat_seconds
+        self.followers = 0
+        self._channels: dict[str, Channel] = {}
+        self._closed = False
+
+    async def frames(self, session_id: str, after: Cursor = BEGINNING, *, follow: bool = True) -> AsyncGenerator[bytes]:
+        """What follows the cursor, as bytes to send; with `follow` for ever, with heartbeats, else to the tip.
+
+        It ends when the session is deleted or was rotated, when the store cannot be read any more, and when this is
+        closed: whoever still wants it comes again with its cursor.
+        """
+        reader = Reader(self.store, session_id, after)
+        if not follow:
+            async for data in reader.to_the_tip():
+                yield data
+            return
+        channel = await self._join(session_id)
+        self.followers += 1
+        try:
+            async for data in reader.to_the_tip():
+                yield data
+            beats = channel.beats
+            while not (self._closed or reader.over):
+                heard, over = channel.news, channel.over
+                if not channel.covers(reader.seen.cursor):
+                    async for data in reader.to_the_tip():
+                        yield data
+                elif frames := reader.new(channel.after(reader.seen.cursor)):
+                    yield b"".join(frame.data for frame in frames)
+                elif over:
+                    return
+                elif channel.beats != beats:
+                    beats = channel.beats
+                    yield HEARTBEAT
+                else:
+                    await heard.wait()
+        finally:
+            self.followers -= 1
+            self._leave(channel)
+
+    def close(self) -> None:
+        """End every stream."""
+        self._closed = True
+        for channel in self._channels.values():
+            channel.ring()
+
+    async def _join(self, session_id: str) -> Channel:
+        channel = self._channels.get(session_id)
+        if channel is None or channel.over:
+            channel = self._channels[session_id] = Channel(self.store, session_id, self.heartbeat_seconds)
+        channel.readers += 1
+        try:
+            await channel.begun
+        except BaseException:
+            self._leave(channel)
+            raise
+        return channel
+
+    def _leave(self, channel: Channel) -> None:
+        channel.readers -= 1
+        if channel.readers == 0:
+            channel.stop()
+            if self._channels.get(channel.session_id) is channel:
+                del self._channels[channel.session_id]
+
+
+class Channel:
+    """The newest frames of one session, and whoever reads them into it. `before` is the cursor in front of the first;
+    `news` is set, and replaced, whenever something comes, and with every beat, which is one timer for all followers."""
+
+    def __init__(self, store: LogStore, session_id: str, beat_seconds: float) -> None:
+        self.session_id = session_id
+        self.readers = 0
+        self.over = False
+        self.news = asyncio.Event()
+        self.before = self.end = BEGINNING
+        self._store = store
+        self._tail: deque[Frame] = deque()
+        self._size = 0
+        self.beats = 0
+        self._beat_seconds = beat_seconds
+        loop = asyncio.get_running_loop()
+        self._beating = loop.call_later(beat_seconds, self._beat)
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self._reading = asyncio.create_task(self._read())
+
+    def covers(self, cursor: Cursor) -> bool:
+        """Whether everything after the cursor is here, or still to come."""
+        return self.before <= cursor
+
+    def after(self, cursor: Cursor) -> list[Frame]:
+        if cursor >= self.end:
+            return []
+        found: list[Frame] = []
+        for frame in reversed(self._tail):
+            if frame.cursor <= cursor:
+                break
+            found.append(frame)
+        found.reverse()
+        return found
+
+    def ring(self) -> None:
+        news, self.news = self.news, asyncio.Event()
+        news.set()
+
+    def _beat(self) -> None:
+        self.beats += 1
+        self.ring()
+        self._beating = asyncio.get_running_loop().call_later(self._beat_seconds, self._beat)
+
+    def stop(self) -> None:
+        self._beating.cancel()
+        self._reading.cancel()
+        if not self.begun.done():
+            self.begun.cancel()
+
+    async def _read(self) -> None:
+        """Follow the session from its head on; whoever joins has to read up to there by itself."""
+        try:
+            head = await asyncio.to_thread(self._store.head, self.session_id)
+            self.before = self.end = Cursor(head.last_seq)
+            self.begun.set_result(None)
+            seen = Seen(self.end)
+            async for batch in self._store.follow_async(self.session_id, after=head.last_seq):
+                if _is_small(batch):
+                    self._put(frames_of(self._store, self.session_id, batch, seen))
+                else:
+                    self._put(await asyncio.to_thread(frames_of, self._store, self.session_id, batch, seen))
+        except OutlastError as error:  # deleted, damaged, or the store is gone: each follower finds out by itself
+            if not self.begun.done():
+                self.begun.set_exception(error)
+        finally:
+            self.over = True
+            self.ring()
+
+    def _put(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            self._tail.append(frame)
+            self._size += len(frame.data)
+            self.end = frame.cursor
+            while len(self._tail) > 1 and (len(self._tail) > TAIL_FRAMES or self._size > TAIL_BYTES):
+                dropped = self._tail.popleft()
+                self._size -= len(dropped.data)
+                self.before = dropped.cursor
+        self.ring()
+
+
+class Reader:
+    """One follower's own way through the log: from its cursor to the tip. `over` once nothing can follow."""
+
+    def __init__(self, store: LogStore, session_id: str, after: Cursor) -> None:
+        self.seen = Seen(after)
+        self.over = False
+        self._store = store
+        self._session_id = session_id
+        self._checked = False
+
+    async def to_the_tip(self) -> AsyncIterator[bytes]:
+        """Everything that is stored after the cursor, in pieces of bounded size."""
+        while not self.over:
+            frames = await asyncio.to_thread(self._step)
+            if not frames:
+                return
+            self.over = frames[-1].is_last
+            yield b"".join(frame.data for frame in frames)
+
+    def new(self, frames: list[Frame]) -> list[Frame]:
+        """Those that were not seen yet, which are from now on."""
+        found = [frame for frame in frames if not (frame.attempt and self.seen.has(frame.attempt, frame.cursor.n))]
+        for frame in found:
+            self.seen.take(frame)
+        self.over = bool(found) and found[-1].is_last
+        return found
+
+    def _step(self) -> list[Frame]:
+        try:
+            batch = next(self._store.follow(self._session_id, after=self.seen.cursor.seq, timeout=0), None)
+        except ConflictError:  # the cursor is of another session, of another store, or made up
+            return self._resynced()
+        if not self._checked:
+            self._checked = True
+            if self.seen.cursor.n > self._pieces(batch):
+                return self._resynced()
+        return frames_of(self._store, self._session_id, batch, self.seen, whole=True) if batch is not None else []
+
+    def _pieces(self, batch: Batch | None) -> int:
+        """How many pieces of the cursor's draft there are; how many a draft had that is closed, nobody knows."""
+        seq, n = self.seen.cursor
+        if batch is None or not n:
+            return 0
+        if batch.events and (not batch.chunks or batch.chunks[0].attempt_seq > seq):
+            return n if self._was_open(seq) else 0
+        return max((chunk.n for chunk in batch.chunks), default=0)
+
+    def _was_open(self, seq: int) -> bool:
+        """Whether a reply was being written behind that event."""
+        last = self._store.read(self._session_id, before=seq + 1, kinds=_ATTEMPTS, limit=1, newest_first=True)
+        return bool(last) and last[0].kind == "ModelRequested"
+
+    def _resynced(self) -> list[Frame]:
+        last_seq = self._store.head(self._session_id).last_seq
+        self.seen = Seen(Cursor(last_seq))
+        return [Frame(Cursor(last_seq), sse("resync", msgspec.json.encode({"last_seq": last_seq})))]
+
+
+def _is_small(batch: Batch) -> bool:
+    """Whether its frames are made faster than somebody else could be asked to, and without looking into the store."""
+    events = batch.events
+    return sum(len(event.body) for event in events) <= SMALL and all(
+        event.enc == "plain" and b"$" not in event.body for event in events
+    )
+
+
+def frames_of(store: LogStore, session_id: str, batch: Batch, seen: Seen, *, whole: bool = False) -> list[Frame]:
+    """What is new in a batch to somebody who has seen that much, and has seen it from now on. A batch with events
+    repeats the open draft; with `whole`, a draft of which nothing was seen comes in one piece."""
+    frames = [event_frame(store, stored, session_id) for stored in batch.events]
+    at = batch.events[-1].seq if batch.events else seen.cursor.seq
+    new = [chunk for chunk in batch.chunks if not seen.has(chunk.attempt_seq, chunk.n)]
+    if new and whole and new[0].n == 1:
+        frames.append(whole_draft_frame(at, new))
+    else:
+        frames += [draft_frame(at, chunk) for chunk in new]
+    for frame in frames:
+        seen.take(frame)
+    return frames
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+def sse(event: str, data: bytes, cursor: str | None = None) -> bytes:
+    name = f"id: {cursor}\nevent: {event}\ndata: " if cursor is not None else f"event: {event}\ndata: "
+    return b"".join((name.encode(), data, b"\n\n"))
+
+
+def event_frame(store: LogStore, stored: StoredEvent, session_id: str) -> Frame:
+    """A fork shows the end of a session that it goes on from, too; only its own is the end."""
+    data = msgspec.json.encode(
+        {"seq": stored.seq, "kind": stored.kind, "at": stored.at, "turn": stored.turn, "body": body_json(store, stored)}
+    )
+    kind = stored.kind if stored.kind.isidentifier() else "unknown"
+    is_last = stored.kind == "SessionRotated" and stored.session_id == session_id
+    return Frame(Cursor(stored.seq), sse(kind, data, str(stored.seq)), is_last=is_last)
+
+
+def draft_frame(seq: int, chunk: Chunk) -> Frame:
+    data = {"attempt": chunk.attempt_seq, "n": chunk.n, "part": chunk.part, "text": _text(chunk)}
+    return _delta(seq, chunk, data)
+
+
+def whole_draft_frame(seq: int, chunks: list[Chunk]) -> Frame:
+    """The whole draft so far, which takes the place of what a client may have of it. `text` is the reply's text;
+    reasoning and calls are among the `parts`."""
+    parts: list[dict[str, str]] = []
+    for chunk in chunks:
+        if parts and parts[-1]["part"] == chunk.part:
+            parts[-1]["text"] += _text(chunk)
+        else:
+            parts.append({"part": chunk.part, "text": _text(chunk)})
+    text = "".join(part["text"] for part in parts if part["part"] == TEXT)
+    last = chunks[-1]
+    data = {"attempt": last.attempt_seq, "n": last.n, "part": TEXT, "text": text, "replace": True, "parts": parts}
+    return _delta(seq, last, data)
+
+
+def _delta(seq: int, last: Chunk, data: Mapping[str, object]) -> Frame:
+    return Frame(Cursor(seq, last.n), sse("delta", msgspec.json.encode(data), f"{seq}:{last.n}"), last.attempt_seq)
+
+
+def _text(chunk: Chunk) -> str:
+    return chunk.data.decode("utf-8", "replace")  # half a character: the closing event will have it as it is

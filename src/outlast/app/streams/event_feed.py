@@ -1,0 +1,84 @@
+"""A session as it happens: every durable event and every piece of a reply, in order, from any process.
+
+What the terminal shows and what `stream-json` prints are both made of this, so a client sees the same whether it drives
+the session or only looks on. A piece of a draft comes after its commit; the event that closes the attempt replaces it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from outlast.core import codec
+from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
+from outlast.core.fold import Row
+from outlast.store.engine.encode import PLAIN, event_of, plain_body
+from outlast.store.port import Store
+from outlast.store.read.decode import decoded
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """An event that is in the log now."""
+
+    stored: StoredEvent
+    event: e.Event | e.Opaque
+
+
+class Drafted(msgspec.Struct, frozen=True, kw_only=True):
+    """The next piece of the reply that is being written. `part` is text, reasoning or call:INDEX:NAME."""
+
+    attempt_seq: int
+    after_seq: int
+    n: int
+    part: str
+    text: str
+
+
+class Level(msgspec.Struct, frozen=True):
+    """Everything up to this event has been told; what follows is new."""
+
+    seq: int
+
+
+async def feed(store: Store, session_id: str, *, after: int = 0) -> AsyncIterator[Happened | Drafted | Level]:
+    """What follows event `after`, then whatever comes, until the caller stops listening or the session is deleted."""
+    attempt = n = 0
+    async for batch in store.follow_async(session_id, after=after):
+        for stored, event in await asyncio.to_thread(decoded, store, batch.events):
+            yield Happened(stored, event)
+            after = stored.seq
+        for chunk in batch.chunks:
+            if (chunk.attempt_seq, chunk.n) <= (attempt, n):
+                continue  # told before: a batch with events repeats the draft that is open
+            attempt, n = chunk.attempt_seq, chunk.n
+            text = chunk.data.decode("utf-8", "replace")
+            yield Drafted(attempt_seq=attempt, after_seq=after, n=n, part=chunk.part, text=text)
+        yield Level(after)
+
+
+def rows_of(store: Store, session_id: str, *, after: int = 0, before: int | None = None) -> list[Row]:
+    """Events that are there, decoded."""
+    return decoded(store, store.read(session_id, after=after, before=before))
+
+
+def body_json(store: Store, stored: StoredEvent) -> msgspec.Raw:
+    """The body of an event as JSON for clients, brought forward to today's version and with every text in it: what is
+    no valid Unicode is `{"$b64": ...}`, bytes are `{"$bytes": ...}`. A redacted body, and one that cannot be read, is
+    null; one of a kind that this version does not know is given as it was written."""
+    if stored.redacted:
+        return msgspec.Raw(b"null")
+    current = codec.VERSIONS.get(stored.kind) == stored.v
+    if current and stored.enc == PLAIN and b'"$' not in stored.body:
+        return msgspec.Raw(stored.body)
+    event = event_of(stored, lambda name: store.blob(stored.session_id, name))
+    if isinstance(event, e.Event):
+        return msgspec.Raw(codec.to_json(event))
+    try:
+        body = plain_body(stored)
+        msgspec.json.decode(body)
+    except (ValueError, msgspec.DecodeError):
+        return msgspec.Raw(b"null")
+    return msgspec.Raw(body)

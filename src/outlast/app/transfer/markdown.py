@@ -1,0 +1,59 @@
+"""A session as Markdown. What was said is Markdown already and stays it; code of tools stands in fences that hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from outlast.app.sessions.detail import Detail
+from outlast.app.transfer.document import Entry, Progress, entries_of, page_of
+
+_FENCE = re.compile(r"`{3,}")
+_HEADING = re.compile(r"^(\s{0,3})(#{1,6}\s)", re.MULTILINE)
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+
+
+def markdown(found: Detail, *, redact: bool = True, progress: Progress | None = None) -> Iterator[str]:
+    """The document, piece by piece."""
+    page = page_of(found, redact=redact)
+    yield f"# {_one_line(page.title)}\n\n"
+    for name, value in page.facts:
+        yield f"- {name}: {_one_line(value)}\n"
+    if page.is_redacted:
+        yield "- secrets of known shapes are redacted\n"
+    for entry in entries_of(found, redact=redact, progress=progress):
+        yield from _entry(entry)
+    if page.note:
+        yield f"\n---\n\n{_one_line(page.note)}\n"
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    marks = "".join(f" [{mark}]" for mark in entry.marks)
+    yield f"\n## {entry.role}{marks} ({entry.seq})\n\n*{entry.at}*\n\n"
+    if entry.role == "tool":
+        yield fenced(entry.text) if entry.text else ""
+    elif entry.text:
+        yield _quiet(entry.text).rstrip("\n") + "\n"
+    for attachment in entry.attachments:
+        yield f"\n*[{_one_line(attachment)}]*\n"
+    for name, arguments in entry.calls:
+        yield f"\n**{_one_line(name)}**\n\n{fenced(arguments, 'json')}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block that nothing inside it can end."""
+    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
+
+
+def _quiet(text: str) -> str:
+    """Outside of code, no heading of a message stands beside ours, and no tag of it is one for a browser."""
+    pieces = re.split(r"(^```.*?(?:^```[^\n]*$|\Z))", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(
+        piece if number % 2 else _TAG.sub("&lt;", _HEADING.sub(r"\1\\\2", piece)) for number, piece in enumerate(pieces)
+    )
+
+
+def _one_line(text: str) -> str:
+    return _TAG.sub("&lt;", " ".join(text.split()))

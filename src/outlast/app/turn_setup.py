@@ -1,0 +1,162 @@
+"""Wiring an agent: model, tools, permissions, hooks and persona of this process, for one session."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from outlast.app.models import NONE as NO_MODEL
+from outlast.app.models import has_price, model_for, price_for
+from outlast.app.settings import Settings, whole_environment
+from outlast.core.errors import ConfigError
+from outlast.core.state import SessionState
+from outlast.models.port import Model, ModelEvent
+from outlast.runtime.agent_config import AgentConfig, Budgets, ReasoningConfig
+from outlast.runtime.hooks import load_hooks
+from outlast.runtime.permissions.decision import effective_mode
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.rule_files import load_rules
+from outlast.runtime.permissions.session_policy import PermissionGate
+from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT
+from outlast.runtime.prompt.memory_files import read_memory
+from outlast.runtime.prompt.personas import Persona, load_personas
+from outlast.runtime.prompt.project_identity import project_key
+from outlast.runtime.tools.process.background_jobs import Jobs
+from outlast.runtime.tools.process.environment import clean_environment
+from outlast.runtime.tools.registry import Registry
+from outlast.runtime.turn.approvals import Answerer
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.workflow.manifests import project_of
+
+__all__ = ["AgentConfig", "ReasoningConfig", "kit_for", "permitted_mode", "persona_for"]
+
+_jobs = Jobs()
+"""Background jobs live as long as the process, whichever agent started them."""
+
+
+@cache
+def _tools() -> Registry:
+    return Registry(jobs=_jobs)
+
+
+def kit_for(
+    settings: Settings,
+    config: AgentConfig,
+    project: Path,
+    state: SessionState,
+    *,
+    backend: Model | None = None,
+    answerer: Answerer | None = None,
+    heard: Callable[[ModelEvent], None] | None = None,
+    made: dict[str | None, Model | None] | None = None,
+    depth: int = 0,
+) -> Kit:
+    """What a driver of this session works with. `made` keeps the models that are made here, by name, for whoever asks
+    again; whoever keeps it closes them. A malformed rule file, hook file or persona is refused here, in one
+    sentence, before anything is done."""
+    persona = persona_for(settings, config, project, state)
+    mode = permitted_mode(settings, config, state, persona)
+    roots = (project, *_more_roots(config))
+    environment = whole_environment()
+    prompting = config.prompting or answerer is not None
+    key = project_key(project)
+    gate = PermissionGate(
+        ceiling=settings.permission_mode,
+        rules=load_rules(home=settings.home, project=project, project_key=key, flags=config.allow).rules,
+        home=settings.home,
+        project=project,
+        project_key=key,
+        roots=roots,
+        prompting=prompting,
+        search_path=environment.get("PATH", ""),
+    )
+    gate.request(mode)
+    clean = {**clean_environment(environment), **GIT_ENVIRONMENT}
+    tools = _tools()
+    kit = Kit(
+        model=backend if backend is not None else _model(settings, state.model or persona.model, made),
+        tools=tools if persona.tools is None else tools.only(persona.tools),
+        gate=gate,
+        hooks=load_hooks(home=settings.home, project=project, environment=clean),
+        project=project,
+        roots=roots,
+        state_dir=settings.home / "state",
+        environment=clean,
+        persona=persona,
+        memory=read_memory(project) if config.auto_context else (),
+        notes=_notes(project) if config.auto_context else (),
+        platform=platform.system(),
+        config=config,
+        budgets=Budgets(max_steps=config.max_steps, max_tokens=config.max_tokens, max_seconds=config.max_seconds),
+        prompting=prompting,
+        answerer=answerer,
+        heard=heard if config.stream else None,
+        price=price_for(settings) if backend is None or has_price(backend.name) else None,
+        depth=depth,
+    )
+    kit.sub_kit = lambda parent, name: _sub_kit(settings, project, parent, name)
+    return kit
+
+
+def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:
+    if settings.model == NO_MODEL:
+        return None  # whatever the session names: this process only admits
+    if made is None:
+        return model_for(settings, name)
+    if name not in made:
+        made[name] = model_for(settings, name)
+    return made[name]
+
+
+def permitted_mode(
+    settings: Settings, config: AgentConfig, state: SessionState, persona: Persona | None = None
+) -> PermissionMode:
+    """What is in force: what the caller, else the session, asks for, never above what the process was started with."""
+    ceiling = settings.permission_mode
+    asked = config.permission_mode or state.runtime.get("permission_mode") or ceiling
+    if asked not in set(PermissionMode):
+        raise ConfigError(f"'{asked}' is no permission mode; use one of {', '.join(PermissionMode)}")
+    mode = effective_mode(PermissionMode(asked), ceiling)
+    return persona.mode_under(mode) if persona is not None else mode
+
+
+def keep_mode(settings: Settings, config: AgentConfig, kit: Kit, state: SessionState) -> None:
+    """Somebody may have changed the mode of the session while its turn runs: what is permitted now is in force now."""
+    if isinstance(kit.gate, PermissionGate):
+        kit.gate.request(permitted_mode(settings, config, state, kit.persona))
+
+
+def permission_mode_of(settings: Settings, state: SessionState) -> str:
+    """The mode that a turn of this session would work in here, for showing it; an unknown one counts as the ceiling."""
+    asked = state.runtime.get("permission_mode")
+    known = asked if asked in set(PermissionMode) else settings.permission_mode
+    return str(effective_mode(PermissionMode(known), settings.permission_mode))
+
+
+def persona_for(settings: Settings, config: AgentConfig, project: Path, state: SessionState) -> Persona:
+    return load_personas(settings.home, project).get(config.persona or state.persona or settings.persona)
+
+
+def _notes(project: Path) -> tuple[str, ...]:
+    """What the project is made with, from the files that say so."""
+    found = sorted(project_of(project).manifests)
+    return (f"The project has {', '.join(found)}.",) if found else ()
+
+
+def _more_roots(config: AgentConfig) -> tuple[Path, ...]:
+    roots = tuple(Path(name).expanduser().resolve() for name in config.add_dirs)
+    for root in roots:
+        if not root.is_dir():
+            raise ConfigError(f"{root} is not a folder; correct --add-dir or make it first")
+    return roots
+
+
+def _sub_kit(settings: Settings, project: Path, parent: Kit, name: str | None) -> Kit:
+    """The kit of a sub-agent: another persona, nobody to ask but whom the parent asks, the same rights or fewer."""
+    persona = load_personas(settings.home, project).get(name) if name else parent.persona
+    tools = parent.tools if persona.tools is None else _tools().only(persona.tools)
+    prompting = parent.prompting and parent.config.sub_agents_ask
+    return replace(parent, persona=persona, tools=tools, depth=parent.depth + 1, heard=None, prompting=prompting)

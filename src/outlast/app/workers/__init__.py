@@ -1,0 +1,1 @@
+"""The worker pool: claims sessions that have work and runs their turns."""

@@ -1,0 +1,177 @@
+"""The rounds: asking the store for work whenever there may be some, and no oftener.
+
+A bell (the store's, or our own door's) calls; a look once a second is for calls that were lost and for leases that run
+out, which nobody announces. Nothing is asked for while no berth is free, and never more than there are berths: what is
+not claimed waits in the store, where every other worker sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+from outlast.app.logging_setup import say, why
+from outlast.app.workers.turn_slots import Berths
+from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
+from outlast.core.ids import id_from
+from outlast.runtime.clock import Clock
+from outlast.store.log_store import LogStore
+from outlast.store.port import Claimed, Release, Wanted
+from outlast.store.process_identity import holder
+
+SERVED = frozenset({"http"})
+"""Doors whose inputs nobody comes for but a worker."""
+TOGETHER = 8
+"""Claimed at once: a worker with many berths leaves something to those who are called at the same moment."""
+BETWEEN_SECONDS = 0.05
+"""Between two looks that find nothing, however often somebody calls."""
+CALLED_SECONDS = 30.0
+"""How long it is remembered that a session was called for."""
+
+_log = logging.getLogger("outlast.rounds")
+
+
+class Rounds:
+    """Claims for one crew. Sessions that were called for are taken without grace, and no others unless it is `open`."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        clock: Clock,
+        take: Callable[[Claimed, float], None],
+        *,
+        berths: Berths,
+        resting: Callable[[], Mapping[str, int]],
+        places: frozenset[str],
+        ttl_ms: int,
+        grace_ms: int,
+        every: Callable[[], float],
+    ) -> None:
+        self.open = False
+        self.closed = False
+        self.hurried = False
+        self._store = store
+        self._clock = clock
+        self._take = take
+        self._berths = berths
+        self._resting = resting
+        self._places = places
+        self._ttl_ms = ttl_ms
+        self._grace_ms = grace_ms
+        self._every = every
+        self._called: dict[str, float] = {}
+        self._poked = asyncio.Event()
+        self.looked = asyncio.Event()
+        """Set once it was asked for work, whatever came of it."""
+        self._away = False
+        self._empty_at = 0.0
+
+    def call(self, session_id: str) -> None:
+        """Somebody waits there."""
+        self._called[session_id] = time.monotonic() + CALLED_SECONDS
+        self.poke()
+
+    def poke(self) -> None:
+        """Look now: a berth is free, or somebody called."""
+        self._poked.set()
+
+    async def go(self) -> None:
+        """Until closed."""
+        while not self.closed:
+            self._poked.clear()
+            heard = self._store.work_heard()
+            try:
+                more = await self._claim()
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                more = False
+                self._gone_away(error)
+            finally:
+                self.looked.set()
+            if not more and not self.closed:
+                await self._until_called(heard)
+
+    async def _claim(self) -> bool:
+        """Claim some; whether there may be more."""
+        now = time.monotonic()
+        self._called = {name: until for name, until in self._called.items() if until > now}
+        most = self._berths.reserve(TOGETHER) if self.open or self._called else 0
+        if not most:
+            return False
+        asked, taken = self._clock.monotonic(), 0
+        try:
+            claimed = await self._store.claim_async(self._wanted(most))
+            self._come_back()
+            if self.closed:
+                await self._give_back(claimed)
+                return False
+            for one in claimed:
+                self._called.pop(one.lease.session_id, None)
+                taken += 1
+                self._take(one, asked)
+        finally:
+            self._berths.hand_back(most - taken)
+        self.hurried = False
+        if taken < most:
+            self._empty_at = time.monotonic()
+        return taken == most
+
+    def _wanted(self, most: int) -> Wanted:
+        called = frozenset(self._called)
+        return Wanted(
+            token=id_from(secrets.token_bytes(16)),
+            holder=holder(),
+            most=most,
+            ttl_ms=self._ttl_ms,
+            places=self._places,
+            besides=self._resting(),
+            only=None if self.open else called,
+            woken=called,
+            served=SERVED,
+            grace_ms=0 if self.hurried else self._grace_ms,
+        )
+
+    async def _give_back(self, claimed: list[Claimed]) -> None:
+        """We were told to stop while we asked."""
+        for one in claimed:
+            await self._store.commit_async(Release(lease=one.lease))
+
+    async def _until_called(self, heard: int) -> None:
+        """Sleep. With no berth free only one that becomes free is worth waking for."""
+        waits = {asyncio.ensure_future(_set(self._poked))}
+        if self._berths.free > 0:
+            waits.add(asyncio.ensure_future(self._store.await_work(heard, self._every())))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        pause = self._empty_at + BETWEEN_SECONDS - time.monotonic()
+        if pause > 0 and not self._poked.is_set():
+            await _either(self._poked, pause)
+
+    def _gone_away(self, error: OutlastError) -> None:
+        self._empty_at = time.monotonic() + self._every()
+        if not self._away:
+            self._away = True
+            say(_log, logging.WARNING, "store.away", **why(error))
+
+    def _come_back(self) -> None:
+        if self._away:
+            self._away = False
+            say(_log, logging.INFO, "store.back")
+
+
+async def _set(event: asyncio.Event) -> bool:
+    return await event.wait()
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,59 @@
+"""How much work a process takes on, and where: the same choices for `outlast worker` and the worker in a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from outlast.app.models import model_for
+from outlast.app.placement import Places
+from outlast.app.settings import Settings
+from outlast.app.turn_setup import AgentConfig
+from outlast.app.workers.metrics import Metrics
+from outlast.app.workers.worker_pool import AT_ONCE, Crew
+from outlast.core.errors import ConfigError
+from outlast.store.log_store import LogStore
+from outlast.store.port import LEASE_MS
+
+LEAST_LEASE, MOST_LEASE = 1.0, 600.0
+
+
+class Working(msgspec.Struct, frozen=True, kw_only=True):
+    """Without `works` none is done here: others do it. `places` are `LABEL=PATH`s."""
+
+    works: bool = True
+    concurrency: int = AT_ONCE
+    lease_seconds: float = LEASE_MS / 1000
+    places: Sequence[str] = ()
+
+    def checked(self) -> Working:
+        """The same, if it can be; whatever is wrong is told before anything is opened."""
+        if self.concurrency < 1:
+            raise ConfigError("--concurrency must be at least 1")
+        if not LEAST_LEASE <= self.lease_seconds <= MOST_LEASE:
+            raise ConfigError(f"--lease-seconds must be from {LEAST_LEASE:g} to {MOST_LEASE:g}")
+        Places.parse(self.places)
+        return self
+
+    def crew(self, store: LogStore, settings: Settings, metrics: Metrics, config: AgentConfig | None = None) -> Crew:
+        store.timed = metrics.committed
+        return Crew(
+            store,
+            settings,
+            config,
+            at_once=self.concurrency,
+            lease_seconds=self.lease_seconds,
+            places=Places.parse(self.places),
+            metrics=metrics,
+            works=self.works,
+        )
+
+
+async def check_model(settings: Settings) -> str:
+    """The name of the model that answers where a session names none; `ConfigError` when there is none."""
+    model = model_for(settings)
+    if model is None:
+        raise ConfigError("a worker with the model 'none' would never answer; choose another one with --model")
+    await model.close()
+    return model.name

@@ -1,0 +1,233 @@
+"""`outlast [PROMPT]`: the REPL in a terminal; one turn and its answer without one, or with `-p`."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from outlast._version import __version__
+from outlast.app.settings import PermissionMode as Mode
+from outlast.app.settings import variables
+from outlast.doors.cli.command_table import ABOUT, COMMANDS
+from outlast.doors.cli.options import Store, session_ids
+
+NEARLY = 0.8
+PICK = "?"
+"""What `--resume` without an id stands for: let the user choose."""
+
+
+class Level(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class OutputFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    STREAM_JSON = "stream-json"
+
+
+def _commands() -> str:
+    """The commands, for the end of the help; a \\b keeps the lines as they are."""
+    lines = [f"  {name:<9} {ABOUT.get(name, '')}" for name in COMMANDS]
+    last = "Words in your shell: outlast --install-completion"
+    return "\n".join(["\b", "Commands (outlast COMMAND --help):", *lines, "", "\b", last])
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"outlast {__version__}")
+        raise typer.Exit
+
+
+Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="What is to be done; quote it.")]
+Print = Annotated[bool, typer.Option("-p", "--print", help="One turn, the answer on stdout, no REPL.")]
+Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session of this project.")]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "-r", "--resume", metavar="[ID]", autocompletion=session_ids, help="That session; without ID, choose one."
+    ),
+]
+Session = Annotated[
+    str | None, typer.Option("--session", metavar="ID", autocompletion=session_ids, help="That session.")
+]
+Fork = Annotated[bool, typer.Option("--fork", help="Go on in a fork; the session itself stays as it is.")]
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="P:M", help="provider:model, local, scripted:FILE, or none.")
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="Another address of the provider, usually ending in /v1."),
+]
+PermissionMode = Annotated[
+    Mode | None,
+    typer.Option(
+        "--permission-mode", metavar="M", help="read-only, workspace-write, prompt, danger-full-access, allow."
+    ),
+]
+Allow = Annotated[
+    list[str] | None, typer.Option("--allow", metavar="RULE", help="Permit this, like 'bash(npm test)' (repeatable).")
+]
+AddDir = Annotated[
+    list[str] | None, typer.Option("--add-dir", metavar="D", help="Another folder to work in (repeatable).")
+]
+MaxSteps = Annotated[int | None, typer.Option("--max-steps", metavar="N", min=1, help="Replies a turn may take.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Make a plan first; change nothing.")]
+PersonaName = Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who the agent is.")]
+Effort = Annotated[
+    Level | None, typer.Option("--effort", metavar="LEVEL", help="low, medium or high, for models that think.")
+]
+Format = Annotated[
+    OutputFormat, typer.Option("--output-format", help="What -p prints: one event a line in stream-json.")
+]
+Version = Annotated[
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+]
+
+app = typer.Typer(name="outlast", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command("outlast", epilog=_commands(), context_settings={"allow_extra_args": True})
+def outlast(
+    context: typer.Context,
+    prompt: Prompt = None,
+    print_only: Print = False,
+    continue_newest: Continue = False,
+    resume: Resume = None,
+    session: Session = None,
+    fork: Fork = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    permission_mode: PermissionMode = None,
+    allow: Allow = None,
+    add_dir: AddDir = None,
+    max_steps: MaxSteps = None,
+    plan: Plan = False,
+    persona: PersonaName = None,
+    effort: Effort = None,
+    output_format: Format = OutputFormat.TEXT,
+    store: Store = None,
+    version: Version = False,
+) -> None:
+    """A coding agent whose sessions cannot be lost.
+
+    In a terminal it opens a session to talk in; without one, or with -p, it answers once and leaves.
+    """
+    if context.args:
+        raise typer.BadParameter(_too_many(prompt or "", context.args))
+    _refuse_contradictions(continue_newest, resume, session, fork=fork)
+    if prompt is not None and not print_only:
+        _refuse_misspelled(prompt)
+    from outlast.doors.repl.launch import Start
+
+    start = Start(
+        prompt=prompt,
+        continue_newest=continue_newest,
+        resume=session or resume,
+        fork=fork,
+        model=model,
+        base_url=base_url,
+        permission_mode=permission_mode.value if permission_mode is not None else None,
+        allow=tuple(allow or ()),
+        add_dirs=tuple(add_dir or ()),
+        max_steps=max_steps,
+        plan=plan,
+        persona=persona,
+        effort=effort.value if effort is not None else None,
+        store=store,
+    )
+    if print_only or output_format is not OutputFormat.TEXT or not _in_a_terminal():
+        from outlast.doors.repl.print_mode import answer_once
+
+        raise typer.Exit(answer_once(start, output_format.value))
+    from outlast.doors.repl.repl import converse
+
+    raise typer.Exit(converse(start))
+
+
+def _refuse_contradictions(continue_newest: bool, resume: str | None, session: str | None, *, fork: bool) -> None:
+    named = [continue_newest, resume is not None, session is not None].count(True)
+    if named > 1:
+        raise typer.BadParameter("--continue, --resume and --session each say which session; give one of them")
+    if fork and not named:
+        raise typer.BadParameter("--fork goes with --continue, --resume or --session, which say what is forked")
+
+
+def _refuse_misspelled(prompt: str) -> None:
+    """A single word that is nearly a command was meant as one; the model should not be asked about it."""
+    near = get_close_matches(prompt, list(COMMANDS), 1, NEARLY)
+    if near:
+        raise typer.BadParameter(
+            f"there is no command '{prompt}'; did you mean '{near[0]}'? To say it to the model: outlast -p '{prompt}'"
+        )
+
+
+def _in_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _too_many(prompt: str, more: Sequence[str]) -> str:
+    if prompt in COMMANDS:
+        return f"a command comes first: outlast {prompt} {' '.join(more)} ..."
+    near = get_close_matches(prompt, list(COMMANDS), 1)
+    hint = f"; did you mean the command '{near[0]}'?" if near else ""
+    return f"put the whole prompt in quotes; '{more[0]}' stands outside of it{hint}"
+
+
+def spelled_out(arguments: Sequence[str]) -> list[str]:
+    """The same with the id that `-r` may go without: `-r` alone lets the user choose."""
+    words = list(arguments)
+    for n, word in enumerate(words):
+        if word == "--":
+            break
+        if word in ("-r", "--resume"):
+            following = words[n + 1] if n + 1 < len(words) else "-"
+            if following.startswith("-") or len(following.split()) != 1:
+                return [*words[: n + 1], PICK, *words[n + 1 :]]
+    return words
+
+
+# ---- completion in the user's shell ---------------------------------------------------------------------------------
+
+_ASKED_BY_SHELL = "_OUTLAST_COMPLETE"
+
+
+def completing() -> bool:
+    """Whether a shell asks what could come next."""
+    return bool(variables([_ASKED_BY_SHELL]))
+
+
+def whole(commands: Mapping[str, str]) -> typer.Typer:
+    """Every command and every option in one tree: for shells that complete words, and for setting that up."""
+    tree = typer.Typer(name="outlast", rich_markup_mode=None, pretty_exceptions_enable=False)
+
+    @tree.callback(invoke_without_command=True)
+    def options(
+        print_only: Print = False,
+        continue_newest: Continue = False,
+        resume: Resume = None,
+        session: Session = None,
+        fork: Fork = False,
+        model: Model = None,
+        base_url: BaseUrl = None,
+        permission_mode: PermissionMode = None,
+        allow: Allow = None,
+        add_dir: AddDir = None,
+        max_steps: MaxSteps = None,
+        plan: Plan = False,
+        persona: PersonaName = None,
+        effort: Effort = None,
+        output_format: Format = OutputFormat.TEXT,
+        store: Store = None,
+    ) -> None:
+        """A coding agent whose sessions cannot be lost."""
+
+    for module in commands.values():
+        tree.add_typer(import_module(module).app)
+    return tree

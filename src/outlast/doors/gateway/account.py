@@ -1,0 +1,183 @@
+"""A line: one `[gateway.NAME]` table at work. What everything about its chats is done with, in one place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from outlast.app.chat.delivery_log import Deliveries
+from outlast.app.chat.pairing import Pairing
+from outlast.app.chat.routing import Chats, Place
+from outlast.app.gateway_settings import GatewaySettings, PermissionMode
+from outlast.app.settings import Settings
+from outlast.app.stores import LogStore
+from outlast.app.terminal import Kit
+from outlast.app.turn_setup import AgentConfig
+from outlast.app.workers.metrics import Metrics
+from outlast.app.workers.worker_pool import Crew
+from outlast.core.chat_route import Address, address_of, route_key, route_prefix
+from outlast.core.errors import OutlastError
+from outlast.core.header import Header
+from outlast.core.outbox import What
+from outlast.doors.gateway.delivery_worker import Courier, facts_of
+from outlast.doors.gateway.identity import Identity
+from outlast.doors.gateway.log import broke, warned
+from outlast.doors.gateway.platform import ChatPlatform, Outgoing, PlatformTrouble
+
+
+class Line:
+    """The chats of one account, their rights, and the couriers that are on their way."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        settings: Settings,
+        table: GatewaySettings,
+        platform: ChatPlatform,
+        *,
+        equip: Callable[[Kit, Header], Kit] | None = None,
+        works: bool = True,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.store = store
+        self.table = table
+        self.platform = platform
+        self.settings = settings_of(settings, table)
+        self.chats = Chats(store)
+        self.deliveries = Deliveries(store)
+        self.identity = Identity(table, Pairing(settings, table.name))
+        rights = self.rights if table.chats else None
+        self.crew = Crew(
+            store, self.settings, config_of(table), equip=equip, rights=rights, works=works, metrics=metrics
+        )
+        self.couriers: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._out: dict[tuple[str, str], Courier] = {}
+        self._again: set[tuple[str, str]] = set()
+        self.seen: dict[tuple[str, str], int] = {}
+        self.closing = False
+
+    @property
+    def prefix(self) -> str:
+        return route_prefix(self.table.platform, self.table.name)
+
+    def route(self, address: Address, user: str, *, private: bool) -> str:
+        """The route of what was said there: by policy every thread, and everybody in a group, has a session."""
+        thread = address.thread if self.table.per_thread else ""
+        who = user if self.table.per_user and not private else ""
+        return route_key(self.table.platform, self.table.name, Address(address.chat, thread), who)
+
+    @property
+    def project(self) -> Path:
+        return self.settings.project_root
+
+    def place(self, chat: str) -> Place:
+        """What a new session of that chat begins with."""
+        table = self.table
+        return Place(
+            project=self.project, permission_mode=table.mode_of(chat), model=table.model, persona=table.persona
+        )
+
+    def rights(self, session_id: str) -> PermissionMode:
+        """What a turn of this session may do: what every chat that leads to it may."""
+        routes = self.chats.routes(self.prefix)
+        return self.table.mode_for(address_of(route).chat for route, found, _ in routes if found == session_id)
+
+    async def say(self, address: Address, text: str, key: str) -> None:
+        """Tell a chat something that no session has to remember."""
+        try:
+            await self.platform.send(address, Outgoing(text=text, key=key, facts=facts_of(What.NOTICE)))
+        except PlatformTrouble as trouble:
+            warned("answer.not_sent", trouble, gateway=self.table.name)
+
+    # --- deliveries
+
+    def deliver(self, route: str, session_id: str, root: str | None = None) -> None:
+        """Somebody in this chat waits for something: see that it is brought. Nothing happens twice."""
+        if self.closing:
+            return
+        place = (route, root or session_id)
+        if place in self.couriers:
+            self._again.add(place)
+        else:
+            self.couriers[place] = asyncio.create_task(self._served(place, session_id))
+
+    async def _served(self, place: tuple[str, str], session_id: str) -> None:
+        try:
+            while True:
+                self._again.discard(place)
+                courier = self._out[place] = self._courier(place[0], session_id)
+                await courier.run()
+                session_id = courier.session_id
+                self.seen[place] = courier.box.seq
+                if place not in self._again:
+                    await self._settle(place[0], session_id)
+                    return
+        except OutlastError as error:
+            warned("chat.waits", error, route=place[0], session=session_id)
+        except Exception:  # noqa: BLE001 - one chat's fault must not stop the others
+            broke("chat.broke")
+            self.seen[place] = await asyncio.to_thread(self._last_seq, session_id)  # not again until something is new
+        finally:
+            self.couriers.pop(place, None)
+            self._out.pop(place, None)
+            if place in self._again and not self.closing:
+                self._again.discard(place)
+                self.deliver(place[0], session_id, place[1])
+
+    async def close(self, patience: float) -> None:
+        """Take nothing more on. What has been said is still brought, for `patience` seconds; the rest is in the log."""
+        self.closing = True
+        await self.crew.close(patience=patience)
+        for courier in list(self._out.values()):
+            courier.finish(await asyncio.to_thread(self._last_seq, courier.session_id))
+        if self.couriers:
+            await asyncio.wait(self.couriers.values(), timeout=patience)
+        for task in list(self.couriers.values()):
+            task.cancel()
+        await asyncio.gather(*self.couriers.values(), return_exceptions=True)
+        await self.platform.close()
+        self.deliveries.close()
+
+    def _last_seq(self, session_id: str) -> int:
+        try:
+            return self.store.head(session_id).last_seq
+        except OutlastError:
+            return 0  # it cannot be read, or is gone
+
+    def _courier(self, route: str, session_id: str) -> Courier:
+        return Courier(
+            self.platform,
+            self.deliveries,
+            route,
+            session_id,
+            edit_seconds=self.table.edit_seconds,
+            trouble=self.crew.trouble,
+        )
+
+    async def _settle(self, route: str, session_id: str) -> None:
+        """A session that the chat has left and that owes it nothing any more is let go of."""
+        if await self.chats.leads(route) != session_id:
+            await self.chats.settle_debt(route, session_id)
+
+
+def settings_of(settings: Settings, table: GatewaySettings) -> Settings:
+    """What turns of this gateway's chats run with: its rights are a ceiling, whatever a session says."""
+    return replace(
+        settings,
+        project_root=table.project or settings.project_root,
+        permission_mode=table.permission_mode,
+        model=table.model or settings.model,
+        persona=table.persona or settings.persona,
+    )
+
+
+def config_of(table: GatewaySettings) -> AgentConfig:
+    return AgentConfig(
+        prompting=True,
+        sub_agents_ask=False,
+        permission_mode=str(table.permission_mode),
+        compaction_mode=table.compaction,
+        auto_compaction_input_tokens_threshold=table.compact_at_tokens,
+    )

@@ -1,0 +1,1 @@
+"""One adapter per chat platform: Matrix, Telegram, signed webhooks. They only translate."""

@@ -1,0 +1,121 @@
+"""What is done with an update: in this order, and with nothing decided before it is known who speaks.
+
+who > forwarded > where > button > text > length > command > answer to a question > message
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from contextlib import suppress
+
+import msgspec
+
+from outlast.app.chat.routing import Sender, Taken
+from outlast.core.errors import SessionNotFound
+from outlast.doors.gateway.account import Line
+from outlast.doors.gateway.approval_replies import Answering
+from outlast.doors.gateway.commands import Command, parsed, run
+from outlast.doors.gateway.identity import Role
+from outlast.doors.gateway.log import noted, warned
+from outlast.doors.gateway.platform import Update
+
+LONGEST = 32_768
+PAIR = "/pair"
+PAIRED = "✅ You are an owner here now. /help says what can be done."
+
+
+class Intake:
+    """Takes the updates of one line. Durable on return."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+
+    async def take(self, update: Update) -> Taken | None:
+        """Where it is now; None when nothing was stored. `ConflictError` when its id was used for something else."""
+        line = self.line
+        role = await asyncio.to_thread(line.identity.role, update.user)
+        if role is None:
+            await self._stranger(update)
+            return None
+        if update.forwarded:
+            noted("update.forwarded", gateway=line.table.name, update=update.update_id)
+            return None
+        if not (update.private or self._is_meant(update)):
+            return None
+        route = line.route(update.address, update.user, private=update.private)
+        sender = Sender(
+            route=route,
+            user=update.user,
+            update_id=update.update_id,
+            asked=digest_of(update),
+            message_id=update.message_id,
+        )
+        taken = await self._taken(update, sender, role)
+        if taken is not None and update.pressed is not None and not taken.replayed:
+            await line.platform.acknowledge(update)
+        if taken is not None:
+            await self.attend(route, taken.session_id)
+        return taken
+
+    async def attend(self, route: str, session_id: str) -> None:
+        """Let the session be worked on, and what it says be brought."""
+        line = self.line
+        for one in {session_id, await line.chats.leads(route) or session_id}:
+            with suppress(SessionNotFound):  # deleted meanwhile: nobody waits any more
+                head = await asyncio.to_thread(line.store.head, one)
+                if head.has_work:
+                    line.crew.wake(one)
+                line.deliver(route, one, head.root_id)
+
+    def _is_meant(self, update: Update) -> bool:
+        """Whether a message in a group is for us."""
+        match self.line.table.groups:
+            case "always":
+                return True
+            case "addressed":
+                return update.addressed or update.pressed is not None
+            case _:
+                return False
+
+    async def _stranger(self, update: Update) -> None:
+        """Nobody we know. Only the right code gets an answer; everything else gets nothing, and no hint."""
+        text = (update.text or "").strip()
+        word, _, code = text.partition(" ")
+        offered = code if word.lower() == PAIR else text
+        if update.private and not update.forwarded and update.pressed is None and 8 <= len(offered) <= 12:
+            pairing = self.line.identity.pairing
+            if await asyncio.to_thread(pairing.pair, update.user, offered, time.time()):
+                warned("user.paired", gateway=self.line.table.name, user=update.user)
+                await self.line.say(update.address, PAIRED, update.update_id)
+                return
+        noted("user.unknown", gateway=self.line.table.name, user=update.user)
+
+    async def _taken(self, update: Update, sender: Sender, role: Role) -> Taken | None:
+        answering = Answering(self.line, update, sender, role)
+        if update.pressed is not None:
+            return await answering.pressed()
+        command = Command(self.line, update, sender, role, "")
+        if update.text is None:
+            return await command.told(f"I can read text only, so {update.media or 'this'} was not taken.")
+        text = update.text.strip()
+        if len(text) > LONGEST:
+            return await command.told(
+                f"That message has {len(text):,} characters, and I take at most {LONGEST:,}: put it into a file."
+            )
+        if (given := parsed(text)) is not None:
+            command.argument = given[1]
+            return await run(command, given[0])
+        if not text:
+            return None
+        answered = await answering.replied(text)
+        if answered is not None:
+            return await command.told(answered) if isinstance(answered, str) else answered
+        return await self.line.chats.admit(sender, text, self.line.place(update.address.chat), self.line.table.busy)
+
+
+def digest_of(update: Update) -> str:
+    """The same for the same thing said, and for nothing else."""
+    said = msgspec.json.encode((update.text, update.media, update.pressed, update.reply_to))
+    return hashlib.sha256(said).hexdigest()[:32]

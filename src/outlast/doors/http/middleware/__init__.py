@@ -1,0 +1,1 @@
+"""What every request passes: hosts, authentication, limits, response headers."""

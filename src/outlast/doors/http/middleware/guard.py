@@ -1,0 +1,175 @@
+"""The guard: every request passes it before anything looks at its path.
+
+    host > places > token > origin > content type > size
+
+It works on the raw scope: nothing here is decided from a URL that somebody put together again. Without the token
+every path and every method looks the same, except the login page, `/healthz` and signed webhooks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from outlast.doors.http.event_stream import ABORT
+from outlast.doors.http.json_body import App, Event, Receive, Scope, Send, header_values, sole_header
+from outlast.doors.http.middleware.auth import COOKIE, LOGIN_PATH, Secret, send_login_page
+from outlast.doors.http.middleware.headers import Hosts, with_headers
+from outlast.doors.http.middleware.limits import Places, TooMuch, has_body, replayed, whole_body
+
+READING = frozenset({"GET", "HEAD"})
+WEBHOOKS = "/gateway/webhook/"
+UNKNOWN = "UNKNOWN"
+UNPROVEN = (
+    "this needs the token: send it as 'Authorization: Bearer ...', or open the link that `outlast serve url` prints"
+)
+SEND_SECONDS = 60.0
+FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+
+
+class Refusal(Exception):
+    """The request is not served; the status and the sentence for it."""
+
+    def __init__(self, status: int, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+
+
+class Guard:
+    """Stands before `app`. `webhooks` takes what is posted under `/gateway/webhook/`: such a request proves itself by
+    its signature, which it has to check."""
+
+    def __init__(self, app: App, secret: Secret, hosts: Hosts, *, webhooks: App | None = None) -> None:
+        self._app = app
+        self._secret = secret
+        self._hosts = hosts
+        self._webhooks = webhooks
+        self.places = Places()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        send = with_headers(send)
+        try:
+            self._check_host(scope)
+            with self.places.place(stream=is_stream(scope)):
+                await self._served(scope, receive, send)
+        except (Refusal, TooMuch) as refused:
+            headers = refused.headers if isinstance(refused, Refusal) else ((b"connection", b"close"),)
+            await refuse(send, refused.status, refused.detail, headers)
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        proof = self._secret.proof(scope) if not self._is_open(scope) else None
+        if proof is None and not self._is_open(scope):
+            if scope["path"] != "/" or scope["method"] not in READING:
+                raise Refusal(401, UNPROVEN, ((b"www-authenticate", b"Bearer"),))
+            await send_login_page(send, 401)
+            return
+        self._check_origin(scope, proof)
+        if "//" in scope["path"]:
+            raise Refusal(404, "there is nothing at this path; it has two slashes in a row")
+        if has_body(scope):
+            self._check_content_type(scope)
+            receive = replayed(await whole_body(scope, receive), receive)
+        if self._webhooks is not None and self._is_webhook(scope):
+            await self._webhooks(scope, receive, in_time(scope, send))
+            return
+        if scope["method"] == "OPTIONS":
+            scope["method"] = UNKNOWN  # no other origin may ask what it could do here; refused like any unknown method
+        await self._app(scope, receive, self._while_valid(scope, in_time(scope, send)))
+
+    # --- one check each
+
+    def _check_host(self, scope: Scope) -> None:
+        host = sole_header(scope, b"host")
+        if host is None or not self._hosts.allows_host(scope, host):
+            raise Refusal(403, "this server does not answer to that host name; allow it with --allowed-host")
+        scope["scheme"] = self._hosts.scheme(scope, host)
+
+    def _is_open(self, scope: Scope) -> bool:
+        return self._is_webhook(scope) or (scope["path"] in ("/healthz", LOGIN_PATH) and scope["method"] == "GET")
+
+    def _is_webhook(self, scope: Scope) -> bool:
+        is_posted = scope["method"] == "POST" and scope["path"].startswith(WEBHOOKS)
+        return self._webhooks is not None and is_posted
+
+    def _check_origin(self, scope: Scope, proof: str | None) -> None:
+        """A page of another origin gets nothing; a browser's cookie changes nothing unless our own page asks.
+
+        Following a link to the page itself is allowed from anywhere: it shows nothing, and sends nothing.
+        """
+        origins, sites = header_values(scope, b"origin"), header_values(scope, b"sec-fetch-site")
+        if any(not self._hosts.allows_origin(scope, origin) for origin in origins) or len(origins) > 1:
+            raise Refusal(403, "a page of another origin may not ask here")
+        if len(sites) > 1 or (FOREIGN_SITES.intersection(sites) and not _follows_link(scope)):
+            raise Refusal(403, "a page of another site may not ask here")
+        if proof == COOKIE and scope["method"] not in READING and not origins and sites != ["same-origin"]:
+            raise Refusal(403, "a cookie is enough only for our own page; send the token as 'Authorization: Bearer'")
+
+    @staticmethod
+    def _check_content_type(scope: Scope) -> None:
+        """JSON only: what a form or a beacon of another page can send is refused by its type alone."""
+        given = sole_header(scope, b"content-type") or ""
+        kind, _, parameters = given.partition(";")
+        charset = parameters.strip().lower().replace('"', "")
+        if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+            raise Refusal(415, "a body must be JSON: send 'Content-Type: application/json'")
+        if any(value.strip().lower() != "identity" for value in header_values(scope, b"content-encoding")):
+            raise Refusal(415, "a body must be sent as it is, without Content-Encoding")
+
+    def _while_valid(self, scope: Scope, send: Send) -> Send:
+        """Sending stops as soon as the token is another one: a stream that was begun with the old one breaks off."""
+        mark = self._secret.mark()
+
+        async def sending(event: Event) -> None:
+            if event["type"] == "http.response.body" and self._secret.recent_mark() != mark:
+                cut(scope)
+            else:
+                await send(event)
+
+        return sending
+
+
+def in_time(scope: Scope, send: Send) -> Send:
+    """A reader that stands still is cut: it holds a place. Streams see to that by themselves."""
+    if is_stream(scope):
+        return send
+
+    async def sending(event: Event) -> None:
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(event)
+        except TimeoutError:
+            cut(scope)
+
+    return sending
+
+
+def cut(scope: Scope) -> None:
+    """Close the connection now. Whoever sends on sends into the void, and hears that nobody is there any more."""
+    abort: Callable[[], None] | None = scope.get(ABORT)
+    if abort is None:
+        raise ConnectionAbortedError("the connection was cut")
+    abort()
+
+
+def is_stream(scope: Scope) -> bool:
+    return scope["path"].startswith("/api/sessions/") and scope["path"].endswith("/stream")
+
+
+def _follows_link(scope: Scope) -> bool:
+    is_navigation = header_values(scope, b"sec-fetch-mode") == ["navigate"]
+    is_document = header_values(scope, b"sec-fetch-dest") == ["document"]
+    return scope["method"] == "GET" and scope["path"] in ("/", LOGIN_PATH) and is_navigation and is_document
+
+
+async def refuse(send: Send, status: int, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    body = msgspec.json.encode({"detail": detail})
+    sent = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": sent})
+    await send({"type": "http.response.body", "body": body})

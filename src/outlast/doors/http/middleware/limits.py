@@ -1,0 +1,96 @@
+"""Bounds: how much of a body is read and how long one waits for it, and how many requests are served at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from outlast.doors.http.json_body import Event, Receive, Scope, sole_header
+
+MEBIBYTE = 1024 * 1024
+MOST_BYTES = 2 * MEBIBYTE
+MOST_BYTES_OF_MESSAGE = 64 * MEBIBYTE
+"""Eight pictures of the largest size, as base64."""
+BODY_SECONDS = 60.0
+MOST_REQUESTS = 256
+MOST_STREAMS = 2048
+
+
+class TooMuch(Exception):
+    """A bound was passed; the status and the sentence for it."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Places:
+    """How many are being served. Streams stay for hours, so they have places of their own."""
+
+    def __init__(self, requests: int = MOST_REQUESTS, streams: int = MOST_STREAMS) -> None:
+        self.most = {False: requests, True: streams}
+        self.taken = {False: 0, True: 0}
+
+    @contextmanager
+    def place(self, *, stream: bool) -> Generator[None]:
+        if self.taken[stream] >= self.most[stream]:
+            raise TooMuch(503, "the server has as many requests as it takes at once; try again in a moment")
+        self.taken[stream] += 1
+        try:
+            yield
+        finally:
+            self.taken[stream] -= 1
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether the request announces a body."""
+    if any(name == b"transfer-encoding" for name, _ in scope["headers"]):
+        return True
+    length = sole_header(scope, b"content-length")
+    return length is not None and length.strip() != "0"
+
+
+def most_bytes(scope: Scope) -> int:
+    return MOST_BYTES_OF_MESSAGE if scope["path"].endswith("/messages") else MOST_BYTES
+
+
+async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SECONDS) -> bytes:
+    """All of the body. `TooMuch` before any of it is read where its length is announced, else as soon as it is passed;
+    also when it takes too long to come."""
+    most, length = most_bytes(scope), sole_header(scope, b"content-length")
+    if length is not None and length.isascii() and length.isdecimal() and int(length[:20]) > most:
+        raise _too_large(most)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                event = await receive()
+                if event["type"] == "http.disconnect":
+                    raise TooMuch(400, "the connection was closed before the whole body had come")
+                body += event.get("body", b"")
+                if len(body) > most:
+                    raise _too_large(most)
+                if not event.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError as error:
+        raise TooMuch(408, f"the body did not come within {seconds:g} seconds") from error
+
+
+def _too_large(most: int) -> TooMuch:
+    return TooMuch(413, f"the body is larger than {most // MEBIBYTE} MiB")
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """The body once more, for whoever comes next; then what the connection says."""
+    told = False
+
+    async def receiving() -> Event:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receiving

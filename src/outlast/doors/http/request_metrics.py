@@ -1,0 +1,60 @@
+"""Counters of this process, as Prometheus reads them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from outlast.app.workers.metrics import family, gauge
+from outlast.app.workers.metrics_text import exposition
+from outlast.doors.http.json_body import App, Event, Receive, Scope, Send
+from outlast.doors.http.server_state import Desk
+
+
+class Meters:
+    """What was answered so far, by method and status. Paths are not told apart: they hold session ids."""
+
+    def __init__(self) -> None:
+        self._answered: Counter[tuple[str, int]] = Counter()
+        self._seconds = 0.0
+
+    def counting(self, app: App) -> App:
+        """The same application, counted."""
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            began, method = time.perf_counter(), scope["method"] if scope["method"] in METHODS else "other"
+
+            async def sending(event: Event) -> None:
+                if event["type"] == "http.response.start":
+                    self._answered[method, event["status"]] += 1
+                    self._seconds += time.perf_counter() - began
+                await send(event)
+
+            await app(scope, receive, sending)
+
+        return counted
+
+    async def text(self, desk: Desk) -> str:
+        """With what the worker inside has done, and what waits in the store."""
+        lines = [
+            *family(
+                "outlast_http_requests_total",
+                "counter",
+                "Requests answered.",
+                {f'method="{method}",status="{status}"': n for (method, status), n in sorted(self._answered.items())},
+            ),
+            *family(
+                "outlast_http_answer_seconds_total",
+                "counter",
+                "Seconds until answers began, together.",
+                {"": round(self._seconds, 6)},
+            ),
+            *gauge("outlast_followers", "Open event streams.", {"": desk.live.followers}),
+        ]
+        return await exposition(desk.crew, lines)
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -1,0 +1,147 @@
+"""What can be known of a session: its events as they are stored, and views of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Response, get
+from litestar.params import QueryParameter
+
+from outlast.app.sessions.lineage_tree import Family, family_of
+from outlast.app.sessions.messages_page import event_page
+from outlast.app.sessions.usage import Spending, spending_of
+from outlast.core.errors import ConfigError
+from outlast.core.event_row import StoredEvent
+from outlast.doors.http.parameters import SESSION, AfterSeq, BeforeSeq, Limit, OpenDesk, SessionId
+from outlast.doors.http.routes.sessions import NEXT_CURSOR
+from outlast.doors.http.schemas import ContextInfo, EventInfo, ReplyUsage, RoleUse, UsageInfo
+from outlast.doors.http.serializers import spent_row
+from outlast.doors.http.server_state import Desk
+from outlast.session import ConversationSession
+
+
+def view(name: str, summary: str) -> Any:
+    """A GET of `/api/sessions/{id}/<name>`."""
+    return get(
+        f"/api/sessions/{{session_id:str}}/{name}",
+        summary=summary,
+        operation_id=f"{name}OfSession",
+        tags=["projections"],
+        responses=SESSION,
+    )
+
+
+@view("events", "Its events as they are stored")
+async def events(
+    desk: OpenDesk,
+    session_id: SessionId,
+    after: AfterSeq = 0,
+    before: BeforeSeq = None,
+    limit: Limit = 200,
+    kinds: Annotated[
+        str | None, QueryParameter(max_length=2000, pattern="^[A-Za-z]+(,[A-Za-z]+)*$", description="Only these.")
+    ] = None,
+) -> Response[list[EventInfo]]:
+    """Oldest first, with the history that a fork shares. `X-Next-Cursor` is the `after` of the next page."""
+    header = await desk.named(session_id)
+    wanted = frozenset(kinds.split(",")) if kinds else None
+    page = await desk.read(
+        event_page, desk.store, header.session_id, after=after, before=before, limit=limit, kinds=wanted
+    )
+    headers = {NEXT_CURSOR: str(page.next_after)} if page.next_after is not None else {}
+    return Response([_event(stored, body) for stored, body in page.rows], headers=headers)
+
+
+def _event(stored: StoredEvent, body: msgspec.Raw) -> EventInfo:
+    return EventInfo(
+        seq=stored.seq,
+        kind=stored.kind,
+        v=stored.v,
+        at=stored.at,
+        actor=stored.actor,
+        turn=stored.turn,
+        epoch=stored.epoch,
+        hash=stored.hash.hex(),
+        redacted=bool(stored.redacted),
+        body=body,
+    )
+
+
+async def _session(desk: Desk, session_id: str) -> ConversationSession:
+    header = await desk.named(session_id)
+    found = await desk.read(ConversationSession.load, session_id=header.session_id, store=desk.store)
+    assert found is not None
+    return found
+
+
+@view("timeline", "What was decided, and why")
+async def timeline(desk: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
+    """The latest decisions about the work, oldest first."""
+    session = await _session(desk, session_id)
+    return await desk.read(lambda: session.state.timeline)
+
+
+@view("ledger", "Assumptions, acceptance anchors and decision boundaries")
+async def ledger(desk: OpenDesk, session_id: SessionId) -> dict[str, Any]:
+    session = await _session(desk, session_id)
+    empty: dict[str, Any] = {"assumptions": [], "acceptance_anchors": [], "decision_boundaries": []}
+    return await desk.read(lambda: empty | session.state.ledger)
+
+
+@view("prompts", "The system prompts that were sent")
+async def prompts(desk: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
+    """The latest, oldest first; equal ones once."""
+    session = await _session(desk, session_id)
+    return await desk.read(lambda: session.state.prompts)
+
+
+@view("tree", "Its forks, rotations and sub-agents")
+async def tree(desk: OpenDesk, session_id: SessionId) -> Family:
+    """The whole family, each after whom it came from."""
+    header = await desk.named(session_id)
+    return await desk.read(family_of, desk.store, header.session_id)
+
+
+@view("usage", "What it has spent, and how full its window is")
+async def usage(desk: OpenDesk, session_id: SessionId) -> UsageInfo:
+    header = await desk.named(session_id)
+    try:
+        kit = await desk.read(desk.crew.kit, header.session_id)
+    except ConfigError:
+        kit = None  # the window is unknown then, and everything else is not
+    return _usage(header.session_id, await desk.read(spending_of, desk.store, header.session_id, kit))
+
+
+def _usage(session_id: str, found: Spending) -> UsageInfo:
+    context = found.context
+    return UsageInfo(
+        session_id=session_id,
+        turns=found.usage.turns,
+        replies=found.usage.replies,
+        tool_calls=found.usage.tool_calls,
+        total=spent_row(found.usage.total),
+        models={name: spent_row(spent) for name, spent in found.usage.models.items()},
+        context=ContextInfo(
+            window=context.window,
+            used=context.used,
+            compacts_at=context.compacts_at,
+            system=context.system,
+            tools=context.tools,
+            by_role={role: RoleUse(messages=n, tokens=size) for role, (n, size) in context.by_role.items()},
+        ),
+        recent=[
+            ReplyUsage(
+                seq=one.seq,
+                at=one.at,
+                kind=one.kind,
+                turn=one.turn,
+                model=one.model,
+                input_tokens=one.usage.input_tokens,
+                output_tokens=one.usage.output_tokens,
+                cache_read_tokens=one.usage.cache_read_tokens,
+                cost_micros=one.usage.cost_micros,
+            )
+            for one in found.recent
+        ],
+    )

@@ -1,0 +1,122 @@
+"""What every route works with: the store, the service, the crew and the streams; opened by the first who comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from outlast.app.placement import place_for
+from outlast.app.sessions.messages_page import message_id_of
+from outlast.app.settings import Settings
+from outlast.app.stores import LogStore, store_of
+from outlast.app.streams.broadcast import Live
+from outlast.app.turn_setup import AgentConfig
+from outlast.app.workers.metrics import Metrics
+from outlast.app.workers.options import Working
+from outlast.core.errors import ConflictError, SessionBusy, SessionNotFound
+from outlast.core.events import Delivery
+from outlast.core.header import Header
+from outlast.core.ids import is_id, is_prefix
+from outlast.core.messages import Part
+from outlast.doors.http.schemas import MessageAck
+from outlast.runtime.service import SessionService
+
+T = TypeVar("T")
+OWNER = "local"
+DOOR = "http"
+
+
+class Desk:
+    """One open store and whoever works on it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: LogStore,
+        *,
+        config: AgentConfig | None = None,
+        working: Working | None = None,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.service = SessionService(store, DOOR)
+        self.crew = (working or Working()).crew(store, settings, Metrics(), config)
+        self.live = Live(store)
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, *, config: AgentConfig | None = None, working: Working | None = None
+    ) -> Desk:
+        desk = cls(settings, await asyncio.to_thread(store_of, settings), config=config, working=working)
+        await desk.crew.start(resume=settings.resume_on_start)
+        return desk
+
+    def place(self, label: str | None) -> str | None:
+        """Where a new session is to run."""
+        return place_for(self.store, label, here=self.crew.works)
+
+    def label_folder(self, label: str) -> Path | None:
+        """The folder of a label, if it is one of ours."""
+        return self.crew.places.folders.get(label)
+
+    async def close(self) -> None:
+        """End the streams, leave the turns to whoever comes next, close the store."""
+        self.live.close()
+        await self.crew.close()
+        await asyncio.to_thread(self.store.close)
+
+    async def named(self, session: str) -> Header:
+        """The session with this id, or with an id that begins so. Whatever is no id has no session."""
+        return await asyncio.to_thread(self.header, session)
+
+    def header(self, session: str) -> Header:
+        """`named`, for those who are beside the loop already."""
+        if not is_prefix(session):
+            raise SessionNotFound("there is no such session; an id has 26 characters, its first 6 are enough")
+        name = session if is_id(session) else self.store.resolve(session, owner_id=OWNER)
+        header = self.store.head(name)
+        if header.owner_id != OWNER:
+            raise SessionNotFound(f"no session {name}")
+        return header
+
+    async def admit(self, session_id: str, parts: tuple[Part, ...], key: str | None, delivery: Delivery) -> MessageAck:
+        """Store what was said; then have it answered."""
+        receipt = await self.service.admit(session_id, parts, key=key, delivery=delivery)
+        if not receipt.replayed:
+            self.crew.wake(receipt.session_id)
+        message_id = message_id_of(receipt.session_id, receipt.seq)
+        return MessageAck(session_id=receipt.session_id, seq=receipt.seq, message_id=message_id)
+
+    async def until(self, session_id: str, true: Callable[[Header], bool], seconds: float) -> None:
+        """Wait until a session is so; `SessionBusy` when it is not in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not true(header := await self.read(self.store.head, session_id)):
+                    async for _ in self.store.follow_async(session_id, after=header.last_seq, timeout=1.0):
+                        break
+        except TimeoutError as error:
+            raise SessionBusy("whoever drives this session did not stop in time; try again") from error
+
+    async def read(self, reading: Callable[..., T], *given: Any, **named: Any) -> T:
+        """What touches the disk is done beside the loop."""
+        return await asyncio.to_thread(reading, *given, **named)
+
+
+def folder(path: str | None, otherwise: Path) -> Path:
+    """The project's folder that a request names; `ConflictError` unless it is one."""
+    if path is None:
+        return otherwise
+    found = Path(path)
+    if is_folder(found):
+        return found
+    raise ConflictError(f"{path} is not a folder on the server; make it first, or give another one")
+
+
+def is_folder(path: Path) -> bool:
+    """What is too long, or nothing that a path can hold, is no folder either."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False

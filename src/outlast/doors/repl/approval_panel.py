@@ -1,0 +1,192 @@
+"""A question in the terminal: an approval with its exact bytes and its diff, or one that the model asks.
+
+The text can be longer than the screen: it is paged through, never cut. The keys answer only while the question has the
+focus, and it takes the focus only when nothing is being typed; a text that is begun there goes to the input line. So no
+message that was meant for the model, and no command, approves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from textwrap import wrap
+from typing import Any
+
+import msgspec
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+from outlast.doors.repl.render.escape import exact, readable
+from outlast.doors.terminal_cells import cells, cut, pieces
+
+ANSWERS = ("once", "session", "always", "deny")
+_LABELS = {
+    "once": "Yes, once",
+    "session": "Yes, this session",
+    "always": "Yes, always here",
+    "deny": "No",
+}
+LETTERS = {"y": ANSWERS.index("once"), "n": ANSWERS.index("deny")}
+"""What lasts longer than this call takes a number, or arrows: `also ...` must not begin with `always`."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked. `change` is the diff of a file tool's call, `scope` what an answer for longer would cover."""
+
+    session_id: str
+    seq: int
+    name: str
+    arguments: dict[str, Any]
+    call_digest: str
+    reason: str | None = None
+    change: str | None = None
+    scope: str | None = None
+
+    @property
+    def at(self) -> tuple[str, int]:
+        """Where it stands: in which log, as which event."""
+        return self.session_id, self.seq
+
+    @property
+    def is_approval(self) -> bool:
+        return self.name != "ask_user"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The answers to choose from; for the model's own question, those it offers."""
+        if self.is_approval:
+            return ANSWERS
+        offered: object = self.arguments.get("choices")
+        return tuple(str(one) for one in offered) if isinstance(offered, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+    def label(self, choice: str) -> str:
+        return _LABELS[choice] if self.is_approval else readable(" ".join(choice.split()))
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The whole of it, each line with its style."""
+        if not self.is_approval:
+            return [("", line) for line in readable(str(self.arguments.get("question", self.reason or ""))).split("\n")]
+        if self.change is not None:
+            return [(_diff_style(line), line) for line in exact(self.change).split("\n")]
+        if self.name == "bash" and isinstance(self.arguments.get("command"), str):
+            others = {name: value for name, value in self.arguments.items() if name != "command"}
+            lines = [("", line) for line in exact(self.arguments["command"]).split("\n")]
+            return [*lines, *(("class:note", exact(f"{name} = {value}")) for name, value in others.items())]
+        text = json.dumps(self.arguments, indent=1, ensure_ascii=False)
+        return [("", line) for line in exact(text).split("\n")]
+
+    @property
+    def heading(self) -> str:
+        return f"Allow {exact(self.name)}?" if self.is_approval else "The model asks:"
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith("+"):
+        return "ansigreen"
+    return "ansired" if line.startswith("-") else "class:note"
+
+
+class Panel:
+    """The question that is open, if any: what is drawn and what is chosen."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Asked] = []
+        self.at = 0
+        self.top = 0
+        self.focused = False
+        self._total, self._seen = 0, 1
+
+    @property
+    def asked(self) -> Asked | None:
+        return self.waiting[0] if self.waiting else None
+
+    def ask(self, asked: Asked) -> bool:
+        """Put a question; False when it is asked already."""
+        if any(one.at == asked.at for one in self.waiting):
+            return False
+        self.waiting.append(asked)
+        if len(self.waiting) == 1:
+            self.at = self.top = 0
+        return True
+
+    def take(self, at: tuple[str, int]) -> Asked | None:
+        """That question is over."""
+        found = next((one for one in self.waiting if one.at == at), None)
+        if found is not None:
+            self._keep(lambda one: one is not found)
+        return found
+
+    def leave(self, session_id: str) -> None:
+        """Nobody waits for the answers to that session's questions any more."""
+        self._keep(lambda one: one.session_id != session_id)
+
+    def _keep(self, wanted: Callable[[Asked], bool]) -> None:
+        first = self.asked
+        self.waiting = [one for one in self.waiting if wanted(one)]
+        if self.asked is not first:
+            self.at = self.top = 0
+
+    def drop(self) -> None:
+        self.waiting, self.at, self.top = [], 0, 0
+
+    def move(self, by: int) -> None:
+        asked = self.asked
+        if asked is not None and asked.choices:
+            self.at = (self.at + by) % len(asked.choices)
+
+    def page(self, by: int) -> None:
+        """So many screens of it further, or back."""
+        self.top = max(0, min(self.top + by * self._seen, self._total - self._seen))
+
+    def drawn(self, height: int, width: int, room: int = 1000) -> StyleAndTextTuples:
+        """At most `height` lines of what is asked, fewer where the answers would not fit into `room` rows below."""
+        asked = self.asked
+        if asked is None:
+            return []
+        lines = [(style, piece) for style, line in asked.lines() for piece in pieces(line, max(20, width - 4))]
+        above, below = _heading(asked, width), self._below(asked, width)
+        others = "".join(str(piece[1]) for piece in (*above, *below)).count("\n") + 2
+        self._total, self._seen = len(lines), max(1, min(height, room - others))
+        upto = min(self.top + self._seen, len(lines))
+        drawn = [*above, *((style, f"  {line}\n") for style, line in lines[self.top : upto])]
+        if len(lines) > self._seen:
+            where = f"  lines {self.top + 1} to {upto} of {len(lines)} · PageUp, PageDown"
+            drawn.append(("class:note", f"{cut(where, width)}\n"))
+        return [*drawn, *below]
+
+    def _below(self, asked: Asked, width: int) -> StyleAndTextTuples:
+        drawn = self._choices(asked, width)
+        if asked.is_approval and asked.scope:
+            reach = [
+                piece for line in wrap(f"2 and 3 cover {asked.scope}", width - 2) for piece in pieces(line, width - 2)
+            ]
+            drawn += [("class:note", f" {line}\n") for line in reach]
+        return [*drawn, ("class:note", cut(self._hint(asked), width))]
+
+    def _choices(self, asked: Asked, width: int) -> StyleAndTextTuples:
+        """Beside each other where there is room for it, else below each other."""
+        labels = [f" {n} {asked.label(choice)} " for n, choice in enumerate(asked.choices, 1)]
+        between = "  " if sum(cells(label) + 2 for label in labels) <= width else "\n"
+        drawn: StyleAndTextTuples = []
+        for n, label in enumerate(labels):
+            drawn.append(("class:chosen" if n == self.at and self.focused else "class:choice", label))
+            drawn.append(("", between if n + 1 < len(labels) else "\n"))
+        return drawn
+
+    def _hint(self, asked: Asked) -> str:
+        more = f" · {len(self.waiting) - 1} more wait" if len(self.waiting) > 1 else ""
+        if asked.is_approval and not self.focused:
+            return f"Tab answers the question; what you type goes to the model{more}"
+        if not self.focused or not asked.choices:
+            return f"type an answer and press Enter{more}"
+        free = "" if asked.is_approval else " · or type an answer and press Enter"
+        return f"1-{len(asked.choices)} or arrows and Enter{free} · Ctrl-C stops the turn{more}"
+
+
+def _heading(asked: Asked, width: int) -> StyleAndTextTuples:
+    """What is asked, and why: on the same line where there is room for it."""
+    reason = readable(" ".join((asked.reason or "").split())) if asked.is_approval else ""
+    drawn: StyleAndTextTuples = [("class:question", asked.heading)]
+    if cells(asked.heading) + 2 + cells(reason) <= width:
+        return [*drawn, ("class:note", f"  {reason}\n")]
+    lines = [piece for line in wrap(reason, width - 4) for piece in pieces(line, width - 4)]
+    return [*drawn, ("class:note", "".join(f"\n  {line}" for line in lines) + "\n")]

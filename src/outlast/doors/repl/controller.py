@@ -1,0 +1,322 @@
+"""The room: one session at a time with its screen, its follower and its worker. Commands change it, keys ring in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from outlast.app.sessions.pending_approvals import change_of, scope_of
+from outlast.app.streams.event_feed import Drafted, Happened, feed, rows_of
+from outlast.app.terminal import Kit, context_use, is_driven
+from outlast.app.turn_setup import kit_for
+from outlast.core import events as e
+from outlast.core.errors import OutlastError
+from outlast.core.state import SessionState
+from outlast.doors.repl.approval_panel import Asked, Panel
+from outlast.doors.repl.event_view import View
+from outlast.doors.repl.input.attachments import pasted_picture
+from outlast.doors.repl.launch import Desk
+from outlast.doors.repl.render.escape import readable
+from outlast.doors.repl.render.status import Status
+from outlast.doors.repl.render.tool_call_line import told_call
+from outlast.doors.repl.screen import ESCAPE_SECONDS, Screen
+from outlast.doors.repl.session_picker import Option, Picker
+from outlast.doors.repl.sub_agents import SubAgents
+from outlast.doors.repl.turn_task import Work
+from outlast.session import ConversationSession
+
+T = TypeVar("T")
+
+
+class Room:
+    """What the user sees and can do. `screen` is set once it exists."""
+
+    screen: Screen
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.panel = Panel()
+        self.status = Status()
+        self.view = View(self.put)
+        self.work = Work(desk, self.say)
+        self.next_input: str | None = None
+        self.pasted: list[Path] = []
+        self._following: asyncio.Task[None] | None = None
+        self._kit: Kit | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._below = SubAgents(
+            lambda: desk.agent.store, self.run, self._came_below, self._noticed_below, self._gone_below
+        )
+        desk.running.progress = lambda call_id, text: self.view.progress(call_id, text)
+
+    # --- telling
+
+    def put(self, renderable: RenderableType) -> None:
+        self.screen.put(renderable)
+
+    def say(self, text: str, style: str = "yellow") -> None:
+        """One sentence from the terminal itself."""
+        self.put(Text(f"· {readable(text)}", style=style))
+
+    def run(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do this beside everything else; a user's mistake in it is told."""
+        task = asyncio.ensure_future(self._told(doing))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await doing
+        except OutlastError as error:
+            self.say(str(error), "red")
+        except OSError as error:
+            place = f" ({error.filename})" if error.filename else ""
+            self.say(f"{error.strerror or error}{place}; check that it exists and its permissions", "red")
+
+    # --- asking
+
+    async def pick(self, title: str, options: Sequence[Option[T]], hint: str = "") -> T | None:
+        await self.screen.flush()
+        async with self.screen.apart():
+            # What the screen has half read would take the first Escape of the list for its own.
+            await asyncio.sleep(2 * ESCAPE_SECONDS)
+            try:
+                return await Picker(title, options, hint).choose()
+            except EOFError:  # the terminal is gone, and nothing is chosen
+                return None
+
+    async def confirm(self, question: str, *, yes: str, no: str, first: bool = True) -> bool:
+        """`first` is what Enter alone means; Esc is always no."""
+        options = [Option(True, yes), Option(False, no)]
+        return bool(await self.pick(question, options if first else options[::-1], "Enter chooses · Esc is no"))
+
+    async def paste_picture(self) -> None:
+        """Put the clipboard's picture into the message that is being typed, by the name of a file of its own."""
+        path = await pasted_picture(self.desk.agent.settings.home / "pasted")
+        self.pasted.append(path)
+        self.screen.input.insert_text(f'@"{path}" ')
+
+    # --- the session
+
+    @property
+    def session(self) -> ConversationSession:
+        return self.desk.agent.session
+
+    def kit(self) -> Kit:
+        """What the next turn would work with; for boundaries, previews and the meter."""
+        agent = self.desk.agent
+        return kit_for(agent.settings, agent.config, agent.project_root, agent.session.state)
+
+    async def boundary(self, what: str, **arguments: Any) -> bool:
+        """Draw a boundary now; False when the driver will do it between two steps."""
+        if not self.session.exists:
+            raise OutlastError("nothing was said here yet")
+        done = await self.desk.service.boundary(self.session.session_id, what, arguments, self.kit())
+        if done == "requested":
+            self.say(f"{what} will be done between two steps of the running turn", "dim")
+        return done == "done"
+
+    async def take(self, session: ConversationSession | None) -> None:
+        """Go on with that session, or with a new one."""
+        if self.work.is_running:
+            raise OutlastError("a turn is running here; /stop it first")
+        gone = None
+        if session is None:
+            self.desk.new_session()
+        else:
+            gone = await self.desk.take_up(session.header)
+        await self.leave()
+        self.panel.drop()
+        self.view = View(self.put)
+        self.follow()
+        self.refresh()
+        if gone is not None:
+            self.say(gone)
+
+    def follow(self) -> None:
+        """Show what happens from now on. A session that is not stored yet is followed from its first event."""
+        if self.session.exists and self._following is None:
+            self.view.come_to(self.session.state)
+            self._following = asyncio.ensure_future(self._follow(self.session.session_id, self.session.state.last_seq))
+
+    def follow_new(self) -> None:
+        """The session was made this very moment: show it from its beginning."""
+        if self._following is None:
+            self._following = asyncio.ensure_future(self._follow(self.session.session_id, 0))
+
+    async def leave(self) -> None:
+        self._below.leave(self.session.session_id)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+            self._following = None
+
+    async def _follow(self, session_id: str, after: int) -> None:
+        await self._ask_open(session_id)
+        async for item in feed(self.desk.agent.store, session_id, after=after):
+            if isinstance(item, Drafted):
+                self.view.drafted(item)
+            elif isinstance(item, Happened):
+                self.view.happened(item.stored, item.event)
+                self._below.happened(session_id, item.stored.seq, item.event)
+                await self._noticed(session_id, item.stored.seq, item.event)
+            self.screen.redraw()
+
+    async def _noticed(self, session_id: str, seq: int, event: e.Event | e.Opaque) -> None:
+        match event:
+            case e.ApprovalRequested():
+                await self._ask(session_id, seq, event)
+            case e.ApprovalAnswered(approval_seq=asked_seq, answer=answer):
+                self._answered(session_id, asked_seq, answer)
+            case e.ModelRequested(input_tokens_estimate=estimate) if estimate:
+                self.status.used = estimate
+            case e.AssistantReplied(usage=usage):
+                self.status.used = max(self.status.used, usage.input_tokens + usage.output_tokens)
+                self.status.take(self.session.state)
+            case e.TurnEnded():
+                self.panel.drop()
+                self.screen.focus_panel(False)
+                self.screen.bell()
+                self._measure()
+            case e.SessionRotated(to_session_id=to):
+                self.desk.agent.resume_session(to)
+                self._following = asyncio.ensure_future(self._follow(to, self.session.state.last_seq))
+                self.refresh()
+            case e.ModelChanged() | e.PersonaChanged() | e.HistoryCleared() | e.Rewound() | e.Compacted():
+                self.refresh()
+            case _:
+                pass
+
+    # --- sub-agents
+
+    async def _came_below(self, session_id: str, state: SessionState) -> None:
+        self.view.below(session_id, "a sub-agent begins")
+        for call in state.open_calls:
+            if call.started_seq:
+                self.view.below(session_id, told_call(call.name, call.arguments or {}), call.call_id)
+        await self._ask_all(session_id, state)
+
+    async def _noticed_below(self, session_id: str, seq: int, event: e.Event | e.Opaque) -> None:
+        match event:
+            case e.ApprovalRequested():
+                await self._ask(session_id, seq, event)
+            case e.ApprovalAnswered(approval_seq=asked_seq, answer=answer):
+                self._answered(session_id, asked_seq, answer)
+            case e.ModelRequested():
+                self.view.below(session_id, "waiting for the model")
+            case e.ToolCallStarted(call_id=call_id, name=name, arguments=arguments):
+                self.view.below(session_id, told_call(name, arguments), call_id)
+            case _:
+                pass
+
+    def _gone_below(self, session_id: str) -> None:
+        self.view.below(session_id, None)
+        self.panel.leave(session_id)
+        self.screen.focus_panel(self.panel.focused)
+
+    # --- questions
+
+    async def _ask_open(self, session_id: str) -> None:
+        """Questions that were asked before we came and still wait."""
+        if self.work.is_running or self.is_driven:
+            state = self.session.state
+            await self._ask_all(session_id, state)
+            self._below.come_to(session_id, state)
+
+    async def _ask_all(self, session_id: str, state: SessionState) -> None:
+        for open_one in state.open_approvals:
+            [(_, event)] = rows_of(self.desk.agent.store, session_id, after=open_one.seq - 1, before=open_one.seq + 1)
+            if isinstance(event, e.ApprovalRequested):
+                await self._ask(session_id, open_one.seq, event)
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether another process drives this session."""
+        return self.session.exists and is_driven(self.desk.agent.store, self.session.session_id) is not None
+
+    async def ask_again(self) -> None:
+        """A turn goes on that somebody had left with a question: ask it here."""
+        if self.session.exists:
+            await self._ask_open(self.session.session_id)
+
+    async def _ask(self, session_id: str, seq: int, event: e.ApprovalRequested) -> None:
+        kit = self.desk.running.kit or self.kit()
+        change = await change_of(kit, session_id, event.name, event.arguments)
+        reason = event.reason
+        if session_id != self.session.session_id:
+            reason = f"a sub-agent asks: {reason or ''}".rstrip(": ")
+        asked = Asked(
+            session_id=session_id,
+            seq=seq,
+            name=event.name,
+            arguments=event.arguments,
+            call_digest=event.call_digest,
+            reason=reason,
+            change=change,
+            scope=scope_of(kit, event.name, event.arguments),
+        )
+        if self.panel.ask(asked):
+            self.screen.focus_panel(self.panel.focused or not self.screen.input.text)
+            self.screen.bell()
+            self.screen.redraw()
+
+    def _answered(self, session_id: str, asked_seq: int, answer: str) -> None:
+        asked = self.panel.take((session_id, asked_seq))
+        self.screen.focus_panel(self.panel.focused)
+        if asked is not None:
+            self.say(f"answered: {asked.label(answer) if answer in asked.choices else answer}", "dim")
+
+    async def answer(self, text: str) -> None:
+        """The user's answer to the question that is open; the first one stands."""
+        asked = self.panel.asked
+        if asked is not None:
+            self.panel.take(asked.at)
+            self.screen.focus_panel(self.panel.asked is not None)
+            await self.desk.service.answer(asked.session_id, asked.seq, text, asked.call_digest)
+
+    # --- the status line
+
+    def refresh(self, *, meter: bool = True) -> None:
+        """Look again at what the status line shows."""
+        agent = self.desk.agent
+        state = agent.session.state
+        self.status.session = agent.session.session_id[:8] if agent.session.exists else ""
+        self.status.mode = agent.active_permission_mode
+        self.status.take(state)
+        try:
+            kit = self._kit = self.kit()
+        except OutlastError as error:
+            self.status.model, self.status.window = str(error), 0
+            return
+        self.status.model = kit.model.name if kit.model is not None else "none"
+        self.status.lane = "plan" if agent.config.workflow_mode == "plan" else ""
+        if meter:
+            self._measure()
+
+    def _measure(self) -> None:
+        """How full the window is, with what is known of the model."""
+        session = self.session
+        self.status.take(session.state)
+        self.status.lane = "plan" if self.desk.agent.config.workflow_mode == "plan" else ""
+        found = context_use(self._kit, session.messages, session.state)
+        self.status.window, self.status.used = found.window, found.used
+
+    def change_running_mode(self, mode: str) -> None:
+        """In the turn that runs, too."""
+        if self.work.is_running:
+            self.desk.running.request(mode)
+
+    def change_config(self, **changes: Any) -> None:
+        agent = self.desk.agent
+        agent.config = msgspec.structs.replace(agent.config, **changes)
+        self.refresh(meter=False)
+
+
+Doing = Callable[[Room, str], Coroutine[Any, Any, None]]

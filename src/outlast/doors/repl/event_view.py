@@ -1,0 +1,250 @@
+"""What the log says, as it is shown: every event a line or nothing, a reply as Markdown while it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from outlast.app.streams.event_feed import Drafted
+from outlast.core import events as e
+from outlast.core.event_row import StoredEvent
+from outlast.core.messages import Part, Role, ToolCall, text_of
+from outlast.core.state import SessionState
+from outlast.doors.repl.input.attachments import going_along, typed
+from outlast.doors.repl.input.bang_command import Ran
+from outlast.doors.repl.render.escape import output, readable
+from outlast.doors.repl.render.markdown_stream import Stream
+from outlast.doors.repl.render.renderables import CallLine, diff, folded, markdown
+from outlast.doors.repl.render.status import Tail, elapsed
+from outlast.doors.repl.render.style import HERE
+from outlast.doors.repl.render.tool_call_line import one_line, titled_call, told_call, told_result
+
+DIFF_LINES = 24
+OWN_LINES = 60
+KEPT = 200
+CALL_LENGTH = 300
+TAILS = 16
+REFUSED = frozenset({"blocked", "declined"})
+
+
+class Shown(msgspec.Struct, kw_only=True):
+    """A call that was shown on one line, and all there is to see when it is expanded."""
+
+    name: str
+    line: str
+    call: dict[str, object]
+    result: str
+    change: str = ""
+
+
+class View:
+    """Draws a session. `put` prints for good; `doing` is what goes on right now, for the spinner."""
+
+    def __init__(self, put: Callable[[RenderableType], None]) -> None:
+        self._put = put
+        self.stream = Stream()
+        self.thinking = ""
+        self.doing = ""
+        self.doing_since = time.monotonic()
+        self.turn_since: float | None = None
+        self.calls: list[Shown] = []
+        self._asked: dict[str, tuple[str, dict[str, object]]] = {}
+        self._tails: dict[str, Tail] = {}
+        self._below: dict[str, tuple[str, str]] = {}
+
+    def come_to(self, state: SessionState) -> None:
+        """Whoever comes to a session in the middle of a turn has not seen which calls are open."""
+        for call in state.open_calls:
+            self._asked[call.call_id] = (call.name, dict(call.arguments or {}))
+
+    # --- what a tool puts out while it runs
+
+    def progress(self, call_id: str, text: str) -> None:
+        """A piece of what a running call puts out; it may come before the call itself is seen in the log."""
+        while len(self._tails) >= TAILS and call_id not in self._tails:
+            self._tails.pop(next(iter(self._tails)))
+        self._tails.setdefault(call_id, Tail()).add(text)
+
+    def below(self, session_id: str, doing: str | None, call_id: str = "") -> None:
+        """What a sub-agent does now, and the call that it runs; None once it is done."""
+        if doing is None:
+            self._below.pop(session_id, None)
+        else:
+            self._below[session_id] = (doing, call_id)
+
+    def running_lines(self) -> list[str]:
+        """What sub-agents do, and the last lines of the newest call that runs and has put something out."""
+        told = [f"↳ {doing}" for doing, _ in self._below.values()]
+        running = {*self._asked, *(call_id for _, call_id in self._below.values())}
+        tails = [tail for call_id, tail in self._tails.items() if call_id in running]
+        return [*told, *(tails[-1].lines() if tails else [])]
+
+    # --- a reply as it comes
+
+    def drafted(self, piece: Drafted) -> None:
+        if piece.part == "text":
+            self.thinking = ""
+            self._do("writing")
+            block = self.stream.add(readable(piece.text))
+            self._print(block)
+        elif piece.part == "reasoning":
+            self.thinking = (self.thinking + readable(piece.text))[-2000:]
+            self._do("thinking")
+        else:
+            self._do(f"preparing {one_line(piece.part.rpartition(':')[2], 40)}")
+
+    def _print(self, block: str) -> None:
+        """A piece of a reply, for good; blocks are parted by an empty line, as they would be in one piece."""
+        if block.strip():
+            self._put(Text())
+            self._put(markdown(block.strip("\n")))
+
+    def _do(self, what: str) -> None:
+        """This goes on now. Whoever comes to a turn that runs already has not seen it start."""
+        if self.turn_since is None:
+            self.turn_since = time.monotonic()
+        if what != self.doing:
+            self.doing, self.doing_since = what, time.monotonic()
+
+    def _close_reply(self, whole: str | None) -> None:
+        rest = self.stream.close(readable(whole) if whole is not None else None)
+        self._print(rest)
+        self.stream, self.thinking = Stream(), ""
+
+    # --- events
+
+    def happened(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
+        """Show one event."""
+        match event:
+            case e.InputAdmitted(parts=parts, delivery=delivery):
+                self._said(parts, delivery)
+            case e.MessageAppended(role=Role.SYSTEM, parts=parts):
+                self._note(f"the runtime asked it to go on: {one_line(text_of(parts))}")
+            case e.TurnStarted():
+                self.turn_since = time.monotonic()
+                self._do("starting")
+            case e.ModelRequested(attempt=attempt):
+                self._do("waiting for the model" if attempt == 1 else f"asking the model again (attempt {attempt})")
+            case e.AssistantReplied(parts=parts):
+                self._close_reply(text_of([part for part in parts if not isinstance(part, ToolCall)]) or None)
+                self._asked = {
+                    part.id: (part.name, dict(part.arguments)) for part in parts if isinstance(part, ToolCall)
+                }
+                self._do("working")
+            case e.ReplyInterrupted(reason=reason):
+                self._close_reply(None)
+                self._note(f"the reply broke off: {one_line(reason, 160)}", "yellow")
+            case e.ToolCallStarted(call_id=call_id, name=name, arguments=arguments):
+                self._asked[call_id] = (name, dict(arguments))
+                self._do(f"running {told_call(name, arguments, CALL_LENGTH)}")
+            case e.ApprovalRequested(call_id=call_id, name=name, arguments=arguments):
+                self._asked.setdefault(call_id, (name, dict(arguments)))
+            case e.ToolCallFinished():
+                self._finished(event)
+            case e.TurnEnded():
+                self._ended(event)
+            case _:
+                self._change(event)
+
+    def _said(self, parts: tuple[Part, ...], delivery: e.Delivery) -> None:
+        lines = readable(typed(parts)).rstrip().split("\n")
+        said = Text(f"{HERE} ", style="bold cyan")
+        said.append("\n  ".join(lines), style="bold")
+        if self.turn_since is not None:
+            said.append("  (steers the turn)" if delivery is e.Delivery.STEER else "  (queued)", style="dim")
+        for name, size in going_along(parts):
+            said.append(f"\n  [{one_line(name, 60)}, {size:,} bytes]", style="dim")
+        self._put(Text())
+        self._put(said)
+
+    def _finished(self, event: e.ToolCallFinished) -> None:
+        name, arguments = self._asked.pop(event.call_id, (event.name, {}))
+        self._tails.pop(event.call_id, None)
+        told, refused = titled_call(name, arguments, CALL_LENGTH), event.status in REFUSED
+        style = "yellow" if refused else "red" if event.is_error else "green"
+        line = CallLine(
+            "✗" if event.is_error else "●",
+            style,
+            told,
+            told_result(event),
+            reason=refused,
+        )
+        change = str(event.facts.get("diff") or "")
+        shown = Shown(name=name, line=line.plain, call=arguments, result=text_of(event.parts), change=change)
+        self.calls = [*self.calls[-KEPT:], shown]
+        self._put(line)
+        if name == "todo" and not event.is_error:
+            self._put(Padding(Text(output(text_of(event.parts)), style="dim"), (0, 0, 0, 2)))
+        elif change and not event.is_error:
+            self._put(diff(change, DIFF_LINES))
+        self._do("working")
+
+    def ran(self, own: Ran) -> None:
+        """What a command of the user's own came to; a long output is folded."""
+        text = output(own.output).rstrip() or "(no output)"
+        shown = Shown(name="!", line=f"! {readable(own.command)}", call={}, result=text)
+        self.calls = [*self.calls[-KEPT:], shown]
+        self._put(Padding(folded(text, OWN_LINES), (0, 0, 0, 2)))
+        if own.code:
+            self._note(f"exit code {own.code}" if own.code > 0 else "stopped", "red")
+
+    def _ended(self, event: e.TurnEnded) -> None:
+        self._close_reply(None)
+        took = elapsed(time.monotonic() - self.turn_since) if self.turn_since is not None else ""
+        note = str(event.facts.get("note") or "").strip()
+        if note:
+            self._note(one_line(note, 300))
+        reason = f": {one_line(event.reason, 300)}" if event.reason and event.outcome != "completed" else ""
+        match event.outcome:
+            case "completed" | "stopped":
+                self._note(f"done in {took}" if took else "done")
+            case "interrupted":
+                self._note(f"stopped{reason}; the session is kept, and you can go on", "yellow")
+            case "budget_exhausted":
+                self._note(f"the budget of this turn is used up{reason}; say so to go on", "yellow")
+            case _:
+                self._note(f"the turn failed{reason}; /retry asks again", "red")
+        self.turn_since, self.doing = None, ""
+        self._asked, self._tails, self._below = {}, {}, {}
+
+    def _change(self, event: e.Event | e.Opaque) -> None:
+        told = told_change(event)
+        if told is not None:
+            self._note(told)
+
+    def _note(self, text: str, style: str = "dim") -> None:
+        self._put(Text(f"· {text}", style=style))
+
+
+def told_change(event: e.Event | e.Opaque) -> str | None:
+    """What an event changes in the session, in one sentence; None where there is nothing to say."""
+    match event:
+        case e.Compacted(tokens_before=before, tokens_after=after):
+            return f"compacted from {before:,} to {after:,} tokens; /uncompact takes it back"
+        case e.CompactionUndone():
+            return "the compaction is undone: the model sees the originals again"
+        case e.HistoryCleared():
+            return "cleared: the messages are archived, the session goes on"
+        case e.Rewound():
+            return "rewound; /undo rewind takes it back"
+        case e.RewindUndone():
+            return "the rewind is undone"
+        case e.SessionRenamed(title=title):
+            return f"renamed to {one_line(title)}"
+        case e.ModelChanged(model=model):
+            return f"the model is {one_line(model)} from the next turn on"
+        case e.PersonaChanged(persona=persona):
+            return f"the persona is {one_line(persona)} from the next turn on"
+        case e.InputWithdrawn(reason=reason) if reason != "rewound":
+            return "taken back: it was not read yet"
+        case e.SessionEnded():
+            return "the session was ended"
+        case e.SessionRotated(to_session_id=to):
+            return f"the session goes on as {to[:8]}"
+        case _:
+            return None

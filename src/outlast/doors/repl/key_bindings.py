@@ -1,0 +1,189 @@
+"""The keys of the input line and of questions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from outlast.doors.repl.approval_panel import LETTERS
+from outlast.doors.repl.commands.history import rewind
+from outlast.doors.repl.commands.model_and_permissions import choose_mode, next_mode
+from outlast.doors.repl.commands.turn_control import expand
+from outlast.doors.repl.controller import Room
+
+AGAIN_SECONDS = 1.0
+
+
+class KeyTable:
+    """Bindings that act on a room. `submit` takes what was typed, `interrupt` is Ctrl-C."""
+
+    def __init__(self, room: Room, submit: Callable[[str], None], interrupt: Callable[[], None]) -> None:
+        self.room = room
+        self.submit = submit
+        self.interrupt = interrupt
+        self.bindings = KeyBindings()
+        self._typing()
+        self._acting()
+        self._answering()
+
+    def _typing(self) -> None:
+        keys, room = self.bindings, self.room
+        typing = Condition(lambda: not room.panel.focused) & ~is_searching
+
+        @keys.add("enter", filter=typing)
+        @keys.add("c-j", filter=typing)  # what Enter was before the terminal was ours: typed ahead
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+                buffer.complete_state = None
+            elif buffer.document.current_line_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor(1)
+                buffer.insert_text("\n")
+            else:
+                text = buffer.text
+                buffer.append_to_history()
+                buffer.reset()
+                self.submit(text)
+
+        @keys.add("escape", "enter", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("up", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.auto_up()
+
+        @keys.add("down", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.auto_down()
+
+        @keys.add("tab", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            if room.panel.asked is not None:
+                room.screen.focus_panel(True)
+            elif event.current_buffer.complete_state is not None:
+                event.current_buffer.complete_next()
+            else:
+                event.current_buffer.start_completion(select_first=True)
+
+        @keys.add("c-x", "c-e", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.open_in_editor()
+
+        @keys.add("c-v", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            room.run(room.paste_picture())
+
+    def _acting(self) -> None:
+        keys, room = self.bindings, self.room
+
+        @keys.add("c-c", filter=~is_searching)  # there it leaves the search
+        @keys.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            self.interrupt()
+
+        @keys.add("c-d")
+        def _(event: KeyPressEvent) -> None:
+            if room.screen.input.text and not room.panel.focused:
+                event.current_buffer.delete()
+            else:
+                event.app.exit(result=0)
+
+        @keys.add("s-tab")
+        def _(event: KeyPressEvent) -> None:
+            choose_mode(room, next_mode(room))
+
+        @keys.add("c-o")
+        def _(event: KeyPressEvent) -> None:
+            room.run(expand(room, ""))
+
+        @keys.add("escape", "escape")
+        def _(event: KeyPressEvent) -> None:
+            room.run(rewind(room, ""))
+
+        @keys.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            if room.work.is_running:
+                room.say("a turn is running, and would stand still; Ctrl-C stops it first")
+            else:
+                event.app.suspend_to_background()
+
+        @keys.add("c-l")
+        def _(event: KeyPressEvent) -> None:
+            event.app.renderer.clear()
+
+    def _answering(self) -> None:
+        keys, room = self.bindings, self.room
+        asked = Condition(lambda: room.panel.focused and room.panel.asked is not None)
+
+        @keys.add("enter", filter=asked, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._answer(room.panel.at)
+
+        @keys.add("left", filter=asked)
+        @keys.add("up", filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            room.panel.move(-1)
+
+        @keys.add("right", filter=asked)
+        @keys.add("down", filter=asked)
+        @keys.add("tab", filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            room.panel.move(1)
+
+        @keys.add("pageup", filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            room.panel.page(-1)
+
+        @keys.add("pagedown", filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            room.panel.page(1)
+
+        @keys.add(Keys.BracketedPaste, filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            self._meant_for_the_line(event.data)
+
+        @keys.add(Keys.Any, filter=asked)
+        def _(event: KeyPressEvent) -> None:
+            self._letter(event.data)
+
+    def _answer(self, n: int) -> None:
+        asked = self.room.panel.asked
+        if asked is not None and n < len(asked.choices):
+            self.room.run(self.room.answer(asked.choices[n]))
+
+    def _letter(self, letter: str) -> None:
+        """A number answers, and `y` or `n` an approval. Anything else begins a text, which approves nothing."""
+        asked = self.room.panel.asked
+        if asked is None:
+            return
+        if letter.isdecimal() and 1 <= int(letter) <= len(asked.choices):
+            self._answer(int(letter) - 1)
+        elif asked.is_approval and letter in LETTERS:
+            self._answer(LETTERS[letter])
+        elif letter.isprintable():
+            self._meant_for_the_line(letter)
+
+    def _meant_for_the_line(self, text: str) -> None:
+        self.room.screen.focus_panel(False)
+        self.room.screen.input.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+class Twice:
+    """Whether something happened twice within a second."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def again(self) -> bool:
+        now = time.monotonic()
+        found, self._last = now - self._last < AGAIN_SECONDS, now
+        return found
+
+    def forget(self) -> None:
+        """Something else happened in between."""
+        self._last = 0.0

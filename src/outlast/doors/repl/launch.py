@@ -1,0 +1,198 @@
+"""How a terminal starts: which session, which model, which rights, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from outlast.agent import Agent
+from outlast.app.settings import Settings, load_settings
+from outlast.app.stores import LogStore, store_at
+from outlast.app.terminal import RunningKit
+from outlast.app.turn_setup import AgentConfig, ReasoningConfig
+from outlast.core.errors import SessionEnded, SessionNotFound
+from outlast.core.header import Header
+from outlast.runtime.service import SessionService
+from outlast.session import ConversationSession
+
+PICK = "?"
+NO_MODEL = "none"
+REPL, CLI = "repl", "cli"
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks for. `resume` is an id, its beginning, or `?` for a choice."""
+
+    prompt: str | None = None
+    continue_newest: bool = False
+    resume: str | None = None
+    fork: bool = False
+    model: str | None = None
+    base_url: str | None = None
+    permission_mode: str | None = None
+    allow: tuple[str, ...] = ()
+    add_dirs: tuple[str, ...] = ()
+    max_steps: int | None = None
+    plan: bool = False
+    persona: str | None = None
+    effort: str | None = None
+    store: str | None = None
+
+    @property
+    def resumes(self) -> bool:
+        return self.continue_newest or self.resume is not None
+
+    def settings(self, project: Path | None = None) -> Settings:
+        return load_settings(
+            store=self.store,
+            model=self.model,
+            base_url=self.base_url,
+            permission_mode=self.permission_mode,
+            project_root=project,
+        )
+
+    def config(self) -> AgentConfig:
+        """How the agent works."""
+        given = AgentConfig(
+            reasoning=ReasoningConfig(effort=self.effort),
+            workflow_mode="plan" if self.plan else None,
+            persona=self.persona,
+            add_dirs=self.add_dirs,
+            allow=self.allow,
+        )
+        return given if self.max_steps is None else msgspec.structs.replace(given, max_steps=self.max_steps)
+
+
+class Desk(msgspec.Struct):
+    """An agent at a session, and the door through which its user speaks."""
+
+    agent: Agent
+    service: SessionService
+    start: Start
+    running: RunningKit
+    came_from: str | None = None
+    """Why this session: a sentence for the user, when it is not a new one."""
+    moved: str | None = None
+    """A sentence, where it cannot be gone on with in its own folder."""
+    recorded: bool = False
+    """Whether the session knows which model was named for it."""
+
+    @property
+    def session_id(self) -> str:
+        return self.agent.session.session_id
+
+    @property
+    def model(self) -> str | None:
+        """The model that the command line names for this process's sessions."""
+        return None if self.start.model == NO_MODEL else self.start.model
+
+    async def record_model(self) -> None:
+        """Remember, once, in a session that is gone on with, that another model was named for it."""
+        model, session = self.model, self.agent.session
+        if self.recorded or model is None or not session.exists:
+            return
+        self.recorded = True
+        if session.state.model != model:
+            await self.service.choose_model(session.session_id, model)
+
+    async def take_up(self, found: Header) -> str | None:
+        """Set the agent at that session, in the session's own folder; a sentence where that folder is gone.
+
+        Nothing is changed when the rules or settings of that folder are malformed: that is raised.
+        """
+        last, project = self.agent, folder_of(found, self.agent.project_root)
+        if project != last.project_root:
+            self.agent = _agent(self.start, last.config, project, last.store, self.running)
+            await last.close()
+        self.agent.resume_session(found.session_id)
+        return gone_folder(found, project)
+
+    def new_session(self) -> None:
+        """Begin another session; the last one stays as it is."""
+        agent = self.agent
+        agent.clear_history()
+        if self.model is not None:
+            agent.session = ConversationSession(
+                project_root=agent.project_root, store=agent.store, model=self.model, persona=self.start.persona
+            )
+        self.recorded = True
+
+
+def desk_for(start: Start, door: str) -> Desk:
+    """Open the store, find or make the session, and set the agent at it. Every user's mistake is raised here."""
+    settings = start.settings()
+    config = msgspec.structs.replace(start.config(), prompting=door == REPL)
+    running = RunningKit()
+    store = store_at(start.store)
+    try:
+        found = _found(start, settings, store)
+        project = settings.project_root if found is None else folder_of(found, settings.project_root)
+        agent = _agent(start, config, project, store, running)
+        desk = Desk(agent, SessionService(store, door), start, running)
+        if found is not None:
+            desk.came_from = _taken_up(agent, found, start)
+            desk.moved = gone_folder(found, project)
+        else:
+            desk.new_session()
+    except BaseException:
+        store.close()
+        raise
+    return desk
+
+
+def _found(start: Start, settings: Settings, store: LogStore) -> Header | None:
+    if start.resume is not None:
+        return ConversationSession.resume(start.resume, store=store).header
+    if not start.continue_newest:
+        return None
+    newest = newest_here(settings.project_root, store)
+    if newest is None:
+        raise SessionNotFound(
+            f"there is no session of {settings.project_root} to continue; start one with `outlast`, "
+            "or choose one of another project with `outlast --resume`"
+        )
+    return newest
+
+
+def newest_here(project: Path, store: LogStore) -> Header | None:
+    """The newest session of a project that can be gone on with; sub-agents' are their parents' business."""
+    rows = ConversationSession.list(project_root=project, store=store, limit=50, state="active")
+    return next((row for row in rows if row.depth == 0), None)
+
+
+def _agent(start: Start, config: AgentConfig, project: Path, store: LogStore, running: RunningKit) -> Agent:
+    return Agent(None, config, project, store=store, settings=start.settings(project), kit=running)
+
+
+def folder_of(found: Header, here: Path) -> Path:
+    """A session is gone on with in its own folder; where that is gone, in this one."""
+    if found.project_root is None or not Path(found.project_root).is_dir():
+        return here
+    return Path(found.project_root).resolve()
+
+
+def gone_folder(found: Header, project: Path) -> str | None:
+    """A sentence for a session that cannot be gone on with in its own folder."""
+    if found.project_root is None or Path(found.project_root).is_dir():
+        return None
+    return f"Its folder {found.project_root} is gone; it goes on in {project}."
+
+
+def _taken_up(agent: Agent, found: Header, start: Start) -> str:
+    name = found.session_id
+    title = f' "{found.title}"' if found.title else ""
+    if start.fork:
+        source = ConversationSession.load(session_id=name, store=agent.store)
+        if source is None:
+            raise SessionNotFound(f"no session {name}")
+        forked = source.fork()
+        agent.resume_session(forked.session_id)
+        return f"Forked from {name[:8]}{title}, which stays as it is."
+    if found.has_ended:
+        raise SessionEnded(
+            f"session {name} has ended; `outlast sessions reopen {name[:8]}` opens it again, "
+            f"`outlast --resume {name[:8]} --fork` goes on in a fork"
+        )
+    agent.resume_session(name)
+    return f"Session {name[:8]}{title}."

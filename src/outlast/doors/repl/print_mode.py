@@ -1,0 +1,287 @@
+"""`outlast -p`: one turn, its answer on stdout, what there is to say about it on stderr.
+
+Nobody is there to be asked, so what needs an approval is denied at once and named with the flag that allows it. A
+signal closes the turn durably before the process leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import stat
+import sys
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import typer
+
+from outlast.app.streams.event_feed import Drafted, Happened, Level, feed, rows_of
+from outlast.app.terminal import is_driven
+from outlast.core import codec
+from outlast.core import events as e
+from outlast.core.errors import ConflictError, InvalidInput, OutlastError, SessionBusy
+from outlast.core.messages import text_of
+from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, Desk, Start, desk_for
+from outlast.doors.repl.render.tool_call_line import one_line
+from outlast.doors.repl.resume_prompt import CONTINUE, interruption
+
+TEXT, JSON, STREAM_JSON = "text", "json", "stream-json"
+STDIN_SECONDS = 3.0
+"""How long a pipe that says nothing is waited for, when there is a prompt to go on with."""
+
+DENIED = frozenset({"blocked", "declined"})
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What the turn came to. `cost` is in US dollars, None when a price is not known."""
+
+    session_id: str
+    answer: str = ""
+    outcome: str = "admitted"
+    reason: str | None = None
+    seq: int = 0
+    last_seq: int = 0
+    model: str | None = None
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    denied: list[str] = []
+    error: str | None = None
+
+
+def answer_once(start: Start, output: str) -> int:
+    """Run one turn; the exit code."""
+    if start.resume == PICK:
+        raise typer.BadParameter("there is no terminal to choose a session in; give its id: --resume ID")
+    said = _input(start)
+    desk = desk_for(start, CLI)
+    try:
+        if desk.moved and not start.continue_newest:  # that one is of this project, wherever it was
+            _say(desk.moved)
+        return asyncio.run(OneShot(desk, output).run(said))
+    finally:
+        desk.agent.store.close()
+
+
+def _input(start: Start) -> str | None:
+    """What is asked: the prompt, stdin, or the prompt with stdin as its context."""
+    given = _stdin(patient=start.prompt is None)
+    if start.prompt is not None and given.strip():
+        return f"{start.prompt}\n\n<stdin>\n{given.rstrip()}\n</stdin>"
+    said = start.prompt if start.prompt is not None else given
+    if said.strip():
+        return said
+    if start.resumes:
+        return None
+    raise typer.BadParameter("there is nothing to do: give a prompt, or text on stdin")
+
+
+def _stdin(*, patient: bool) -> str:
+    if sys.stdin.isatty():
+        return ""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        if not patient and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            ready, _, _ = select.select([sys.stdin], [], [], STDIN_SECONDS)
+            if not ready:
+                _say(f"nothing came on stdin within {STDIN_SECONDS:g} s; going on with the prompt alone")
+                return ""
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
+class OneShot:
+    """One turn of one session."""
+
+    def __init__(self, desk: Desk, output: str) -> None:
+        self.desk = desk
+        self.output = output
+        self.result = Result(session_id=desk.session_id)
+        self._signal: int | None = None
+        self._level = 0
+        self._reached = asyncio.Event()
+
+    async def run(self, said: str | None) -> int:
+        loop, me = asyncio.get_running_loop(), asyncio.current_task()
+        assert me is not None
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._stop, number, me)
+        try:
+            code = await self._turn(said)
+        except asyncio.CancelledError:
+            if self._signal is None:
+                raise
+            self.result.outcome = "interrupted"
+            code = 128 + self._signal
+            _say(f"interrupted; the session is kept: outlast -c, or --resume {self.desk.session_id[:8]}")
+        self._finish()
+        return code
+
+    def _stop(self, number: int, me: asyncio.Task[Any]) -> None:
+        self._signal = number
+        me.cancel()
+        for one in SIGNALS:  # a second one does not wait for us
+            asyncio.get_running_loop().remove_signal_handler(one)
+
+    async def _turn(self, said: str | None) -> int:
+        agent = self.desk.agent
+        first = await self._admitted(said)
+        listening = asyncio.ensure_future(self._listen(first))
+        try:
+            if self.desk.start.model == NO_MODEL:
+                return 0
+            self.result.answer = await agent.resume()
+        except asyncio.CancelledError:
+            raise
+        except OutlastError as error:
+            self.result.error = str(error)
+            if isinstance(error, SessionBusy):
+                await self._take_back()
+                raise
+            _say(str(error))
+            return 1
+        finally:
+            self.result.session_id = agent.session.session_id
+            await asyncio.shield(self._heard_all(listening))
+        return 0 if self.result.outcome not in {"failed", "failed_recovery"} else 1
+
+    async def _admitted(self, said: str | None) -> int:
+        """Store what is asked; the seq after which everything belongs to this turn."""
+        agent, service = self.desk.agent, self.desk.service
+        driver = is_driven(agent.store, self.desk.session_id) if agent.session.exists else None
+        if driver is not None:
+            raise SessionBusy(f"session {self.desk.session_id} is driven by {driver}; wait for it, or use --fork")
+        found = interruption(agent)
+        before = agent.session.state.last_seq
+        if said is None:
+            if found is None:
+                raise InvalidInput(f"session {self.desk.session_id[:8]} waits for nothing; give a prompt")
+            _say(found.text)
+            if found.is_open:
+                return before
+            said = CONTINUE
+        elif found is not None and found.is_open:
+            _say(f"{found.text} It goes on first.")
+        await self.desk.record_model()
+        [receipt, *_] = await agent.session.commit_async(service.admission(self.desk.session_id, said))
+        self.result.seq = receipt.seq
+        if receipt.session_id != self.desk.session_id:
+            agent.resume_session(receipt.session_id)
+            before = receipt.seq - 1
+        self.result.session_id = receipt.session_id
+        return before
+
+    async def _take_back(self) -> None:
+        """Somebody began to drive the session after we looked: what is told to have been refused must not be answered
+        behind our back. Where it was read already, it is being answered."""
+        if not self.result.seq:
+            return
+        try:
+            await self.desk.service.withdraw(self.result.session_id, [self.result.seq], "busy")
+        except ConflictError as error:
+            raise SessionBusy(
+                f"session {self.result.session_id} is driven by another process, which has read this and answers it; "
+                f"`outlast sessions show {self.result.session_id[:8]}` shows the answer"
+            ) from error
+
+    # --- what happens
+
+    async def _listen(self, after: int) -> None:
+        self._level = after
+        async for item in feed(self.desk.agent.store, self.desk.session_id, after=after):
+            match item:
+                case Happened(stored=stored, event=event):
+                    self._happened(event)
+                    if self.output == STREAM_JSON:
+                        body = msgspec.Raw(codec.encode(event).body if isinstance(event, e.Event) else b"null")
+                        _line({"seq": stored.seq, "kind": stored.kind, "at": stored.at, "body": body})
+                case Drafted():
+                    if self.output == STREAM_JSON:
+                        cursor = {"seq": item.after_seq, "kind": "delta", "attempt": item.attempt_seq, "n": item.n}
+                        _line({**cursor, "part": item.part, "text": item.text})
+                case Level(seq=seq):
+                    self._level = seq
+                    self._reached.set()
+
+    def _happened(self, event: e.Event | e.Opaque) -> None:
+        match event:
+            case e.ToolCallFinished():
+                self._denied(event)
+            case e.TurnEnded(outcome=outcome, reason=reason):
+                self.result.outcome, self.result.reason = outcome, reason
+            case e.AssistantReplied(model=model):
+                self.result.model = model
+            case e.ReplyInterrupted(reason=reason) if event.parts or reason:
+                self.result.reason = reason
+            case _:
+                pass
+
+    def _denied(self, event: e.ToolCallFinished, whose: str = "") -> None:
+        """Tell what was denied, to this session or to a sub-agent that it started."""
+        below = event.facts.get("session_id")
+        if event.status in DENIED:
+            told = f"{whose}{event.name}: {text_of(event.parts)}"
+            self.result.denied.append(told)
+            _say(told)
+        elif event.name == "task" and isinstance(below, str):
+            for _, one in rows_of(self.desk.agent.store, below):
+                if isinstance(one, e.ToolCallFinished):
+                    self._denied(one, "sub-agent: ")
+
+    async def _heard_all(self, listening: asyncio.Task[None]) -> None:
+        """Wait until everything that is stored was told too; a rotated session ends where it was rotated."""
+        agent = self.desk.agent
+        last = agent.session.state.last_seq if agent.session.exists else 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                while self._level < last and not listening.done():
+                    self._reached.clear()
+                    await self._reached.wait()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+    # --- the end
+
+    def _finish(self) -> None:
+        agent, result = self.desk.agent, self.result
+        state = agent.session.state
+        result.last_seq = state.last_seq
+        summary = agent.last_turn_summary
+        if summary is not None:
+            result.usage = summary.usage
+            known = not summary.usage.get("unpriced")
+            result.cost = summary.usage.get("cost_micros", 0) / 1e6 if known else None
+        if self.output == STREAM_JSON:
+            _line({"kind": "result", **msgspec.to_builtins(result)})
+        elif self.output == JSON:
+            _line(msgspec.to_builtins(result))
+        elif self.desk.start.model == NO_MODEL:
+            print(f"{result.session_id} {result.seq}")
+        elif result.answer:
+            sys.stdout.buffer.write(result.answer.encode("utf-8", "replace").rstrip(b"\n") + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def _line(value: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(_json(value) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, ValueError):  # half a character in a draft: the event will have it as it is
+        return msgspec.json.encode(
+            {
+                name: one.encode("utf-8", "replace").decode() if isinstance(one, str) else one
+                for name, one in value.items()
+            }
+        )
+
+
+def _say(text: str) -> None:
+    print(f"outlast: {one_line(text, 4000)}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""What the terminal draws: Markdown, tool calls, the status line, escaped text."""

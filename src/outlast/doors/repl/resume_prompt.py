@@ -1,0 +1,141 @@
+"""Coming to a session: what its project brings along is asked about, what was interrupted is told and offered.
+
+What an interrupted turn was doing, in one plain sentence, and how to go on with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from rich.padding import Padding
+from rich.text import Text
+
+from outlast.agent import Agent
+from outlast.app.streams.event_feed import rows_of
+from outlast.app.terminal import Pending, consent, is_driven, pending_consents
+from outlast.core import events as e
+from outlast.core.state import SessionState
+from outlast.doors.repl.controller import Room
+from outlast.doors.repl.render.escape import exact
+from outlast.doors.repl.render.tool_call_line import one_line, told_call
+from outlast.doors.repl.session_picker import Option
+
+
+async def arrived(room: Room) -> None:
+    """Settle what has to be settled before the user goes on here. `next_input` may hold what is to be said then."""
+    for pending in pending_consents(room.desk.agent.settings):
+        await _consent(room, pending)
+    await _go_on(room)
+
+
+async def _consent(room: Room, pending: Pending) -> None:
+    """Rules and hooks of a project count only once the user has seen these very bytes and wants them."""
+    name = pending.path.name
+    what = "It may run programs of its own." if "hooks" in name else "It allows things without asking you."
+    room.put(Text())
+    room.put(Text(f"This project brings along {exact(str(pending.path))}, which is not in force:"))
+    room.put(Padding(Text(exact(pending.content.decode("utf-8", "replace").rstrip("\n"))), (1, 0, 1, 4)))
+    room.put(Text(f"{what} It stays out of force unless you say so, and is asked about again when it changes."))
+    options = [Option(False, "No, leave it out"), Option(True, "Yes, I have read it and want it to count")]
+    if await room.pick("Use it?", options, "Enter chooses · Esc is no"):
+        consent(room.desk.agent.settings, pending)
+        room.say(f"{name} of this project is in force", "dim")
+    else:
+        room.say(f"{name} of this project is left out", "dim")
+
+
+async def _go_on(room: Room) -> None:
+    found = interruption(room.desk.agent)
+    if found is None:
+        return
+    room.say(found.text)
+    go_on = await room.confirm("Go on with it?", yes="Go on", no="Not now")
+    if go_on and found.is_open:
+        room.work.wake()
+        await room.ask_again()
+    elif go_on:
+        room.next_input = CONTINUE
+    else:
+        left = "it stays open, and goes on with your next message" if found.is_open else "left as it is"
+        room.say(left, "dim")
+
+
+CONTINUE = "Go on where you were interrupted."
+LOOK_BACK = 400
+
+
+class Interruption(msgspec.Struct, frozen=True):
+    """`text` says what happened. `is_open`: the turn never ended, and goes on by itself when the session is driven."""
+
+    text: str
+    is_open: bool
+
+
+def interruption(agent: Agent) -> Interruption | None:
+    """What to tell whoever comes back to this session; None when nothing was cut off."""
+    session = agent.session
+    if not session.exists:
+        return None
+    state = session.state
+    if is_driven(agent.store, session.session_id):
+        return None  # somebody is at it right now
+    if state.turn is not None:
+        return Interruption(f"The last turn was interrupted {_open_work(state)}.", True)
+    if state.unanswered:
+        waiting = len(state.unanswered)
+        what = "A message was" if waiting == 1 else f"{waiting} messages were"
+        return Interruption(f"{what} stored here and not answered yet.", True)
+    told: dict[str, object] = state.runtime.get("last_turn") or {}
+    if told.get("outcome") != "interrupted":
+        return None
+    return Interruption(f"The last turn was interrupted {_closed_work(agent)}.", False)
+
+
+def _open_work(state: SessionState) -> str:
+    """From the folded state: what was under way when nobody wrote any more."""
+    for call in state.open_calls:
+        if call.started_seq:
+            return _running(call.name, call.arguments or {}, call.effect)
+    if state.open_approvals:
+        asked = state.open_approvals[0]
+        return f"while it waited for your approval of {asked.name}; it will be asked again"
+    if state.attempt is not None:
+        return "while the model was answering; it will be asked again"
+    return "between two steps; nothing is lost"
+
+
+def _running(name: str, arguments: dict[str, Any], effect: e.EffectClass | None) -> str:
+    if name == "ask_user":
+        return f'while it waited for your answer to "{one_line(str(arguments.get("question", "")))}"'
+    return f"while running {told_call(name, arguments)}; {_outcome(effect)}"
+
+
+def _outcome(effect: e.EffectClass | None) -> str:
+    return "it only reads and will run again" if effect is e.EffectClass.READ else "outcome unknown"
+
+
+def _closed_work(agent: Agent) -> str:
+    """From the last events: what the turn was stopped in."""
+    last = agent.session.state.last_seq
+    started: dict[str, e.ToolCallStarted] = {}
+    doing = "between two steps; nothing is lost"
+    for _, event in rows_of(agent.store, agent.session.session_id, after=max(0, last - LOOK_BACK)):
+        match event:
+            case e.TurnStarted():
+                started, doing = {}, "between two steps; nothing is lost"
+            case e.ToolCallStarted():
+                started[event.call_id] = event
+            case e.ToolCallFinished(status="cancelled", call_id=call_id):
+                begun = started.get(call_id)
+                if begun is not None:
+                    doing = _running(begun.name, begun.arguments, begun.effect)
+                else:
+                    doing = f"before {event.name} was run"
+            case e.ReplyInterrupted():
+                doing = "while the model was answering"
+            case e.AssistantReplied():
+                doing = "between two steps; nothing is lost"
+            case _:
+                pass
+    return doing

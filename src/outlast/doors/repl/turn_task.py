@@ -1,0 +1,100 @@
+"""Work on the session: what is typed is admitted, durably, and turns run as long as somebody waits for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from outlast.core.errors import ConflictError, ModelError, OutlastError, SessionBusy
+from outlast.core.events import Delivery
+from outlast.core.messages import Part
+from outlast.doors.repl.input.attachments import typed
+from outlast.doors.repl.launch import NO_MODEL, Desk
+
+STOP_SECONDS = 0.7
+
+
+class Work:
+    """Drives the session of a desk. `say` tells the user one sentence."""
+
+    def __init__(self, desk: Desk, say: Callable[[str], None]) -> None:
+        self.desk = desk
+        self._say = say
+        self._driving: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._driving is not None and not self._driving.done()
+
+    async def admit(
+        self, parts: str | tuple[Part, ...], delivery: Delivery | None = None, *, key: str | None = None
+    ) -> None:
+        """Take an input; stored when this returns. While a turn runs it steers it, unless told otherwise. The same key
+        twice is one input."""
+        agent = self.desk.agent
+        if delivery is None:
+            delivery = Delivery.STEER if self.is_running else Delivery.QUEUE
+        await self.desk.record_model()
+        admission = self.desk.service.admission(self.desk.session_id, parts, delivery=delivery, key=key)
+        [receipt, *_] = await agent.session.commit_async(admission)
+        if receipt.session_id != self.desk.session_id:
+            agent.resume_session(receipt.session_id)
+
+    def wake(self) -> None:
+        """Run turns until nobody waits; nothing to do when they run already, or nothing may answer."""
+        if self.is_running or self.desk.start.model == NO_MODEL:
+            return
+        self._driving = asyncio.ensure_future(self._drive())
+
+    async def _drive(self) -> None:
+        agent = self.desk.agent
+        while True:
+            try:
+                await agent.resume()
+            except SessionBusy:
+                self._say("another process drives this session: it will answer, and you see it here")
+                return
+            except ModelError:
+                return  # the end of the turn has said so
+            except OutlastError as error:
+                self._say(str(error))
+                return
+            finally:
+                if agent.config.workflow_mode is not None:
+                    agent.config = msgspec.structs.replace(agent.config, workflow_mode=None)
+            if not agent.session.state.unanswered:
+                return
+
+    async def stop(self) -> list[str]:
+        """Stop the running turn, within a second; the texts that it had not read yet, taken back."""
+        if not self.is_running or self._driving is None:
+            return []
+        taken_back = await self._taken_back()
+        await self.desk.service.interrupt(self.desk.session_id, "the user pressed stop")
+        done, _ = await asyncio.wait([self._driving], timeout=STOP_SECONDS)
+        if not done:
+            self._driving.cancel()
+            await asyncio.wait([self._driving], timeout=10)
+        return taken_back
+
+    async def _taken_back(self) -> list[str]:
+        session = self.desk.agent.session
+        turn = session.state.turn
+        begun = set(turn.inputs) if turn is not None else set[int]()
+        unread = [item.seq for item in session.state.inbox.inputs if not item.promoted and item.seq not in begun]
+        if turn is None or not unread:
+            return []
+        texts = [typed(event.parts) for event in session.inputs(unread)]
+        try:
+            await self.desk.service.withdraw(session.session_id, unread, "stopped")
+        except ConflictError:
+            return []  # it was read this very moment
+        return texts
+
+    async def close(self) -> None:
+        """Leave: a turn that runs is closed durably first."""
+        if self.is_running and self._driving is not None:
+            self._driving.cancel()
+            await asyncio.gather(self._driving, return_exceptions=True)

@@ -1,0 +1,90 @@
+"""Which model answers when nobody named one, and why. Pure: what there is, is handed in.
+
+A key wins over Ollama, Ollama over `local`. With several keys it is the user's to say which, once; where nobody can be
+asked, it is the first of the table, and the note says so.
+
+Ollama on this machine: whether it is there, and what it can run.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from outlast._version import DISTRIBUTION
+from outlast.models.provider_catalog import PROVIDERS
+
+LOCAL_NOTE = "a demo model: it talks, but it cannot work; set a key or start Ollama for a real one"
+
+
+class Found(NamedTuple):
+    """What there is: keys by provider, the models of a reachable Ollama (None: there is none), and `local`."""
+
+    keys: Mapping[str, str]
+    ollama: Sequence[str] | None = None
+    local: bool = False
+
+
+class Choice(NamedTuple):
+    """`model` is None when nothing can answer. `options` has the others, when the user should be asked once."""
+
+    model: str | None
+    reason: str
+    options: tuple[str, ...] = ()
+
+
+def chosen(found: Found) -> Choice:
+    """The model to use when none was named."""
+    keyed = [one for one in PROVIDERS.values() if one.default and one.name in found.keys]
+    if keyed:
+        options = tuple(f"{one.name}:{one.default}" for one in keyed)
+        first = f"{keyed[0].variable} is set"
+        if len(keyed) == 1:
+            return Choice(options[0], first)
+        others = ", ".join(options[1:])
+        return Choice(
+            options[0], f"several keys are set, this is the first; --model chooses another ({others})", options
+        )
+    if found.ollama:
+        return Choice(f"ollama:{found.ollama[0]}", "Ollama runs on this machine")
+    if found.local:
+        return Choice("local", LOCAL_NOTE)
+    return Choice(
+        None,
+        "nothing can answer here: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY, start Ollama, "
+        f"or pip install '{DISTRIBUTION}[local]'",
+    )
+
+
+PROBE_SECONDS = 0.2
+
+
+class _Tag(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Tags(msgspec.Struct, frozen=True):
+    models: list[_Tag] = []
+
+
+def ollama_models(url: str, seconds: float = PROBE_SECONDS) -> list[str] | None:
+    """The models of the Ollama at `url`, newest first; None when none answers there."""
+    place = urlsplit(url)
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    try:
+        link = kind(place.hostname or "", place.port, timeout=seconds)
+        try:
+            link.request("GET", "/api/tags")
+            answer = link.getresponse()
+            body = answer.read(1_000_000)
+        finally:
+            link.close()
+        if answer.status != 200:
+            return None
+        return [tag.name for tag in msgspec.json.decode(body, type=_Tags).models]
+    except (OSError, http.client.HTTPException, msgspec.DecodeError, ValueError):
+        return None

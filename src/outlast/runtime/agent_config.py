@@ -1,0 +1,78 @@
+"""What a turn may use up. A turn that has used it up ends, and says so in the log.
+
+How an agent works, as its caller sets it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from outlast.core.state import OpenTurn
+
+MAX_STEPS = 50
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True):
+    """Replies of the model, tokens in and out, seconds on the wall. None is no limit."""
+
+    max_steps: int | None = MAX_STEPS
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+
+    def used_up(self, turn: OpenTurn, now_us: int) -> str | None:
+        """Why this turn may not go on, if it may not; counts survive a crash, because they fold from the log."""
+        if self.max_steps is not None and turn.replies >= self.max_steps:
+            return f"the step budget of {self.max_steps} is used up"
+        if self.max_tokens is not None and turn.tokens >= self.max_tokens:
+            return f"the token budget of {self.max_tokens} is used up ({turn.tokens} tokens)"
+        left = self.seconds_left(turn, now_us)
+        if left is not None and left <= 0:
+            return f"the time budget of {self.max_seconds:g} s is used up"
+        return None
+
+    def seconds_left(self, turn: OpenTurn, now_us: int) -> float | None:
+        return None if self.max_seconds is None else self.max_seconds - (now_us - turn.at) / 1e6
+
+
+class ReasoningConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`completion_check`: whether an answer that looks unfinished is sent back (at most five times a turn).
+
+    `verification`: whether work is checked by commands before a turn may be complete. `effort` goes to the model.
+    """
+
+    completion_check: bool = True
+    verification: bool = True
+    effort: str | None = None
+
+
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`auto_context` reads the project's memory files into the prompt; `stream` False hides what is not complete yet
+    (the reply is streamed and kept all the same).
+
+    `workflow_mode` asks for one of clarify, plan, execute, verify; `clarify` allows questions before the work.
+    `prompting`: somebody can be asked; `sub_agents_ask` False: not by sub-agents, whose questions nobody would see.
+    `compaction_mode` is in_place or rotate; `auto_compaction_input_tokens_threshold` None goes by the model's window.
+    """
+
+    auto_context: bool = True
+    stream: bool = True
+    reasoning: ReasoningConfig = ReasoningConfig()
+    workflow_mode: str | None = None
+    clarify: bool = False
+    plan: bool = True
+    permission_mode: str | None = None
+    persona: str | None = None
+    prompt_format: str | None = None
+    prompting: bool = False
+    sub_agents_ask: bool = True
+    max_steps: int | None = MAX_STEPS
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    max_output_tokens: int | None = None
+    context_window: int | None = None
+    compaction_mode: str = "in_place"
+    auto_compaction: bool = True
+    auto_compaction_input_tokens_threshold: int | None = None
+    compaction_keep_last_messages: int = 4
+    add_dirs: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()

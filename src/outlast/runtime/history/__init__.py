@@ -1,0 +1,1 @@
+"""What becomes of a session's past: boundaries, compaction with its summaries, rewind, and restored files."""

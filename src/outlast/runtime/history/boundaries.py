@@ -1,0 +1,233 @@
+"""Drawing boundaries as the driver: compact, clear, rewind, and taking them back. All of it under the lease.
+
+Doors ask for these by request when somebody drives the session; the driver carries them out between two steps. The
+summary of a compaction may take minutes: it is made against a watermark, appends go on meanwhile, and a boundary that
+somebody else drew in between makes it void.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from outlast.core.errors import ConflictError, InvalidInput
+from outlast.core.events import AssistantReplied, CompactionUndone, HistoryCleared, RuntimeStateChanged
+from outlast.core.fold import Row
+from outlast.core.header import ENDED
+from outlast.core.ids import id_from
+from outlast.core.state import BoundaryRequest
+from outlast.models.port import Model, ModelRequest, ToolSpec
+from outlast.runtime.current_session import current
+from outlast.runtime.driver import Driver
+from outlast.runtime.failpoints import reach
+from outlast.runtime.history import compaction
+from outlast.runtime.history.compaction import CompactionSettings, Plan
+from outlast.runtime.history.model_summary import summary_of
+from outlast.runtime.history.rewind import rewind, unrewind
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.recovery import closing, left_of_reply
+from outlast.store.lineage import rotate
+from outlast.store.port import NewEvent
+from outlast.store.process_identity import holder
+
+RACES = 20
+
+
+async def carry_out_requests(driver: Driver, kit: Kit) -> bool:
+    """Do what doors asked for, oldest first; False when nobody did. One that cannot be done is dropped with a note."""
+    between = driver.state.turn is None  # a rotation waits for that
+    requests = [one for one in driver.state.requests if between or one.what != "rotate"]
+    for request in requests:
+        await _requested(driver, kit, request)
+    return bool(requests)
+
+
+async def _requested(driver: Driver, kit: Kit, request: BoundaryRequest) -> None:
+    try:
+        await carry_out(driver, kit, request.what, request.arguments)
+    except (InvalidInput, ConflictError) as error:
+        note = {"what": request.what, "why": str(error)}
+        await driver.write(RuntimeStateChanged(changes={"boundary_refused": note}))
+    driver.state.requests = [one for one in driver.state.requests if one.seq != request.seq]
+
+
+async def carry_out(driver: Driver, kit: Kit, what: str, arguments: dict[str, Any]) -> None:
+    """Draw one boundary. `InvalidInput` when there is nothing to draw it around."""
+    match what:
+        case "clear":
+            partial = await left_of_reply(driver)
+            closed = closing(driver.state, "interrupted", "the history was cleared", partial)
+            await driver.write(*closed, HistoryCleared())
+        case "rewind":
+            await rewind(
+                driver,
+                kit,
+                int(arguments.get("seq", 0)),
+                files=bool(arguments.get("files", False)),
+                keep=bool(arguments.get("keep", True)),
+                anyway=arguments.get("anyway") or (),
+            )
+        case "unrewind":
+            await unrewind(driver, kit)
+        case "compact":
+            if not await compact(driver, kit, instructions=arguments.get("instructions"), reason="manual"):
+                raise InvalidInput("there is nothing to compact yet: the newest messages are kept as they are")
+        case "uncompact":
+            await uncompact(driver)
+        case "rotate":
+            if not await rotated(driver, kit, "", (), now=True):
+                raise InvalidInput("there is nothing to leave behind yet: the newest messages are kept as they are")
+        case _:
+            raise InvalidInput(f"'{what}' is no boundary this Outlast knows")
+
+
+async def uncompact(driver: Driver) -> None:
+    at = driver.state.view.compacted_at
+    if not at:
+        raise InvalidInput("the session is not compacted, so there is nothing to undo")
+    await driver.write(CompactionUndone(compacted_seq=at))
+
+
+# --- compaction
+
+
+async def compact_if_needed(driver: Driver, kit: Kit, request: ModelRequest) -> bool:
+    """Make the window smaller if this request is about to outgrow the model's."""
+    rows, settings = await driver.rows(), settings_of(kit)
+    max_output = kit.config.max_output_tokens or 0
+    most = compaction.limits(settings, window_of(kit), max_output)
+    rotates = kit.config.compaction_mode == "rotate"  # between turns; in the middle of one only if it must be
+    threshold = window_of(kit) * 19 // 20 if rotates else most.threshold
+    if not kit.config.auto_compaction or _about(request, rows) < threshold:
+        return False
+    plan = compaction.due(
+        rows,
+        driver.state,
+        settings,
+        context_window=window_of(kit),
+        max_output=max_output,
+        system=request.system,
+        tools=request.tools,
+    )
+    return plan is not None and await _compacted(driver, kit, plan, None)
+
+
+def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
+    """The size of the request as `due` would count it, from above and without making the window again."""
+    estimate = compaction.request_tokens(request.messages, request.system, request.tools)
+    for stored, event in reversed(rows):
+        if isinstance(event, AssistantReplied) and event.usage.input_tokens:
+            since = [message for message in request.messages if (message.seq or stored.seq + 1) > stored.seq]
+            counted = event.usage.input_tokens + event.usage.output_tokens
+            return max(estimate, counted + compaction.request_tokens(since))
+    return estimate
+
+
+async def compact(driver: Driver, kit: Kit, *, instructions: str | None = None, reason: str = "manual") -> bool:
+    """Compact now, whatever the size; False when there is nothing to summarise."""
+    settings = settings_of(kit)
+    most = compaction.limits(settings, window_of(kit), kit.config.max_output_tokens or 0)
+    plan = compaction.planned(await driver.rows(), driver.state, settings, limits=most, reason=reason)
+    return plan is not None and await _compacted(driver, kit, plan, instructions)
+
+
+async def _compacted(driver: Driver, kit: Kit, plan: Plan, instructions: str | None) -> bool:
+    summary = await summary_of(
+        plan,
+        summariser(kit),
+        instructions,
+        replies=driver.state.usage.replies,
+        session_id=driver.session_id,
+    )
+    reach("compaction.summarised")
+    await driver.catch_up()
+    if not compaction.still_fits(plan, await driver.rows()):
+        return False
+    await driver.write(compaction.compacted_event(plan, summary))
+    reach("compaction.recorded")
+    return True
+
+
+def settings_of(kit: Kit) -> CompactionSettings:
+    threshold = kit.config.auto_compaction_input_tokens_threshold
+    keep = kit.config.compaction_keep_last_messages
+    if threshold is None:
+        return CompactionSettings(keep_last=keep)
+    return CompactionSettings(input_tokens_threshold=threshold, keep_last=keep)
+
+
+def window_of(kit: Kit) -> int:
+    assert kit.model is not None
+    return kit.config.context_window or kit.model.abilities.context_window
+
+
+def summariser(kit: Kit) -> Model | None:
+    """The model that summarises; None where the summary is made without one: a demo model cannot, a script must not be
+    asked what it has no line for."""
+    model = kit.model
+    return None if model is None or not model.abilities.summarises or model.abilities.chat_profile else model
+
+
+# --- rotation
+
+
+async def rotated(driver: Driver, kit: Kit, system: str, tools: tuple[ToolSpec, ...], *, now: bool = False) -> bool:
+    """Go on in a new session that begins with a summary of this one: fork, compaction, routes, lease and whoever waits,
+    in one commit. Between turns only; False when it is not time yet. The driver then drives the new session."""
+    assert driver.lease is not None
+    assert driver.state.turn is None
+    settings = settings_of(kit)
+    rows = await driver.rows()
+    if now:
+        most = compaction.limits(settings, window_of(kit))
+        plan = compaction.planned(rows, driver.state, settings, limits=most, reason="manual")
+    else:
+        plan = compaction.due(rows, driver.state, settings, context_window=window_of(kit), system=system, tools=tools)
+    if plan is None:
+        return False
+    summary = await summary_of(plan, summariser(kit), session_id=driver.session_id)
+    reach("compaction.summarised")
+    compacted = compaction.compacted_event(plan, summary)
+    for _ in range(RACES):
+        if not await _may_leave(driver, plan, now=now):
+            return False
+        with suppress(ConflictError):  # a door wrote something in this very moment: look at it, then again
+            await _leave(driver, NewEvent(event=compacted, actor="system/runtime"))
+            return True
+    return False
+
+
+async def _may_leave(driver: Driver, plan: Plan, *, now: bool) -> bool:
+    """Whether the session is still one to leave behind, after what doors wrote meanwhile. Inputs come along; a stop, an
+    end, or another boundary is dealt with first. Deliveries and notices change nothing."""
+    await driver.catch_up()
+    state = driver.state
+    others = [request for request in state.requests if not (now and request.what == "rotate")]
+    stopped = state.interrupt is not None or state.life == ENDED
+    return not others and not stopped and compaction.still_fits(plan, await driver.rows())
+
+
+async def _leave(driver: Driver, compacted: NewEvent) -> None:
+    """The one commit of a rotation. `ConflictError` when the session has moved on since the driver caught up."""
+    parent = await asyncio.to_thread(driver.store.head, driver.session_id)
+    if parent.last_seq != driver.state.last_seq:
+        raise ConflictError(f"session {driver.session_id} has moved on")
+    child, token = id_from(driver.clock.token()), id_from(driver.clock.token())
+    writes = rotate(
+        parent,
+        child,
+        token=token,
+        holder=holder(),
+        lease=driver.lease,
+        carried=driver.state.unanswered,
+        events=(compacted,),
+        ttl_ms=driver.ttl_ms,
+    )
+    receipts = await driver.store.commit_async(*writes)
+    reach("compaction.recorded")
+    lease = next(receipt.lease for receipt in receipts if receipt.lease is not None)
+    if current.get() == driver.session_id:
+        current.set(child)  # whoever asks in this context is told where the session goes on
+    await driver.move(child, token, lease)

@@ -1,0 +1,254 @@
+"""The files of a project as rewinding sees them: read, replaced and removed the way the file tools do it.
+
+Files as they were: what the file tools wrote after an event is taken back, and put back when that is undone.
+
+`ToolCallStarted` holds what was there before each write. From that comes a plan (`steps`), from a look at the files
+what can be done (`decided`), which `Rewound.files` records before anything is touched (`recorded`); only then are the
+files written (`carried_out`), which may be repeated after a crash. A file that somebody else has changed is reported
+and left alone. The undo of a rewind is made from its record (`undone`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from outlast.core import events as e
+from outlast.core.fold import Row
+from outlast.core.state import SessionState
+from outlast.runtime.tools.files.atomic_write import now, replace
+from outlast.runtime.tools.files.sandboxed_path import Place, folder, locate
+from outlast.runtime.tools.port import ToolFault
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.tool_context import tool_context
+
+
+class ProjectFiles:
+    """Every path stays inside the roots; what may not be touched is an `OSError` with the reason."""
+
+    def __init__(self, kit: Kit, session_id: str) -> None:
+        self._context = tool_context(kit, session_id, "rewind")
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            found = now(self._place(path))
+        except ToolFault as fault:
+            raise OSError(str(fault)) from fault
+        if found.data is None and found.digest != "absent":
+            raise OSError("it is too large to be brought back")
+        return found.data
+
+    def write(self, path: str, data: bytes) -> None:
+        try:
+            place = self._place(path)
+            replace(place, data, now(place).digest, self._context, threading.Event())
+        except ToolFault as fault:
+            raise OSError(str(fault)) from fault
+
+    def remove(self, path: str) -> None:
+        try:
+            with folder(self._place(path)) as (here, name):
+                os.unlink(name, dir_fd=here)
+                os.fsync(here)
+        except ToolFault as fault:
+            raise OSError(str(fault)) from fault
+
+    def _place(self, path: str) -> Place:
+        return locate(path, self._context)
+
+
+ABSENT = "absent"
+Read = Callable[[str], bytes | None]
+WriteFile = Callable[[str, bytes], None]
+Remove = Callable[[str], None]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A file to bring back: to these bytes, or away (None), if it is now as one of `expected` says."""
+
+    path: str
+    restore: bytes | None
+    expected: frozenset[str]
+    problem: str | None = None
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in a file and what it is to hold; with a `problem` it is left alone."""
+
+    path: str
+    found: bytes | None = None
+    restore: bytes | None = None
+    problem: str | None = None
+
+    @property
+    def wanted(self) -> bool:
+        return self.problem is None and self.found != self.restore
+
+
+class _Wrote(NamedTuple):
+    seq: int
+    before: bytes | None
+    digest_before: str
+    digest_after: str
+    certain: bool
+
+
+def digest_of(data: bytes | None) -> str:
+    return ABSENT if data is None else hashlib.sha256(data).hexdigest()
+
+
+# --- the plan ------------------------------------------------------------------------------------------------------
+
+
+def steps(rows: Iterable[Row], state: SessionState, to_seq: int, *, anyway: Iterable[str] = ()) -> list[Step]:
+    """What to do to have the files as they were at event `to_seq`; `rows` are those after it, to the head.
+
+    `anyway` names files that are brought back whatever has become of them: the user was asked.
+    """
+    forced = frozenset(anyway)
+    wrote = _wrote(rows, state, to_seq)
+    return [_step(path, found, path in forced) for path, found in wrote.items()]
+
+
+def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int) -> dict[str, list[_Wrote]]:
+    """By path, the writes that are in sight; one counts as certain once its call came back well."""
+    found: dict[str, list[_Wrote]] = {}
+    begun: dict[str, str] = {}
+    for stored, event in rows:
+        if stored.seq <= to_seq or state.view.hides(stored.seq):
+            continue
+        if isinstance(event, e.ToolCallStarted) and isinstance(path := event.facts.get("path"), str):
+            before, after = event.target_digest_before, event.target_digest_after
+            kept = event.facts.get("before")
+            image = kept if isinstance(kept, bytes) else None
+            found.setdefault(path, []).append(_Wrote(stored.seq, image, before or "", after or "", False))
+            begun[event.call_id] = path
+        elif isinstance(event, e.ToolCallFinished) and event.call_id in begun and not event.is_error:
+            writes = found[begun.pop(event.call_id)]
+            writes[-1] = writes[-1]._replace(certain=True)
+    return found
+
+
+def _step(path: str, writes: Sequence[_Wrote], forced: bool) -> Step:
+    first = writes[0]
+    problem = None if forced else _broken(writes)
+    if first.before is None and first.digest_before != ABSENT:
+        problem = "no copy of what was there is kept"
+    return Step(path=path, restore=first.before, expected=frozenset() if forced else _left_by(writes), problem=problem)
+
+
+def _left_by(writes: Sequence[_Wrote]) -> frozenset[str]:
+    """What the file may hold if nobody but these writes touched it."""
+    left = {first.digest_before for first in writes[:1]}
+    for write in writes:
+        left = {write.digest_after} if write.certain else {*left, write.digest_after}
+    return frozenset(left)
+
+
+def _broken(writes: Sequence[_Wrote]) -> str | None:
+    for n, (one, other) in enumerate(pairwise(writes), 1):
+        if other.digest_before not in _left_by(writes[:n]):
+            return f"something else changed it between events {one.seq} and {other.seq}"
+    return None
+
+
+def undone(changes: Iterable[Change]) -> list[Step]:
+    """What takes these changes back."""
+    return [
+        Step(path=change.path, restore=change.found, expected=frozenset({digest_of(change.restore)}))
+        for change in changes
+        if change.wanted
+    ]
+
+
+# --- a look at the files -------------------------------------------------------------------------------------------
+
+
+def decided(plan: Iterable[Step], read: Read) -> list[Change]:
+    """What can be done now. `read` gives a file's bytes, None when there is none; its `OSError` is a problem."""
+    return [_decided(step, read) for step in plan]
+
+
+def _decided(step: Step, read: Read) -> Change:
+    if step.problem is not None:
+        return Change(path=step.path, problem=step.problem)
+    try:
+        found = read(step.path)
+    except OSError as error:
+        return Change(path=step.path, problem=f"it cannot be read: {error.strerror or error}")
+    if found != step.restore and step.expected and digest_of(found) not in step.expected:
+        return Change(path=step.path, problem="it has been changed since")
+    return Change(path=step.path, found=found, restore=step.restore)
+
+
+# --- the record ----------------------------------------------------------------------------------------------------
+
+
+def recorded(changes: Iterable[Change]) -> dict[str, Any]:
+    """For `Rewound.files`: all contents as one byte string, which goes into a blob when it is long."""
+    contents = bytearray()
+    places: dict[bytes, list[int]] = {}
+
+    def kept(data: bytes | None) -> list[int] | None:
+        if data is None:
+            return None
+        if data not in places:
+            places[data] = [len(contents), len(data)]
+            contents.extend(data)
+        return places[data]
+
+    entries: dict[str, Any] = {}
+    for change in changes:
+        if change.problem is not None:
+            entries[change.path] = {"problem": change.problem}
+        else:
+            entries[change.path] = {"found": kept(change.found), "restore": kept(change.restore)}
+    return {"entries": entries, "contents": bytes(contents)} if entries else {}
+
+
+def changes_in(files: dict[str, Any]) -> list[Change]:
+    """The changes that a `Rewound` event records."""
+    contents = files.get("contents", b"")
+
+    def cut(place: list[int] | None) -> bytes | None:
+        return None if place is None else contents[place[0] : place[0] + place[1]]
+
+    entries = cast("dict[str, dict[str, Any]]", files.get("entries", {}))
+    return [
+        Change(path=path, problem=entry["problem"])
+        if "problem" in entry
+        else Change(path=path, found=cut(entry["found"]), restore=cut(entry["restore"]))
+        for path, entry in entries.items()
+    ]
+
+
+# --- the effect ----------------------------------------------------------------------------------------------------
+
+
+def carried_out(changes: Iterable[Change], read: Read, write: WriteFile, remove: Remove) -> list[Change]:
+    """Does what was recorded; the changes that could not be made, each with its problem. Repeating it does no harm."""
+    return [failed for change in changes if (failed := _carried_out(change, read, write, remove)) is not None]
+
+
+def _carried_out(change: Change, read: Read, write: WriteFile, remove: Remove) -> Change | None:
+    if change.problem is not None:
+        return change
+    try:
+        now = read(change.path)
+        if now == change.restore:
+            return None
+        if now != change.found:
+            return msgspec.structs.replace(change, problem="it has been changed since")
+        if change.restore is None:
+            remove(change.path)
+        else:
+            write(change.path, change.restore)
+    except OSError as error:
+        return msgspec.structs.replace(change, problem=f"it cannot be written: {error.strerror or error}")
+    return None

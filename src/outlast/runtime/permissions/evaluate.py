@@ -1,0 +1,151 @@
+"""The verdict on a tool call, from the call and the policy and nothing else.
+
+    deny rule > hook deny > writing in read-only mode > already approved > hook ask > ask rule > hook allow >
+    allow rule or grant > prompt mode asks > allow and full-access modes allow > the mode's level > ask, or deny
+
+Where nobody can be asked, "ask" is "deny", with a sentence that names the flag which would have allowed it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from outlast.core.messages import ToolCall
+from outlast.runtime.permissions.decision import Decision, Grant, Policy, Verdict, effective_mode
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.paths import reading_fault, writing_fault
+from outlast.runtime.permissions.rule_match import PATH_ARGUMENTS, call_digest, strictly_fits, widely_fits
+from outlast.runtime.permissions.shell.judge import Judgement, head_words, judge
+
+__all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "effective_mode"]
+
+QUIET = frozenset({"todo", "ask_user"})
+"""Touch nothing but the session: not asked about in any mode."""
+READING = frozenset({"read", "glob", "search", "task"})
+"""`task` starts a sub-agent whose every call is decided for itself."""
+WRITING = frozenset({"write", "edit"})
+
+
+def decide(call: ToolCall, policy: Policy) -> Decision:
+    judged = judge(_command(call.arguments), policy) if call.name == "bash" else None
+    decision = _ruled(call, policy, judged) or _by_mode(call, policy, judged)
+    if decision.verdict is Verdict.ASK and not policy.prompting:
+        return Decision(
+            verdict=Verdict.DENY,
+            code=decision.code,
+            reason=f"{decision.reason}; nobody can be asked here, so start with {_flag(call, judged)} to allow it",
+            rule=decision.rule,
+        )
+    return decision
+
+
+def _command(arguments: dict[str, Any]) -> str:
+    command = arguments.get("command")
+    return command if isinstance(command, str) else ""
+
+
+def _ruled(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision | None:
+    """What rules, hooks and the user's answers say; None when they say nothing."""
+    for rule in policy.rules.deny:
+        if widely_fits(rule, call, policy):
+            return _decision(Verdict.DENY, "rule-deny", f"a deny rule forbids this: {rule}", str(rule))
+    hook = policy.hook
+    if hook is not None and hook.verdict is Verdict.DENY:
+        return hook
+    if policy.mode is PermissionMode.READ_ONLY and (call.name in WRITING or (judged is not None and judged.writes)):
+        return _decision(
+            Verdict.DENY,
+            "read-only",
+            f"{call.name} would write, and the mode is read-only; --permission-mode workspace-write allows it",
+        )
+    if call_digest(call.name, call.arguments) in policy.approved:
+        return _decision(Verdict.ALLOW, "approved", "the user has approved this very call")
+    if hook is not None and hook.verdict is Verdict.ASK:
+        return hook
+    for rule in policy.rules.ask:
+        if widely_fits(rule, call, policy):
+            return _decision(Verdict.ASK, "rule-ask", f"an ask rule wants this to be asked: {rule}", str(rule))
+    if hook is not None:
+        return hook
+    return _allowed(call, policy, judged)
+
+
+def _allowed(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision | None:
+    for rule in policy.rules.allow:
+        if strictly_fits(rule, call, policy):
+            return _decision(Verdict.ALLOW, "rule-allow", f"an allow rule permits this: {rule}", str(rule))
+    if any(
+        grant.tool == call.name and grant.digest == call_digest(call.name, call.arguments) for grant in policy.grants
+    ):
+        return _decision(Verdict.ALLOW, "granted", "the user has allowed this for the session")
+    if judged is not None and judged.verdict is Verdict.ALLOW and judged.by_rule:
+        return _decision(Verdict.ALLOW, "rule-allow", "allow rules or grants cover every part of the command")
+    return None
+
+
+def _by_mode(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision:
+    if call.name in QUIET:
+        return _decision(Verdict.ALLOW, "no-effect", f"{call.name} touches nothing outside the session")
+    match policy.mode:
+        case PermissionMode.PROMPT:
+            return _decision(Verdict.ASK, "mode-prompt", "in prompt mode every call is asked about")
+        case PermissionMode.ALLOW | PermissionMode.DANGER_FULL_ACCESS:
+            return _decision(Verdict.ALLOW, f"mode-{policy.mode}", f"the mode is {policy.mode}")
+        case _:
+            return _by_level(call, policy, judged)
+
+
+def _by_level(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision:
+    if judged is not None:
+        if judged.verdict is Verdict.ALLOW:
+            return _decision(Verdict.ALLOW, "shell-harmless", "every part of the command is known to be harmless")
+        return _decision(Verdict.ASK, "shell-unknown", "; ".join(judged.reasons))
+    if call.name in READING or call.name in WRITING:
+        fault = _path_fault(call, policy)
+        if fault is None:
+            return _decision(Verdict.ALLOW, f"mode-{policy.mode}", f"{call.name} inside the project needs no more")
+        return _decision(Verdict.ASK, "path", f"{call.name} {fault}")
+    if call.name == "web_fetch":
+        return _decision(Verdict.ASK, "network", "web_fetch talks to another machine")
+    if policy.mode is PermissionMode.READ_ONLY:
+        reason = (
+            f"{call.name} may do anything, and the mode is read-only; --permission-mode danger-full-access allows it"
+        )
+        return _decision(Verdict.DENY, "level", reason)
+    return _decision(Verdict.ASK, "level", f"{call.name} may do anything, which needs danger-full-access")
+
+
+def _path_fault(call: ToolCall, policy: Policy) -> str | None:
+    look = writing_fault if call.name in WRITING else reading_fault
+    given = [call.arguments[key] for key in PATH_ARGUMENTS if isinstance(call.arguments.get(key), str)]
+    pattern = call.arguments.get("pattern") if call.name == "glob" else None
+    if isinstance(pattern, str):
+        given.append(_start_of(os.path.join(given[0] if given else "", pattern)))
+    faults = (
+        look(os.path.expanduser(raw) if raw.startswith("~") else raw, str(policy.project), policy.roots)
+        for raw in given
+    )
+    return next((fault for fault in faults if fault), None)
+
+
+def _start_of(pattern: str) -> str:
+    """Where a pattern begins to look, with every `..` of it: what could lead out of the project."""
+    kept = [part for part in pattern.split("/") if not set(part) & set("*?[{")]
+    return "/".join(kept) or ("/" if pattern.startswith("/") else ".")
+
+
+def _flag(call: ToolCall, judged: Judgement | None) -> str:
+    if judged is None:
+        return f"--allow {call.name}"
+    if not judged.asked:
+        return "--permission-mode danger-full-access"
+    heads = dict.fromkeys(" ".join(head_words(simple.argv) or simple.argv[:2]) for simple in judged.asked)
+    plain = [head for head in heads if head.isprintable() and not set(head) & set("'*?;|&<>`$(){}\"\\")]
+    if len(plain) != len(heads):
+        return "--permission-mode danger-full-access"
+    return " ".join(f"--allow 'bash({head} *)'" for head in plain[:3])
+
+
+def _decision(verdict: Verdict, code: str, reason: str, rule: str | None = None) -> Decision:
+    return Decision(verdict=verdict, code=code, reason=reason, rule=rule)

@@ -1,0 +1,69 @@
+"""Where rules come from, and how far each source is trusted.
+
+| source | allow | deny, ask |
+|---|---|---|
+| `$OUTLAST_HOME/permission-rules.json`, the user's own | counts | count |
+| `$OUTLAST_HOME/projects/<key>/permission-rules.json`, what the user answered with "always" | counts | count |
+| `--allow` flags | counts | |
+| `.outlast/permission-rules.json` of the project | only after consent to these bytes | count |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from outlast.core.errors import ConfigError
+from outlast.runtime.permissions.consent import Consents, content_digest
+from outlast.runtime.permissions.rules import FILE_NAME, Rule, Rules, flag_rules, parse_rules, read_rules
+from outlast.runtime.private_file import Table, change, read_bytes
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of the project that does not count yet: show `content`, then `Consents.give(path, digest)`."""
+
+    path: Path
+    content: bytes
+    digest: str
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    rules: Rules
+    pending: Pending | None = None
+
+
+def load_rules(*, home: Path, project: Path, project_key: str, flags: Iterable[str] = ()) -> Loaded:
+    """All rules for a project. `ConfigError` when a file is not what it should be: do not start then."""
+    own = read_rules(home / FILE_NAME) + read_rules(grants_file(home, project_key)) + flag_rules(flags)
+    path = project / ".outlast" / FILE_NAME
+    if os.path.realpath(path) == os.path.realpath(home / FILE_NAME):
+        return Loaded(rules=own)  # started in the user's home directory: that file is the user's own
+    content = read_bytes(path)
+    if content is None:
+        return Loaded(rules=own)
+    theirs, digest = parse_rules(path, content), content_digest(content)
+    if not theirs.allow or Consents(home).covers(path, digest):
+        return Loaded(rules=own + theirs)
+    return Loaded(rules=own + theirs.without_allow(), pending=Pending(path=path, content=content, digest=digest))
+
+
+def grants_file(home: Path, project_key: str) -> Path:
+    if not project_key.isalnum() or not project_key.isascii():
+        raise ConfigError(f"the project key '{project_key}' is not one; it has only letters and digits")
+    return home / "projects" / project_key / FILE_NAME
+
+
+def save_grant(home: Path, project_key: str, *rules: Rule) -> None:
+    """Remember for this project that what fits one of `rules` may run; durable on return."""
+    path = grants_file(home, project_key)
+    read_rules(path)  # a damaged file is told, not overwritten
+
+    def edit(table: Table) -> Table:
+        known = cast("list[object]", table.get("allow", []))
+        return {**table, "allow": [*known, *(new for new in (rule.table() for rule in rules) if new not in known)]}
+
+    change(path, edit)

@@ -1,0 +1,148 @@
+"""Whether a rule fits a call. Allow rules are read narrowly, deny and ask rules widely.
+
+A deny rule sees the whole of every argument, paths as written and as resolved, and a shell command also without the
+quotes and backslashes that could hide a word in it. It may fit too much; it must not be talked around. What only a
+running shell could tell (`$(printf r)m`) no rule sees: such text is never allowed unasked below danger-full-access.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from outlast.core.messages import ToolCall
+from outlast.runtime.permissions.decision import Policy
+from outlast.runtime.permissions.paths import resolve
+from outlast.runtime.permissions.rules import Rule
+from outlast.runtime.permissions.shell.known_programs import READERS, TALKERS, WRITERS
+from outlast.runtime.permissions.shell.special_programs import SPECIAL
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, scan
+
+PATH_ARGUMENTS = ("file_path", "path")
+
+
+def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
+    """SHA-256 over the call as canonical JSON: what an approval is bound to."""
+    return hashlib.sha256(_canonical([name, arguments]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
+
+
+def strictly_fits(rule: Rule, call: ToolCall, policy: Policy) -> bool:
+    """For allow rules: all that the rule names is so. Parts of a shell command are `shell`'s business."""
+    if rule.tool not in {"", call.name} or rule.command:
+        return False
+    if rule.digest:
+        return rule.digest == call_digest(call.name, call.arguments)
+    if call.name == "bash":
+        return rule.tool == "bash" and not rule.contains and not rule.path_contains
+    if rule.contains and rule.contains not in "\n".join(_leaves(call.arguments)):
+        return False
+    if rule.path_contains:
+        given = [call.arguments[key] for key in PATH_ARGUMENTS if isinstance(call.arguments.get(key), str)]
+        here = str(policy.project)
+        seen = [path for raw in given for path in (os.path.normpath(os.path.join(here, raw)), resolve(raw, here))]
+        return bool(seen) and all(rule.path_contains in path for path in seen)
+    return bool(rule.tool or rule.contains)
+
+
+def widely_fits(rule: Rule, call: ToolCall, policy: Policy) -> bool:
+    """For deny and ask rules: everything the rule names may be so."""
+    if rule.tool not in {"", call.name}:
+        return False
+    if rule.digest and rule.digest != call_digest(call.name, call.arguments):
+        return False
+    command = call.arguments.get("command") if call.name == "bash" else None
+    text = command if isinstance(command, str) else ""
+    if rule.command and not (text and _runs(rule.command, text)):
+        return False
+    if rule.contains and not any(rule.contains in seen for seen in _texts(call.arguments, text)):
+        return False
+    if rule.path_contains:
+        return any(rule.path_contains in seen for seen in _paths(call.arguments, text, str(policy.project)))
+    return True
+
+
+def _leaves(value: object) -> Iterator[str]:
+    pending = [value]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, str):
+            yield found
+        elif isinstance(found, Mapping):
+            pending.extend(reversed([*cast("Mapping[str, object]", found).values()]))
+        elif isinstance(found, list | tuple):
+            pending.extend(reversed(cast("list[object]", found)))
+        elif found is not None:
+            yield _canonical(found)
+
+
+def _texts(arguments: Mapping[str, Any], command: str) -> Iterator[str]:
+    yield "\n".join(_leaves(arguments))
+    yield json.dumps(arguments, ensure_ascii=False, default=repr)
+    if command:
+        yield _bare(command)
+        yield re.sub(r"\s+", " ", _bare(command))
+
+
+def _paths(arguments: Mapping[str, Any], command: str, project: str) -> Iterator[str]:
+    words = list(_leaves(arguments))
+    if command:
+        words = [command, *re.split(r"[\s;|&<>()=]+", _bare(command))]
+        try:
+            words += [word.text for simple in scan(command) for word in simple.words]
+        except NotUnderstood:
+            words.append(_bare(command))
+    for word in words:
+        yield word
+        if "\0" not in word and len(word) < 4096:
+            yield os.path.normpath(os.path.join(project, word))
+            yield resolve(word, project)
+
+
+def _bare(text: str) -> str:
+    """Text without what a shell takes away: quotes, backslashes, joined lines."""
+    return text.replace("\\\n", "").translate({ord("'"): None, ord('"'): None, ord("\\"): None})
+
+
+def _runs(words: tuple[str, ...], command: str) -> bool:
+    """Whether a program with these first words may run: by what is understood, and by the bare text where it is not."""
+    try:
+        simples = scan(command)
+    except NotUnderstood:
+        return _in_order(words, _tokens(command))
+    return any(_simple_runs(words, simple) for simple in simples)
+
+
+def _simple_runs(words: tuple[str, ...], simple: Simple) -> bool:
+    name = os.path.basename(simple.argv[0])
+    if name == words[0] or simple.argv[0] == words[0]:
+        return _follow(words[1:], list(simple.argv[1:]))
+    if name in READERS or name in TALKERS or name in WRITERS or name in SPECIAL.keys() - _RUNNERS:
+        return False
+    return _in_order(words, _tokens(" ".join(simple.argv)))
+
+
+_RUNNERS = {"find", "git", "python", "python3", "command", "awk", "sed"}
+"""Known programs that may run others, when they are not harmless."""
+
+
+def _tokens(text: str) -> list[str]:
+    return [token for token in re.split(r"[^\w.+:@%-]+", _bare(text)) if token]
+
+
+def _in_order(words: tuple[str, ...], tokens: list[str]) -> bool:
+    first = {words[0], os.path.basename(words[0])}
+    return any(token in first and _follow(words[1:], tokens[at + 1 :]) for at, token in enumerate(tokens))
+
+
+def _follow(words: tuple[str, ...], tokens: list[str]) -> bool:
+    """Whether all words come in this order, with anything between them: options may stand anywhere."""
+    left = iter(tokens)
+    return all(any(token == word for token in left) for word in words)

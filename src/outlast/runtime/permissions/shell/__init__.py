@@ -1,0 +1,1 @@
+"""Shell commands: two parsers that must agree, and what is known of the programs that a command runs."""

@@ -1,0 +1,130 @@
+"""Where a command line runs: the folders it may stand in, and what it may touch from there.
+
+After `cd x` a later command stands in `x`, or where it stood if that failed; so a path is fine only if it is fine
+from every folder that is possible. A folder that the same line moves may bring links along that nobody has looked at:
+nothing else in that line may go through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+
+from outlast.runtime.permissions.paths import inside, reading_fault, resolve, writing_fault
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word
+
+MOST_MATCHES = 2_000
+MOST_FOLDERS = 4
+
+
+class Scene:
+    """`writes` and `compiles` say what any command of the line does; `at` is the number of the one being judged."""
+
+    def __init__(self, project: Path, roots: Sequence[Path], search_path: str = "") -> None:
+        self.roots = tuple(roots)
+        self.start = os.path.realpath(project)
+        self.search_path = search_path
+        self.moved: set[tuple[str, int]] = set()
+        self.writes = False
+        self.compiles = False
+        self.again()
+
+    def again(self) -> None:
+        """Back to the first command, with what is known of the later ones: commands in a pipe run side by side."""
+        self.folders = [self.start]
+        self.at = 0
+
+    @contextlib.contextmanager
+    def standing_in(self, folders: list[str]) -> Generator[None]:
+        """As if the command stood in these folders, for a while."""
+        before, self.folders = self.folders, folders
+        try:
+            yield
+        finally:
+            self.folders = before
+
+    def reads(self, word: Word) -> None:
+        """`NotUnderstood` when reading this operand, or anything it may expand to, needs a question."""
+        if word.text == "-":
+            return
+        for folder in self.folders:
+            for name in _matches(word, folder) if word.glob else [word.text]:
+                self._untouched(name, folder)
+                self._refuse(reading_fault(name, folder, self.roots))
+
+    def writes_to(self, word: Word, *more: str) -> None:
+        """The same for writing, to the path itself or to something below it."""
+        self.may_write(word, *more)
+        self.writes = self.writes or word.text != "/dev/null"
+
+    def may_write(self, word: Word, *more: str) -> None:
+        if word.glob:
+            raise NotUnderstood("writes to a pattern")
+        for folder in self.folders:
+            name = os.path.join(word.text, *more)
+            self._untouched(name, folder)
+            self._refuse(writing_fault(name, folder, self.roots))
+
+    def goes_to(self, word: Word) -> None:
+        """`cd`: from now on commands may stand there, too."""
+        found: list[str] = []
+        for folder in self.folders:
+            self._untouched(word.text, folder)
+            there = os.path.normpath(os.path.join(folder, word.text))
+            if os.path.realpath(there) != there:
+                raise NotUnderstood("changes into a folder through a link")
+            if not inside(there, self.roots):
+                raise NotUnderstood("changes into a folder outside the project")
+            found.append(there)
+        self.folders = list(dict.fromkeys([*self.folders, *found]))
+        if len(self.folders) > MOST_FOLDERS:
+            raise NotUnderstood("changes folders too often to be followed")
+
+    def moves(self, target: str, sources: Sequence[Word]) -> None:
+        """`sources` come to `target`; folders may bring links along, plain files do not."""
+        for folder in self.folders:
+            if not all(os.path.isfile(os.path.join(folder, source.text)) for source in sources):
+                self.moved.add((resolve(target, folder), self.at))
+
+    def _untouched(self, name: str, folder: str) -> None:
+        others = [moved for moved, at in self.moved if at != self.at]
+        if not others:
+            return
+        for path in (os.path.normpath(os.path.join(folder, name)), resolve(name, folder)):
+            if any(Path(path).is_relative_to(moved) for moved in others):
+                raise NotUnderstood("uses what it has just moved or copied")
+
+    def _refuse(self, fault: str | None) -> None:
+        if fault is not None:
+            raise NotUnderstood(fault)
+
+
+def _matches(word: Word, folder: str) -> Iterator[str]:
+    """Every name a pattern may become, and perhaps some more: only what stands before its first sign and after its
+    last one is compared."""
+    found = ["/" if word.text.startswith("/") else ""]
+    for part in word.text.split("/"):
+        if part and not set(part) & set("*?[]"):
+            found = [os.path.join(stem, part) for stem in found]
+        elif part:
+            found = [name for stem in found for name in _entries(stem, part, folder)]
+        if len(found) > MOST_MATCHES:
+            raise NotUnderstood("has a pattern that fits too many names")
+    yield from found
+    yield word.text  # what stays as it is when nothing fits
+
+
+def _entries(stem: str, part: str, folder: str) -> list[str]:
+    signs = [at for at, char in enumerate(part) if char in "*?[]"]
+    prefix, suffix = part[: signs[0]], part[signs[-1] + 1 :]
+    try:
+        names = os.listdir(os.path.join(folder, stem))
+    except OSError:
+        return []
+    return [
+        os.path.join(stem, name)
+        for name in names
+        if name.startswith(prefix) and name.endswith(suffix) and (prefix.startswith(".") or not name.startswith("."))
+    ]

@@ -1,0 +1,267 @@
+"""`git`, as far as it only looks: subcommands and options that read, in a repository whose configuration runs nothing.
+
+A repository can make `git status` run programs (`core.fsmonitor`, filters, `diff` drivers, an index hook), so its own
+configuration is read here, and anything but what every clone has is asked about. What the user has set for all
+repositories is the user's own and is not questioned. `GIT_ENVIRONMENT` belongs into the environment of every shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from outlast.runtime.permissions.shell.arguments import Arguments, Grammar, Kind, arguments, grammar
+from outlast.runtime.permissions.shell.command_scope import Scene
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word, names
+
+_SETTINGS = {
+    "core.fsmonitor": "false",
+    "log.showSignature": "false",
+    "safe.bareRepository": "explicit",
+    "diff.ignoreSubmodules": "dirty",  # else `git status` runs git, with its configuration, in every submodule
+}
+GIT_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
+    {
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",  # `git status` does not write the index, so its hook does not run
+        "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
+        **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(_SETTINGS)},
+        **{f"GIT_CONFIG_VALUE_{n}": value for n, value in enumerate(_SETTINGS.values())},
+    }
+)
+"""For every shell. Hooks of commits are not switched off: such commands are asked about, and then meant as they are."""
+
+UNSET = names(
+    "BASH_ENV ENV CDPATH GLOBIGNORE SHELLOPTS BASHOPTS POSIXLY_CORRECT PROMPT_COMMAND PS4 GREP_OPTIONS "
+    "RIPGREP_CONFIG_PATH GIT_EXTERNAL_DIFF GIT_CONFIG_PARAMETERS GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE LESSOPEN"
+)
+"""Variables (and every BASH_FUNC_*) that change what a plain command means: take them out of every shell."""
+
+_DIFF_FLAGS = "puswbRaz"
+_DIFF = (
+    "stat=? numstat shortstat dirstat=? summary name-only name-status color=? no-color color-words=? word-diff=? "
+    "word-diff-regex== patch no-patch unified== minimal patience histogram diff-algorithm== no-renames find-renames=? "
+    "find-copies=? diff-filter== ignore-all-space ignore-space-change ignore-space-at-eol ignore-blank-lines "
+    "ignore-cr-at-eol function-context exit-code quiet no-ext-diff no-textconv text binary full-index abbrev=? "
+    "relative=? no-prefix check raw compact-summary patch-with-stat inter-hunk-context== pickaxe-regex pickaxe-all"
+)
+_LOG = (
+    f"{_DIFF} oneline graph all decorate=? no-decorate max-count== skip== since== after== until== before== author== "
+    "committer== grep== format== pretty=? abbrev-commit no-abbrev-commit follow merges no-merges first-parent reverse "
+    "date== branches=? tags=? remotes=? topo-order date-order author-date-order left-right cherry-pick full-history "
+    "simplify-by-decoration ancestry-path invert-grep all-match regexp-ignore-case perl-regexp fixed-strings "
+    "extended-regexp walk-reflogs cc show-pulls boundary parents children no-notes count not left-only right-only "
+    "no-walk source min-parents== max-parents=="
+)
+_LOOK = grammar(f"{_DIFF_FLAGS}gicmtEFPW", _LOG, valued="nSGL", attached="UMCB", digits=True)
+_REFS = (
+    "sort== format== contains=? no-contains=? merged=? no-merged=? points-at== column=? no-column color=? ignore-case"
+)
+
+_SUBCOMMANDS: dict[str, Grammar] = {
+    "status": grammar(
+        "sbvz",
+        "short branch show-stash porcelain=? long verbose untracked-files=? ignored=? ahead-behind no-ahead-behind "
+        "renames no-renames column=? no-column",
+        attached="u",
+    ),
+    "diff": grammar(f"{_DIFF_FLAGS}W", f"{_DIFF} cached staged merge-base", valued="SG", attached="UMCB", digits=True),
+    "log": _LOOK,
+    "show": _LOOK,
+    "rev-list": _LOOK,
+    "reflog": _LOOK,
+    "whatchanged": _LOOK,
+    "shortlog": grammar("nsec", "numbered summary email all since== until== no-merges group==", attached="w"),
+    "branch": grammar("arvl", f"list show-current all remotes verbose no-abbrev abbrev=? no-color {_REFS}"),
+    "tag": grammar("l", f"list {_REFS}", attached="n"),
+    "remote": grammar("v", "verbose", operands=Kind.NONE),
+    "rev-parse": grammar(
+        "q",
+        "abbrev-ref=? show-toplevel short=? verify git-dir is-inside-work-tree quiet show-prefix show-cdup "
+        "git-common-dir absolute-git-dir is-bare-repository symbolic-full-name",
+    ),
+    "ls-files": grammar(
+        "cdmostuvz",
+        "cached deleted modified others ignored stage unmerged exclude-standard full-name error-unmatch exclude== "
+        "abbrev=? eol deduplicate directory no-empty-directory",
+        valued="x",
+    ),
+    "ls-tree": grammar("drtlz", "name-only name-status full-name full-tree long abbrev=? object-only"),
+    "blame": grammar(
+        "lsfnpewtbc",
+        "line-porcelain porcelain date== show-email show-name show-number root since== abbrev==",
+        valued="L",
+        attached="MC",
+    ),
+    "describe": grammar(
+        "", "tags all always dirty=? abbrev== long exact-match contains match== exclude== first-parent"
+    ),
+    "merge-base": grammar("a", "all is-ancestor octopus fork-point"),
+    "cat-file": grammar("pets", most=2),
+    "grep": grammar(
+        "niwlLcEFPGvhHaIqoprz",
+        "line-number ignore-case word-regexp files-with-matches files-without-match name-only count extended-regexp "
+        "fixed-strings perl-regexp basic-regexp invert-match cached untracked show-function function-context break "
+        "heading max-depth== and or not all-match quiet text null column only-matching context== after-context== "
+        "before-context== color=? no-color exclude-standard full-name",
+        valued="eABCm",
+        pattern=True,
+        expressions="-e",
+        digits=True,
+    ),
+    "for-each-ref": grammar("", f"count== {_REFS}"),
+    "show-ref": grammar("dsq", "heads tags head dereference hash=? verify quiet abbrev=?"),
+    "name-rev": grammar("", "tags name-only all always refs=="),
+    "check-ignore": grammar("qvn", "quiet verbose non-matching no-index"),
+    "count-objects": grammar("vH", "verbose human-readable", operands=Kind.NONE),
+    "version": grammar("", "build-options", operands=Kind.NONE),
+}
+_LISTING = ("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
+
+
+def judge_git(words: Sequence[Word], scene: Scene) -> None:
+    """Passes in silence when this only looks; `NotUnderstood` otherwise."""
+    rest, folders = _globals(list(words), scene)
+    if not rest or rest[0].glob:
+        raise NotUnderstood("gives git no subcommand")
+    if [word.text for word in rest] == ["--version"]:
+        return
+    name, rest = _subcommand(rest)
+    given = arguments(f"git {name}", rest, _SUBCOMMANDS[name])
+    _only_looks(name, given)
+    with scene.standing_in(folders):
+        for operand in (*given.operands, *given.reads):
+            scene.reads(operand)
+            scene.reads(Word(operand.text.rpartition(":")[2] or ".", operand.start, operand.end))  # as in HEAD:path
+    for folder in folders:
+        if scene.writes and not os.path.lexists(os.path.join(folder, ".git")):
+            raise NotUnderstood("writes files and runs git where a repository could be made of them")
+        fault = repository_fault(folder)
+        if fault:
+            raise NotUnderstood(fault)
+
+
+def _globals(words: list[Word], scene: Scene) -> tuple[list[Word], list[str]]:
+    folders = list(scene.folders)
+    while words and words[0].text.startswith("-") and words[0].text != "--version":
+        if words[0].text in {"--no-pager", "--no-optional-locks", "-P"}:
+            words = words[1:]
+        elif words[0].text == "-C" and len(words) > 1 and not words[1].glob and folders == scene.folders:
+            scene.reads(words[1])
+            folders = [os.path.realpath(os.path.join(folder, words[1].text)) for folder in folders]
+            words = words[2:]
+        else:
+            raise NotUnderstood(f"uses an option of git that is not judged ({words[0].text.partition('=')[0]})")
+    return words, folders
+
+
+def _subcommand(words: list[Word]) -> tuple[str, list[Word]]:
+    name, second = words[0].text, words[1].text if len(words) > 1 else ""
+    if name == "stash" and second in {"list", "show"}:
+        return ("reflog" if second == "list" else "diff"), words[2:]
+    if name == "worktree" and second == "list":
+        return "remote", words[2:]
+    if name == "remote" and second == "get-url" and len(words) == 3 and not words[2].text.startswith("-"):
+        return "remote", []
+    if name == "reflog" and second in {"expire", "delete", "exists", "drop", "write"}:
+        raise NotUnderstood("changes the reflog")
+    if name not in _SUBCOMMANDS:
+        raise NotUnderstood(f"runs git {name}, which does more than look")
+    return name, words[1:]
+
+
+def _only_looks(name: str, given: Arguments) -> None:
+    if name in {"branch", "tag"} and given.operands and not given.has(*_LISTING):
+        raise NotUnderstood(f"makes a {name}")
+    for value in given.values("--format", "--pretty"):
+        if "%G" in value or "signature" in value:
+            raise NotUnderstood("has git check signatures, which runs a program")
+
+
+# --- the repository's own configuration
+
+_HARMLESS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|abbrev|quotepath|longpaths|untrackedcache|preloadindex|sparsecheckout(cone)?|commitgraph|protectntfs)"
+    r"|remote\..*\.(url|pushurl|fetch|push|tagopt|prune|gh-resolved)"
+    r"|branch\..*\.(remote|merge|rebase|description|vscode-merge-base|gh-merge-base|pushremote)"
+    r"|user\.(name|email)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)"
+    r"|gc\..*|pack\.[a-z]*|submodule\.(active|.*\.(url|active|branch|update))|lfs\.repositoryformatversion"
+    r"|extensions\.(worktreeconfig|objectformat|refstorage)|index\.(version|threads)|feature\.manyfiles"
+    r"|color\..*|advice\..*|commit\.(verbose|cleanup)|merge\.(ff|conflictstyle)|rerere\.(enabled|autoupdate)"
+    r"|status\.[a-z]*|fetch\.(prune|parallel)|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
+)
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+
+
+def repository_fault(folder: str) -> str | None:
+    """Why looking with git in this folder needs a question; None when its repository runs nothing, or there is none."""
+    place = _git_place(folder)
+    if place is None:
+        return None
+    if place == "":
+        return "runs git in a folder that is itself laid out like a repository"
+    common = _pointed(os.path.join(place, "commondir"), place) or place
+    if os.path.lexists(os.path.join(common, "hooks", "post-index-change")):
+        return "runs git in a repository with a hook that looking may run (post-index-change)"
+    for path in (os.path.join(common, "config"), os.path.join(place, "config.worktree")):
+        fault = _config_fault(path)
+        if fault:
+            return fault
+    return None
+
+
+def _git_place(folder: str) -> str | None:
+    """The git directory that git would find from here; "" for a bare one, which git would take without a `.git`."""
+    while True:
+        found = os.path.join(folder, ".git")
+        if os.path.isdir(found):
+            return os.path.realpath(found)
+        if os.path.lexists(found):
+            return _pointed(found, folder, "gitdir:") or ""
+        if os.path.lexists(os.path.join(folder, "HEAD")) and os.path.lexists(os.path.join(folder, "objects")):
+            return ""
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+
+
+def _pointed(path: str, start: str, prefix: str = "") -> str | None:
+    try:
+        with open(path, "rb") as file:
+            text = os.fsdecode(file.read(4096)).strip()
+    except OSError:
+        return None
+    if not text.startswith(prefix):
+        return None
+    return os.path.realpath(os.path.join(start, text[len(prefix) :].strip()))
+
+
+def _config_fault(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            lines = file.read(1 << 20).decode("utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        return "runs git in a repository whose configuration cannot be read"
+    section = ""
+    for line in lines:
+        rest = line.strip()
+        if rest.startswith("[") and (header := _SECTION.fullmatch(rest)):
+            section = ".".join(filter(None, (header[1], header[2]))).lower()
+            rest = header[3].strip()
+        if not rest or rest[0] in "#;":
+            continue
+        setting = _SETTING.fullmatch(rest)
+        if setting is None or rest.endswith("\\"):
+            return "runs git in a repository whose configuration cannot be read"
+        key = f"{section}.{setting[1].lower()}"
+        if not _HARMLESS.fullmatch(key) or "::" in (setting[2] or ""):
+            return f"runs git in a repository whose configuration may run programs ({key})"
+    return None

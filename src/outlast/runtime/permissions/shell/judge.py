@@ -1,0 +1,219 @@
+"""Whether a shell command may run unasked: every simple command in it is judged on its own, by what it is given.
+
+A command passes when two readers agree on what it says (`scanner`, `tree`) and each simple command in it is on the list
+of harmless ones with these very arguments (`programs`, `special`, `git`), or fits an allow rule or a grant. All the
+rest is asked about. What runs must be exactly the text that was judged, by bash, in the project's folder, with
+`git.GIT_ENVIRONMENT` set and `git.UNSET` unset.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from outlast.runtime.permissions.decision import Policy, Verdict
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.paths import inside, writing_fault
+from outlast.runtime.permissions.rules import Rule
+from outlast.runtime.permissions.shell.arguments import Grammar, Kind, arguments
+from outlast.runtime.permissions.shell.command_scope import Scene
+from outlast.runtime.permissions.shell.grammar_check import confirm
+from outlast.runtime.permissions.shell.known_programs import BUILTINS, READERS, TALKERS, WRITERS
+from outlast.runtime.permissions.shell.special_programs import SPECIAL
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, names, scan
+
+_PYTHON = re.compile(r"python3\.\d+")
+_SYSTEM = ("/bin/", "/usr/bin/")
+_MOST_REASONS = 5
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """`reasons` say what has to be asked about; `writes` that it is known to write. `asked` are the simple commands
+    behind the reasons, none when the text as a whole was not understood. `by_rule`: rules or grants cover all."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    writes: bool = False
+    asked: tuple[Simple, ...] = ()
+    by_rule: bool = False
+
+
+def read_commands(command: str) -> list[Simple]:
+    """The simple commands of a text that is understood, else `NotUnderstood`."""
+    commands = scan(command)
+    confirm(command, commands)
+    return commands
+
+
+def judge(command: str, policy: Policy) -> Judgement:
+    scene = Scene(policy.project, policy.roots, policy.search_path)
+    try:
+        commands = read_commands(command)
+        _looked_up("bash", scene)  # what runs it must be the system's, too
+    except NotUnderstood as why:
+        return Judgement(verdict=Verdict.ASK, reasons=(f"the command {why}",))
+    _pass(command, commands, scene, policy)
+    scene.again()
+    faults, ruled = _pass(command, commands, scene, policy)
+    reasons = tuple(f"`{_short(command, simple)}` {why}" for simple, why in faults[:_MOST_REASONS])
+    if len(faults) > _MOST_REASONS:
+        reasons += (f"and {len(faults) - _MOST_REASONS} more",)
+    verdict = Verdict.ASK if faults else Verdict.ALLOW
+    writes = scene.writes or scene.compiles
+    if writes and policy.mode is PermissionMode.READ_ONLY:
+        verdict, reasons = Verdict.DENY, ("the command writes, and the mode is read-only",)
+    asked = tuple(simple for simple, _ in faults)
+    return Judgement(verdict=verdict, reasons=reasons, writes=writes, asked=asked, by_rule=ruled == len(commands))
+
+
+def _pass(command: str, commands: list[Simple], scene: Scene, policy: Policy) -> tuple[list[tuple[Simple, str]], int]:
+    faults: list[tuple[Simple, str]] = []
+    ruled = 0
+    for number, simple in enumerate(commands):
+        scene.at = number
+        try:
+            _redirections(simple, scene)
+            if _is_allowed(command, simple, policy):
+                ruled += 1
+            else:
+                _harmless(simple, scene)
+        except NotUnderstood as why:
+            faults.append((simple, str(why)))
+    return faults, ruled
+
+
+def _redirections(simple: Simple, scene: Scene) -> None:
+    for redirect in simple.redirects:
+        if redirect.mode == ">":
+            scene.writes_to(redirect.target)
+        elif redirect.mode == "<":
+            scene.reads(redirect.target)
+
+
+# --- what the user has allowed
+
+
+def _is_allowed(command: str, simple: Simple, policy: Policy) -> bool:
+    text = command[slice(*simple.span)]
+    if any(_covers(rule, simple, text) for rule in policy.rules.allow):
+        return True
+    return any(
+        _begins(simple.argv, words) for grant in policy.grants if grant.tool == "bash" for words in grant.commands
+    )
+
+
+def _covers(rule: Rule, simple: Simple, text: str) -> bool:
+    """A rule that names a whole call (its digest, the tool alone) or a path is not about simple commands."""
+    if rule.tool not in {"", "bash"} or rule.path_contains or rule.digest or not (rule.command or rule.contains):
+        return False
+    return _begins(simple.argv, rule.command) and rule.contains in text
+
+
+def _begins(argv: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    return argv[: len(words)] == words
+
+
+# --- what is harmless by itself
+
+
+def _harmless(simple: Simple, scene: Scene) -> None:
+    name = _program(simple.argv[0])
+    words = simple.words[1:]
+    special = SPECIAL.get("python3" if _PYTHON.fullmatch(name) else name)
+    table = READERS.get(name) or TALKERS.get(name) or WRITERS.get(name)
+    if special is None and table is None:
+        raise NotUnderstood("runs a program that is not on the list of harmless ones")
+    if name not in BUILTINS and name == simple.argv[0]:
+        _looked_up(name, scene)
+    if special is not None:
+        special(words, scene)
+    elif table is not None:
+        _by_table(name, simple, table, scene)
+
+
+def _program(first: str) -> str:
+    for place in _SYSTEM:
+        if first.startswith(place):
+            return first.removeprefix(place)
+    return first
+
+
+def _by_table(name: str, simple: Simple, table: Grammar, scene: Scene) -> None:
+    given = arguments(name, simple.words[1:], table)
+    for word in given.reads:
+        scene.reads(word)
+    for word in given.operands:
+        if table.operands is Kind.READ:
+            scene.reads(word)
+        elif table.operands is Kind.WRITE:
+            scene.writes_to(word)
+        elif word.glob:
+            raise NotUnderstood(f"gives {name} a pattern")
+
+
+def _looked_up(name: str, scene: Scene) -> None:
+    """The program must be the system's: not one that stands in the project, or that this line may put there."""
+    for entry in filter(None, scene.search_path.split(":")):
+        place = os.path.join(entry, name)
+        if not os.path.isabs(entry):
+            raise NotUnderstood(f"would look for {name} in a relative folder of PATH")
+        if os.access(place, os.X_OK) and not os.path.isdir(place):
+            if inside(os.path.realpath(place), scene.roots):
+                raise NotUnderstood(f"would run the project's own {name}")
+            return
+        if scene.writes and inside(os.path.realpath(entry), scene.roots) and not writing_fault(place, "/", scene.roots):
+            raise NotUnderstood(f"writes files, and the project's own folder {entry} comes first in PATH")
+
+
+def _short(command: str, simple: Simple) -> str:
+    """The simple command for one line of text: nothing in it can move the cursor or hide."""
+    text = command[slice(*simple.span)]
+    shown = text if len(text) <= 120 else f"{text[:100]} ... ({len(text)} characters)"
+    return shown if shown.isprintable() and shown.isascii() else ascii(shown)[1:-1]
+
+
+# --- what a session may remember by its first words
+
+_ONE = names(
+    "pytest ruff mypy pyright black isort flake8 pylint tox nox tsc eslint prettier jest vitest ctest ninja phpunit "
+    "rspec rubocop shellcheck hadolint golangci-lint"
+)
+_TWO: dict[str, frozenset[str]] = {
+    "git": names("add commit stash switch restore checkout"),
+    "npm": frozenset({"test", "ci", "install"}),
+    "yarn": frozenset({"test", "build", "lint", "install"}),
+    "pnpm": frozenset({"test", "build", "lint", "install"}),
+    "cargo": names("build test check clippy fmt doc bench"),
+    "go": names("build test vet fmt list"),
+    "make": names("all test check lint fmt format build clean docs"),
+    "mvn": names("test compile verify package"),
+    "gradle": names("test build check"),
+    "dotnet": names("build test restore format"),
+    "deno": names("test lint fmt check"),
+    "bun": frozenset({"test", "install"}),
+    "mix": frozenset({"test", "compile", "format"}),
+}
+_MODULES = names("pytest unittest mypy ruff black isort flake8 pylint tox nox")
+
+
+def head_words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The first words under which such a command may be allowed for a session; None: only this very call may be."""
+    first, second, third = (*argv, "", "", "")[:3]
+    if first in _ONE:
+        return (first,)
+    if second in _TWO.get(first, ()):
+        return (first, second)
+    if first in {"npm", "yarn", "pnpm", "bun"} and second == "run" and third and not third.startswith("-"):
+        return (first, second, third)
+    if (first in {"python", "python3"} or _PYTHON.fullmatch(first)) and second == "-m" and third in _MODULES:
+        return (first, second, third)
+    return None
+
+
+def grantable(simples: Iterable[Simple]) -> tuple[tuple[str, ...], ...]:
+    """The heads of all of them, or nothing when one of them has none."""
+    heads = [head_words(simple.argv) for simple in simples]
+    return tuple(dict.fromkeys(head for head in heads if head)) if all(heads) else ()

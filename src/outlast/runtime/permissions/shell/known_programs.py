@@ -1,0 +1,201 @@
+"""Programs that read, or write only what they are told to, with every option of theirs that is known to be harmless.
+
+Left out on purpose: options that run a program (`rg --pre`, `sort --compress-program`, `file -z`, `diff -l`), write
+a file (`sort -o`, `tree -o`), that take names or settings from elsewhere (`wc --files0-from`), that follow links out of
+the project in a recursion (`grep -R`, `find -L`), or that never end (`tail -f`). `git`, `find` and others whose
+arguments are a language of their own have files of their own.
+"""
+
+from __future__ import annotations
+
+from outlast.runtime.permissions.shell.arguments import Grammar, Kind, grammar
+
+_SUMS = grammar(
+    "bctwz", "binary check text tag zero ignore-missing quiet status strict warn", valued="a", loose=True, digits=True
+)
+_GREP = grammar(
+    "EFGPivwxcLloqsbHhnTUzarIyZ",
+    "include== exclude== exclude-dir== exclude-from=r color=? colour=? recursive line-number ignore-case "
+    "files-with-matches files-without-match count word-regexp line-regexp fixed-strings extended-regexp basic-regexp "
+    "perl-regexp invert-match only-matching max-count== after-context== before-context== context== no-filename "
+    "with-filename quiet silent no-messages text binary-files== null null-data regexp== file=r label== line-buffered "
+    "initial-tab byte-offset directories== devices==",
+    valued="emABCdD",
+    reads="f",
+    pattern=True,
+    expressions="-e -f --regexp --file",
+    digits=True,
+    loose=True,
+)
+
+READERS: dict[str, Grammar] = {
+    "ls": grammar(
+        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
+        "all almost-all author escape block-size== ignore-backups color=? directory classify=? file-type format== "
+        "full-time group-directories-first no-group human-readable si hide== hyperlink=? indicator-style== inode "
+        "ignore== kibibytes dereference numeric-uid-gid literal quote-name quoting-style== reverse recursive size "
+        "sort== time== time-style== width== zero",
+        valued="IwT",
+        loose=True,
+    ),
+    "cat": grammar(
+        "AbeEnstTuv",
+        "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting",
+        loose=True,
+    ),
+    "head": grammar(
+        "qvz", "lines== bytes== quiet silent verbose zero-terminated", valued="nc", digits=True, loose=True
+    ),
+    "tail": grammar(
+        "qvzr", "lines== bytes== quiet silent verbose zero-terminated", valued="ncb", digits=True, loose=True
+    ),
+    "wc": grammar("clmwL", "bytes chars lines words max-line-length total==", loose=True),
+    "nl": grammar("p", "body-numbering== number-width== number-format== starting-line-number==", valued="bdfhilnsvw"),
+    "tac": grammar("br", "before regex separator==", valued="s"),
+    "rev": grammar(),
+    "grep": _GREP,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "rg": grammar(
+        "iSsvwxcnNloqpFPUaHIu0.",
+        "ignore-case smart-case case-sensitive invert-match word-regexp line-regexp count count-matches line-number "
+        "no-line-number files-with-matches files-without-match only-matching quiet pretty fixed-strings pcre2 "
+        "multiline multiline-dotall text with-filename no-filename heading no-heading hidden no-ignore no-ignore-vcs "
+        "unrestricted null column glob== iglob== type== type-not== type-list max-count== after-context== "
+        "before-context== context== context-separator== threads== max-depth== max-columns== max-filesize== encoding== "
+        "replace== regexp== file=r files json stats color== colors== trim vimgrep sort== sortr== no-messages crlf "
+        "passthru byte-offset no-config no-follow",
+        valued="egtTmABCjdMEr",
+        reads="f",
+        pattern=True,
+        expressions="-e -f --regexp --file --files --type-list",
+    ),
+    "fd": grammar(
+        "HIsigaFpu01q",
+        "hidden no-ignore case-sensitive ignore-case glob absolute-path fixed-strings full-path print0 max-results== "
+        "max-depth== min-depth== extension== type== exclude== size== changed-within== changed-before== color==",
+        valued="detES",
+        pattern=True,
+        expressions="-e --extension -t --type",
+    ),
+    "file": grammar("bhikN0L", "brief mime mime-type mime-encoding no-pad dereference no-dereference", valued="F"),
+    "stat": grammar("Lftx", "format== printf== terse file-system dereference", valued="c", loose=True),
+    "du": grammar(
+        "abchHklmsSx0",
+        "all apparent-size bytes total human-readable summarize one-file-system max-depth== exclude== threshold== "
+        "block-size== si null separate-dirs count-links time=?",
+        valued="dBt",
+        reads="X",
+    ),
+    "df": grammar(
+        "ahHiklPT", "all human-readable si inodes local portability print-type total", valued="Bt", loose=True
+    ),
+    "tree": grammar(
+        "adfixpsughDFqNQrtcUJnACSv",
+        "noreport dirsfirst filesfirst gitignore prune filelimit== sort== inodes device du si matchdirs ignore-case",
+        valued="LPI",
+    ),
+    "uniq": grammar(
+        "cdDiuz",
+        "count repeated unique ignore-case skip-fields== skip-chars== check-chars== all-repeated=?",
+        valued="fsw",
+        most=1,
+    ),
+    "sort": grammar(
+        "bdfghiMnRrVcCmsuz",
+        "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort "
+        "human-numeric-sort numeric-sort random-sort reverse version-sort check=? merge stable unique zero-terminated "
+        "key== field-separator== sort== parallel==",
+        valued="ktS",
+    ),
+    "cut": grammar(
+        "nsz", "delimiter== fields== characters== bytes== complement only-delimited output-delimiter==", valued="bcdf"
+    ),
+    "paste": grammar("sz", "delimiters== serial", valued="d"),
+    "join": grammar("iz", "ignore-case header check-order nocheck-order", valued="aejotv12", least=2, most=2),
+    "comm": grammar("123iz", "check-order nocheck-order output-delimiter== total", least=2, most=2),
+    "diff": grammar(
+        "abBcdeEiHnNpPqstTuwyZ",
+        "brief unified=? context=? ignore-all-space ignore-blank-lines ignore-case ignore-space-change side-by-side "
+        "width== color=? text new-file report-identical-files strip-trailing-cr suppress-common-lines label== minimal "
+        "no-dereference normal ed rcs show-c-function show-function-line== expand-tabs left-column",
+        valued="CUFIWL",
+        least=2,
+        most=2,
+    ),
+    "cmp": grammar("bls", "print-bytes verbose quiet silent bytes== ignore-initial==", valued="in", least=2, most=2),
+    "fold": grammar("bs", "bytes spaces width==", valued="w"),
+    "fmt": grammar("cstu", "width== goal==", valued="wgp", digits=True),
+    "column": grammar("tex", "table output-width== separator== fillrows", valued="scN"),
+    "expand": grammar("i", "initial tabs==", valued="t"),
+    "unexpand": grammar("a", "all first-only tabs==", valued="t"),
+    "md5sum": _SUMS,
+    "sha1sum": _SUMS,
+    "sha224sum": _SUMS,
+    "sha256sum": _SUMS,
+    "sha384sum": _SUMS,
+    "sha512sum": _SUMS,
+    "shasum": _SUMS,
+    "b2sum": _SUMS,
+    "cksum": _SUMS,
+    "od": grammar("abcdfilosvxh", "address-radix== format== read-bytes== skip-bytes== width=?", valued="AjNStw"),
+    "hexdump": grammar("bcCdovx", valued="ns"),
+    "xxd": grammar("abeipu", valued="lscgo", most=1),
+    "strings": grammar("af", "all bytes== radix==", valued="nt"),
+    "realpath": grammar(
+        "ePLmqsz", "canonicalize-existing canonicalize-missing relative-to=r relative-base=r strip quiet"
+    ),
+    "readlink": grammar("femnqsvz", "canonicalize canonicalize-existing canonicalize-missing no-newline"),
+}
+"""Operands and some values are paths that are read."""
+
+TALKERS: dict[str, Grammar] = {
+    "pwd": grammar("LP", "logical physical", operands=Kind.NONE),
+    "tr": grammar("cCdst", "complement delete squeeze-repeats truncate-set1", operands=Kind.TEXT),
+    "basename": grammar("az", "multiple suffix== zero", valued="s", operands=Kind.TEXT),
+    "dirname": grammar("z", "zero", operands=Kind.TEXT),
+    "seq": grammar("w", "format== separator== equal-width", valued="fs", operands=Kind.TEXT, digits=True),
+    "expr": grammar(operands=Kind.TEXT, digits=True),
+    "true": grammar(operands=Kind.TEXT),
+    "false": grammar(operands=Kind.TEXT),
+    ":": grammar(operands=Kind.TEXT),
+    "which": grammar("as", "all", operands=Kind.TEXT),
+    "type": grammar("tpaP", operands=Kind.TEXT),
+    "uname": grammar("asnrvmpio", "all kernel-name machine kernel-release", operands=Kind.NONE),
+    "arch": grammar(operands=Kind.NONE),
+    "nproc": grammar("", "all ignore==", operands=Kind.NONE),
+    "whoami": grammar(operands=Kind.NONE),
+    "id": grammar("ugGnrz", "user group groups name real", operands=Kind.TEXT),
+    "groups": grammar(operands=Kind.TEXT),
+    "hostname": grammar("sfi", operands=Kind.NONE),
+    "uptime": grammar("ps", "pretty since", operands=Kind.NONE),
+    "free": grammar("bkmghtl", "human mega giga total", operands=Kind.NONE),
+    "tty": grammar("s", operands=Kind.NONE),
+    "sleep": grammar(operands=Kind.TEXT, most=1),
+}
+"""Operands are text, not paths."""
+
+WRITERS: dict[str, Grammar] = {
+    "mkdir": grammar("pv", "parents verbose mode==", valued="m", operands=Kind.WRITE, least=1),
+    "touch": grammar(
+        "acmh",
+        "no-create date== reference=r time== no-dereference",
+        valued="td",
+        reads="r",
+        operands=Kind.WRITE,
+        least=1,
+    ),
+    "tee": grammar("ai", "append ignore-interrupts", operands=Kind.WRITE),
+}
+"""Operands are paths that are written."""
+
+COPY = grammar(
+    "afipPRrdnuvx",
+    "archive force interactive no-clobber preserve=? recursive update verbose no-dereference one-file-system",
+    operands=Kind.WRITE,
+    least=2,
+)
+MOVE = grammar("finuv", "force interactive no-clobber update verbose", operands=Kind.WRITE, least=2)
+
+BUILTINS = frozenset({"cd", "echo", "printf", "pwd", "test", "[", "true", "false", ":", "type", "command"})
+"""What bash itself does: never looked up among the programs."""

@@ -1,0 +1,276 @@
+"""Programs whose arguments are a small language: `find`, `test`, `sed -n 1,5p`, `cp` and the like.
+
+Each function passes in silence or raises `NotUnderstood`. Only a corner of each language is known here, the corner that
+is plainly harmless; the rest is asked about.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from outlast.runtime.permissions.shell.arguments import Kind, arguments, grammar
+from outlast.runtime.permissions.shell.command_scope import Scene
+from outlast.runtime.permissions.shell.git import judge_git
+from outlast.runtime.permissions.shell.known_programs import COPY, MOVE
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word, names
+
+Judge = Callable[[Sequence[Word], Scene], None]
+
+# --- what bash does itself
+
+
+def _say(words: Sequence[Word], scene: Scene) -> None:
+    """`echo` says what it is given; names that a pattern finds are no secret."""
+
+
+def _printf(words: Sequence[Word], scene: Scene) -> None:
+    if not words or words[0].text.startswith("-") or words[0].glob:
+        raise NotUnderstood("gives printf an option, which may set a variable")
+
+
+def _cd(words: Sequence[Word], scene: Scene) -> None:
+    if len(words) != 1 or words[0].glob or words[0].text.startswith("-") or not words[0].text:
+        raise NotUnderstood("changes folders in a way that is not judged")
+    scene.goes_to(words[0])
+
+
+def _command(words: Sequence[Word], scene: Scene) -> None:
+    if not words or words[0].text not in {"-v", "-V"} or any(word.text.startswith("-") for word in words[1:]):
+        raise NotUnderstood("runs a program through 'command'")
+
+
+_TESTS = names(
+    "-f -d -e -s -r -w -x -L -h -p -S -b -c -g -u -k -O -G -N -n -z -t -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o"
+)
+_NUMBER = re.compile(r"[-+]?\d+")
+
+
+def _test(words: Sequence[Word], scene: Scene) -> None:
+    """Looks, and says yes or no. `-v` is left out: it evaluates what stands in brackets, as code."""
+    for word in words:
+        if word.glob:
+            raise NotUnderstood("tests a pattern")
+        if word.text.startswith("-") and word.text not in _TESTS and not _NUMBER.fullmatch(word.text):
+            raise NotUnderstood(f"uses a test that is not judged ({word.text})")
+
+
+def _bracket(words: Sequence[Word], scene: Scene) -> None:
+    if not words or words[-1].text != "]" or any(word.text == "]" for word in words[:-1]):
+        raise NotUnderstood("has a bracket that is not closed")
+    _test(words[:-1], scene)
+
+
+# --- programs with an expression
+
+_FIND_PLAIN = names(
+    "-print -print0 -ls -prune -quit -depth -d -mount -xdev -empty -true -false -not -a -and -o -or ! ( ) , -readable "
+    "-writable -executable -nouser -nogroup -daystart -noleaf -ignore_readdir_race"
+)
+_FIND_VALUED = names(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -maxdepth -mindepth -size "
+    "-mtime -mmin -atime -amin -ctime -cmin -perm -user -group -uid -gid -links -inum -lname -ilname -fstype -used "
+    "-printf"
+)
+_FIND_FILES = re.compile(r"-[ac]?newer|-newer[aBcm][aBcmt]|-samefile")
+
+
+def _find(words: Sequence[Word], scene: Scene) -> None:
+    at, starts = 0, list[Word]()
+    while at < len(words) and words[at].text in {"-H", "-P"}:
+        at += 1
+    while at < len(words) and not words[at].text.startswith("-") and words[at].text not in {"!", "(", ",", ")"}:
+        if words[at].glob and words[at].text[0] in "*?[":
+            raise NotUnderstood("gives find a pattern that could become an expression; write ./ before it")
+        starts.append(words[at])
+        at += 1
+    for start in starts:
+        scene.reads(start)
+    while at < len(words):
+        word = words[at]
+        if word.glob:
+            raise NotUnderstood("gives find a pattern that is not quoted")
+        if word.text in _FIND_PLAIN:
+            at += 1
+        elif at + 1 < len(words) and not words[at + 1].glob and _FIND_FILES.fullmatch(word.text):
+            scene.reads(words[at + 1])
+            at += 2
+        elif at + 1 < len(words) and not words[at + 1].glob and word.text in _FIND_VALUED:
+            at += 2
+        else:
+            raise NotUnderstood(f"uses an expression of find that is not judged ({word.text})")
+
+
+_SED_PRINT = re.compile(r"\s*(\d+|\$)(,(\d+|\$|\+\d+))?[pq]\s*")
+_SED = grammar(
+    "nEr", "quiet silent regexp-extended expression==", valued="e", pattern=True, expressions="-e --expression"
+)
+
+
+def _sed(words: Sequence[Word], scene: Scene) -> None:
+    given = arguments("sed", words, _SED)
+    scripts = given.values("-e", "--expression") or [given.expression]
+    if not given.has("-n", "--quiet", "--silent"):
+        raise NotUnderstood("runs a sed script other than printing lines by number (sed -n 1,5p)")
+    for part in (part for script in scripts for part in script.split(";")):
+        if not _SED_PRINT.fullmatch(part):
+            raise NotUnderstood("runs a sed script other than printing lines by number (sed -n 1,5p)")
+    for operand in given.operands:
+        scene.reads(operand)
+
+
+_AWK_PRINT = re.compile(r"\s*(NR\s*[=!<>]=?\s*\d+\s*)?\{\s*print(\s+\$(\d+|NF)(\s*,\s*\$(\d+|NF))*)?\s*;?\s*\}\s*")
+
+
+def _awk(words: Sequence[Word], scene: Scene) -> None:
+    rest = list(words)
+    if any(word.glob for word in rest):
+        raise NotUnderstood("gives awk a pattern that could become a program")
+    if rest and rest[0].text.startswith("-F"):
+        rest = rest[1:] if len(rest[0].text) > 2 else rest[2:]
+    if not rest or not _AWK_PRINT.fullmatch(rest[0].text):
+        raise NotUnderstood("runs an awk program other than printing columns ({print $1})")
+    for operand in rest[1:]:
+        if operand.text.startswith("-"):
+            raise NotUnderstood("gives awk an option after its program")
+        scene.reads(operand)
+
+
+_JQ = grammar(
+    "rcnsMCSeaj",
+    "raw-output compact-output null-input slurp raw-input monochrome-output color-output sort-keys exit-status tab "
+    "ascii-output join-output indent==",
+    pattern=True,
+)
+
+
+def _jq(words: Sequence[Word], scene: Scene) -> None:
+    given = arguments("jq", words, _JQ)
+    if re.search(r"env|import|include|input|modulemeta|search_list", given.expression, re.IGNORECASE):
+        raise NotUnderstood("runs a jq program that reads more than its input")
+    for operand in given.operands:
+        scene.reads(operand)
+
+
+_DATE = grammar(
+    "uR",
+    "utc universal rfc-email iso-8601=? rfc-3339== date== reference=r",
+    valued="d",
+    reads="r",
+    attached="I",
+    operands=Kind.TEXT,
+)
+
+
+def _date(words: Sequence[Word], scene: Scene) -> None:
+    given = arguments("date", words, _DATE)
+    if any(not operand.text.startswith("+") or operand.glob for operand in given.operands):
+        raise NotUnderstood("sets the clock")
+    for path in given.reads:
+        scene.reads(path)
+
+
+# --- python, to check syntax and nothing else
+
+_STDLIB = sys.stdlib_module_names - {
+    "test",
+    "site",
+    "this",
+    "antigravity",
+    "distutils",
+    "idlelib",
+    "lib2to3",
+    "tkinter",
+}
+
+
+def _python(words: Sequence[Word], scene: Scene) -> None:
+    """`python -m py_compile FILES` writes `__pycache__` beside them. Python's own modules are looked for in the folder
+    first, so one that stands there, or is put there by the same line, would run."""
+    said = [word.text for word in words]
+    if said in (["--version"], ["-V"]):
+        return
+    if said[:2] != ["-m", "py_compile"] or len(said) < 3:
+        raise NotUnderstood("runs Python")
+    if scene.writes or any(_shadows(folder, name) for folder in scene.folders for name in _names(folder)):
+        raise NotUnderstood("runs Python where a module may take the place of one of Python's own")
+    for file in words[2:]:
+        if file.glob or file.text.startswith("-") or not file.text.endswith(".py"):
+            raise NotUnderstood("gives py_compile something other than names of Python files")
+        scene.reads(file)
+        scene.may_write(Word(os.path.dirname(file.text) or ".", file.start, file.end), "__pycache__", "x")
+    scene.compiles = True
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _shadows(folder: str, name: str) -> bool:
+    stem, dot, _ = name.partition(".")
+    if stem not in _STDLIB:
+        return False
+    return bool(dot) or any(inner.startswith("__init__.") for inner in _names(os.path.join(folder, name)))
+
+
+# --- copying and moving
+
+
+def _copied(program: str, words: Sequence[Word], scene: Scene) -> None:
+    given = arguments(program, words, COPY if program == "cp" else MOVE)
+    *sources, target = given.operands
+    recursive = given.has("-r", "-R", "-a", "-d", "-P", "--recursive", "--archive", "--no-dereference")
+    scene.writes_to(target)
+    for source in sources:
+        name = os.path.basename(source.text.rstrip("/"))
+        if source.glob or name in {"", ".", ".."}:
+            raise NotUnderstood(f"gives {program} a pattern, or a folder without a name")
+        scene.reads(source)
+        scene.writes_to(target, name)
+        if program == "mv":
+            scene.writes_to(source)
+        for folder in scene.folders:
+            _plain_source(program, source, target, name, folder, recursive=recursive)
+    if recursive or program == "mv":
+        scene.moves(target.text, sources)
+
+
+def _plain_source(program: str, source: Word, target: Word, name: str, folder: str, *, recursive: bool) -> None:
+    path, there = os.path.join(folder, source.text), os.path.join(folder, target.text)
+    if os.path.islink(path.rstrip("/")) and (recursive or program == "mv"):
+        raise NotUnderstood(f"gives {program} a link")
+    if recursive and os.path.lexists(os.path.join(there, name) if os.path.isdir(there) else there):
+        raise NotUnderstood("copies over what is already there")
+
+
+def _cp(words: Sequence[Word], scene: Scene) -> None:
+    _copied("cp", words, scene)
+
+
+def _mv(words: Sequence[Word], scene: Scene) -> None:
+    _copied("mv", words, scene)
+
+
+SPECIAL: Mapping[str, Judge] = {
+    "echo": _say,
+    "printf": _printf,
+    "cd": _cd,
+    "command": _command,
+    "test": _test,
+    "[": _bracket,
+    "find": _find,
+    "sed": _sed,
+    "awk": _awk,
+    "jq": _jq,
+    "date": _date,
+    "python": _python,
+    "python3": _python,
+    "cp": _cp,
+    "mv": _mv,
+    "git": judge_git,
+}

@@ -1,0 +1,167 @@
+"""Personas: who the agent is. A prompt, a model, a choice of tools, and a permission mode that never raises.
+
+They are files: `agents/*.md` (front matter, then the prompt) or `agents/*.toml` in Outlast's home, and the same in a
+project's `.outlast`. The user's own win over those that came with a project, so that a cloned folder cannot replace
+them, and a project's are read without following a link out of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from outlast.core.errors import ConfigError
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.prompt.front_matter import Malformed, front_matter, toml_table
+from outlast.runtime.safe_open import read_inside
+
+DEFAULT = "default-interactive"
+LIMIT = 64 * 1024
+MOST = 200
+KEYS = frozenset({"name", "description", "model", "tools", "permission_mode", "prompt"})
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class Persona(msgspec.Struct, frozen=True, kw_only=True):
+    """`tools` None means all of them. `source` is built-in, home or project."""
+
+    name: str
+    description: str = ""
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    permission_mode: PermissionMode | None = None
+    prompt: str = ""
+    source: str = "built-in"
+    path: str | None = None
+
+    def mode_under(self, ceiling: PermissionMode) -> PermissionMode:
+        """The mode to work in: its own where that permits no more than `ceiling`, else `ceiling`."""
+        wanted = self.permission_mode
+        return wanted if wanted is not None and wanted.is_at_most(ceiling) else ceiling
+
+    def may_use(self, tool: str) -> bool:
+        return self.tools is None or tool in self.tools
+
+
+BUILT_IN = Persona(name=DEFAULT, description="Works with you in the project folder; asks when it has to.")
+
+
+class Personas:
+    """All personas that can be had here. A file that is malformed is no obstacle until its persona is asked for."""
+
+    def __init__(self, found: Iterable[Persona] = (), faults: Mapping[str, str] | None = None) -> None:
+        self._found = {BUILT_IN.name: BUILT_IN}
+        self._found.update({persona.name: persona for persona in found})
+        self.faults: dict[str, str] = dict(faults or {})
+
+    def names(self) -> list[str]:
+        return sorted(self._found)
+
+    def all(self) -> list[Persona]:
+        return [self._found[name] for name in self.names()]
+
+    def get(self, name: str | None) -> Persona:
+        """The persona of that name, the built-in one for None. `ConfigError`, one sentence, when there is none."""
+        wanted = name or DEFAULT
+        if wanted in self.faults:
+            raise ConfigError(self.faults[wanted])
+        if wanted not in self._found:
+            raise ConfigError(f"there is no persona '{wanted}'; choose one of {', '.join(self.names())}")
+        return self._found[wanted]
+
+
+def load_personas(home: Path | None, project: Path | None) -> Personas:
+    """The personas of this user and this project."""
+    found: dict[str, Persona] = {}
+    faults: dict[str, str] = {}
+    places = [(home, "agents", "home")] if home is not None else []
+    if project is not None:
+        places.append((project, ".outlast/agents", "project"))
+    for root, folder, source in places:
+        for relative in _files(root, folder):
+            stem = Path(relative).stem
+            try:
+                persona = _read(root, relative, source)
+            except Malformed as error:
+                if stem not in found and (source == "home" or stem != DEFAULT):
+                    faults.setdefault(stem, f"{root / relative}: {error}")
+                continue
+            taken = persona.name in found or persona.name in faults
+            if not taken and (source == "home" or persona.name != DEFAULT):
+                found[persona.name] = persona
+    return Personas(found.values(), faults)
+
+
+def _files(root: Path, folder: str) -> list[str]:
+    try:
+        names = sorted(path.name for path in (root / folder).iterdir() if path.suffix in (".md", ".toml"))
+    except OSError:  # no such folder, or not ours to read: no personas there
+        return []
+    return [f"{folder}/{name}" for name in names[:MOST]]
+
+
+def _read(root: Path, relative: str, source: str) -> Persona:
+    data = read_inside(root, relative, LIMIT + 1)
+    if data is None:
+        raise Malformed("is not a readable file inside its folder; correct or remove it")
+    if len(data) > LIMIT:
+        raise Malformed(f"is larger than {LIMIT // 1024} KiB; shorten it")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Malformed("is not UTF-8 text; save it as UTF-8") from error
+    table = toml_table(text) if relative.endswith(".toml") else front_matter(text, body="prompt")
+    return _persona(table, Path(relative).stem, source, str(root / relative))
+
+
+def _persona(table: Mapping[str, object], stem: str, source: str, path: str) -> Persona:
+    for key in table:
+        if key not in KEYS:
+            raise Malformed(f"unknown key '{key}'; known keys are {', '.join(sorted(KEYS))}")
+    name = _text(table, "name") or stem
+    if not _NAME.fullmatch(name):
+        raise Malformed(f"'{name}' is no name for a persona; use letters, digits, '-' and '_'")
+    return Persona(
+        name=name,
+        description=_text(table, "description") or "",
+        model=_text(table, "model"),
+        tools=_tools(table.get("tools")),
+        permission_mode=_mode(_text(table, "permission_mode")),
+        prompt=_text(table, "prompt") or "",
+        source=source,
+        path=path,
+    )
+
+
+def _text(table: Mapping[str, object], key: str) -> str | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise Malformed(f"{key} must be text; put it in quotes")
+    return value.strip() or None
+
+
+def _tools(value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if value == "":
+        raise Malformed("tools is empty; list names, write [] for none, or remove the key for all")
+    names = value.split(",") if isinstance(value, str) else value
+    try:
+        listed = msgspec.convert(names, tuple[str, ...])
+    except msgspec.ValidationError as error:
+        raise Malformed('tools must be a list of names, like ["read", "search"]') from error
+    return tuple(name.strip() for name in listed if name.strip())
+
+
+def _mode(name: str | None) -> PermissionMode | None:
+    if name is None:
+        return None
+    if name not in set(PermissionMode):
+        raise Malformed(f"permission_mode '{name}' is unknown; use one of {', '.join(PermissionMode)}")
+    return PermissionMode(name)

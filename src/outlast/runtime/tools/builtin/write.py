@@ -1,0 +1,70 @@
+"""write: a whole file, replaced at one moment."""
+
+from __future__ import annotations
+
+import threading
+from typing import Annotated
+
+from msgspec import Meta
+
+from outlast.core.events import EffectClass
+from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.files.atomic_write import ABSENT, LARGEST, digest_of, now, replace, settled
+from outlast.runtime.tools.files.diff import difference
+from outlast.runtime.tools.files.sandboxed_path import locate
+from outlast.runtime.tools.port import Context, Outcome, Target, ToolFault
+
+
+class WriteArguments(Arguments, frozen=True, kw_only=True):
+    file_path: Annotated[str, Meta(description="The file, relative to the project or absolute.", min_length=1)]
+    content: Annotated[str, Meta(description="The whole new content.")]
+
+
+def content_bytes(text: str, argument: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFault(f"argument '{argument}' holds half of a character at {error.start}; send it whole") from error
+    if len(data) > LARGEST:
+        raise ToolFault(f"argument '{argument}' is larger than {LARGEST} bytes; write it in parts with a command")
+    return data
+
+
+async def aim(arguments: WriteArguments, context: Context) -> Target:
+    data = content_bytes(arguments.content, "content")
+
+    def look(_: threading.Event) -> Target:
+        place = locate(arguments.file_path, context)
+        found = now(place)
+        return Target(
+            path=place.recorded(context.project),
+            digest_before=found.digest,
+            digest_after=digest_of(data),
+            before=found.data,
+        )
+
+    return await settled(look)
+
+
+async def write(arguments: WriteArguments, context: Context) -> Outcome:
+    data = content_bytes(arguments.content, "content")
+
+    def put(given_up: threading.Event) -> Outcome:
+        place = locate(arguments.file_path, context)
+        found = now(place)
+        replace(place, data, context.expected or found.digest, context, given_up)
+        facts = difference(place.recorded(context.project), found.data, data, created=found.digest == ABSENT)
+        verb = "Created" if facts["created"] else "Replaced"
+        return Outcome(text=f"{verb} {arguments.file_path} ({len(data)} bytes).", facts=facts)
+
+    return await settled(put)
+
+
+WRITE = BuiltIn(
+    "write",
+    "Write a whole file, creating it and its folders or replacing what is there. To change a part of a file, use edit.",
+    WriteArguments,
+    EffectClass.VERIFIABLE,
+    write,
+    aim,
+)

@@ -1,0 +1,52 @@
+"""A tool made of a struct of arguments and a function: what all built-in tools are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from outlast.core.events import EffectClass
+from outlast.runtime.tools.json_schema import schema_of
+from outlast.runtime.tools.port import Context, Outcome, Target, ToolFault
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a tool is called with. Subclasses name it; their fields' descriptions are what the model reads."""
+
+
+A = TypeVar("A", bound=Arguments)
+
+
+class BuiltIn(Generic[A]):
+    """A tool by its function. `aim` says what a verifiable write would change."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        arguments: type[A],
+        effect: EffectClass,
+        does: Callable[[A, Context], Awaitable[Outcome]],
+        aim: Callable[[A, Context], Awaitable[Target]] | None = None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.effect = effect
+        self.parameters = schema_of(arguments)
+        self._arguments = arguments
+        self._does = does
+        self._aim = aim
+
+    async def target(self, arguments: dict[str, Any], context: Context) -> Target | None:
+        return await self._aim(self._typed(arguments), context) if self._aim else None
+
+    async def run(self, arguments: dict[str, Any], context: Context) -> Outcome:
+        return await self._does(self._typed(arguments), context)
+
+    def _typed(self, arguments: dict[str, Any]) -> A:
+        try:
+            return msgspec.convert(arguments, self._arguments)
+        except msgspec.ValidationError as error:
+            raise ToolFault(f"{self.name} was not run: {error}") from error

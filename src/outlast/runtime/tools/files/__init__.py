@@ -1,0 +1,1 @@
+"""Paths inside the project, atomic writes, diffs, and the process that scans folders."""

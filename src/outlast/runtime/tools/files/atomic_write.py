@@ -1,0 +1,134 @@
+"""Replacing a file, wholly or not at all: a new one beside it, synced, renamed over it, the folder synced.
+
+What is replaced is looked at once more right before the rename. If it is not what was expected, nothing is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from outlast.runtime.tools.files.sandboxed_path import ANYWHERE, Place, folder, open_in
+from outlast.runtime.tools.port import Context, ToolFault
+
+ABSENT = "absent"
+LARGEST = 64 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class Now(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it is: `data` None when there is none, or when it is larger than a pre-image may be."""
+
+    digest: str
+    data: bytes | None = None
+    size: int = 0
+
+
+def now(place: Place) -> Now:
+    """What is there. A folder that does not exist holds no file either."""
+    try:
+        with folder(place) as (here, name):
+            return _look(here, name, place.asked)
+    except ToolFault as fault:
+        if isinstance(fault.__cause__, FileNotFoundError):
+            return Now(digest=ABSENT)
+        raise
+
+
+def _look(here: int, name: str, asked: str) -> Now:
+    file = open_in(here, name, asked)
+    with os.fdopen(file, "rb") as stream:
+        size = os.fstat(file).st_size
+        if size > LARGEST:
+            return Now(digest=hashlib.file_digest(stream, "sha256").hexdigest(), size=size)
+        data = stream.read()
+        return Now(digest=hashlib.sha256(data).hexdigest(), data=data, size=len(data))
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def replace(place: Place, data: bytes, expected: str, context: Context, given_up: threading.Event) -> None:
+    """Put `data` there if what is there still has the digest `expected`. Mode and owner stay as they were."""
+    with folder(place, create=expected == ABSENT) as (here, name):
+        before = _replaceable(here, name, place, context)
+        temporary = f".outlast-{secrets.token_hex(8)}.tmp"
+        file = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=here
+        )
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                _like(before, file)
+                os.fsync(file)
+            _want_unchanged(here, name, place, expected)
+            if given_up.is_set():
+                raise ToolFault(f"{place.asked} was not written: cancelled")
+            os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=here)
+            raise
+        os.fsync(here)
+
+
+def _replaceable(here: int, name: str, place: Place, context: Context) -> os.stat_result | None:
+    try:
+        found = os.stat(name, dir_fd=here, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not found.st_mode & 0o222:
+        raise ToolFault(f"{place.asked} is read-only; make it writable first if it is meant to change")
+    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode) and context.mode not in ANYWHERE:
+        raise ToolFault(
+            f"{place.asked} has {found.st_nlink} hard links, and the others may lie outside the project; "
+            "copy it and put the copy in its place first"
+        )
+    return found
+
+
+def _like(before: os.stat_result | None, file: int) -> None:
+    if before is None:
+        return
+    made = os.fstat(file)
+    if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
+        try:
+            os.fchown(file, before.st_uid, before.st_gid)
+        except PermissionError:
+            return  # ours then, with the mode it got: never more rights for another owner
+    os.fchmod(file, stat.S_IMODE(before.st_mode))
+
+
+def _want_unchanged(here: int, name: str, place: Place, expected: str) -> None:
+    try:
+        found = _look(here, name, place.asked).digest
+    except FileNotFoundError:
+        found = ABSENT
+    if found != expected:
+        raise ToolFault(f"{place.asked} changed meanwhile and was left as it is; read it again")
+
+
+async def settled(work: Callable[[threading.Event], T]) -> T:
+    """Run `work` in a thread. Cancelling tells it to give up and waits until it has, so that nothing happens later."""
+    given_up = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(work, given_up))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # taken note of: the cancelling is what matters now
+        raise

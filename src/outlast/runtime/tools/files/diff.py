@@ -1,0 +1,33 @@
+"""What a write changes, for people: how many lines, and a unified diff that is not longer than a screen or two."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from outlast.runtime.tools.output_limit import bounded
+
+DIFF_LIMIT = 16_000
+COMPARABLE = 512 * 1024
+"""Comparing takes time that grows with the square of the size: above this only sizes are told."""
+
+
+def difference(path: str, before: bytes | None, after: bytes, *, created: bool) -> dict[str, Any]:
+    """The facts of a change: lines added and removed and the diff, or only sizes where there is no text to compare."""
+    facts: dict[str, Any] = {"path": path, "created": created, "bytes": len(after)}
+    old, new = before or b"", after
+    if (
+        (before is None and not created)
+        or max(len(old), len(new)) > COMPARABLE
+        or b"\0" in old[:8192]
+        or b"\0" in new[:8192]
+    ):
+        return facts
+    lines = list(_unified(path, old.decode("utf-8", "replace"), new.decode("utf-8", "replace")))
+    added = sum(line.startswith("+") for line in lines[2:])
+    removed = sum(line.startswith("-") for line in lines[2:])
+    return {**facts, "added": added, "removed": removed, "diff": bounded("\n".join(lines), DIFF_LIMIT)}
+
+
+def _unified(path: str, old: str, new: str) -> list[str]:
+    return list(difflib.unified_diff(old.splitlines(), new.splitlines(), f"a/{path}", f"b/{path}", lineterm=""))

@@ -1,0 +1,159 @@
+"""Background jobs: commands that go on while the agent does something else.
+
+They belong to a session and die with the process that runs it: their supervisors end them when we are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from outlast.core.events import EffectClass
+from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.output_limit import TEXT_LIMIT, joined
+from outlast.runtime.tools.port import Context, Outcome, ToolFault
+from outlast.runtime.tools.process.shell_command import Command, Ended
+
+MOST = 16
+"""Running jobs of one session."""
+
+REMEMBERED = 64
+
+
+class Job:
+    """One of them. `read_to` is how much of its output was handed out."""
+
+    def __init__(self, job_id: str, text: str, command: Command) -> None:
+        self.job_id = job_id
+        self.text = text
+        self.command = command
+        self.read_to = 0
+
+    @property
+    def end(self) -> Ended | None:
+        return self.command.ended.result() if self.command.ended.done() else None
+
+    @property
+    def state(self) -> str:
+        end = self.end
+        if end is None:
+            return "running"
+        if end.reason == "stopped":
+            return "killed"
+        return f"ended by {end.signal}" if end.signal else f"exited with code {end.code}"
+
+    def news(self) -> str:
+        """What it put out since this was asked last, its head and tail where it is long."""
+        if not self.command.order.log.exists():
+            return "[its output is lost: the log was removed]"
+        with self.command.order.log.open("rb") as log:
+            size = os.fstat(log.fileno()).st_size
+            begin, self.read_to = self.read_to, size
+            log.seek(begin)
+            if size - begin <= TEXT_LIMIT:
+                return log.read(size - begin).decode("utf-8", "replace")
+            head = log.read(TEXT_LIMIT // 3)
+            log.seek(size - 2 * TEXT_LIMIT // 3)
+            tail = log.read(2 * TEXT_LIMIT // 3)
+        missing = f"{size - begin - len(head) - len(tail)} bytes"
+        return joined(head.decode("utf-8", "replace"), tail.decode("utf-8", "replace"), missing)
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """A job as a list shows it."""
+
+    job_id: str
+    command: str
+    state: str
+    pid: int
+
+
+class Jobs:
+    """The jobs of every session of this process. One session never sees those of another."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, dict[str, Job]] = {}
+
+    def add(self, session_id: str, job_id: str, text: str, command: Command) -> None:
+        own = self._jobs.setdefault(session_id, {})
+        own[job_id] = Job(job_id, text, command)
+        for old in [job for job in own.values() if job.end is not None][: max(0, len(own) - REMEMBERED)]:
+            del own[old.job_id]
+
+    def want_room(self, session_id: str) -> None:
+        running = [job.job_id for job in self._jobs.get(session_id, {}).values() if job.end is None]
+        if len(running) >= MOST:
+            raise ToolFault(f"{MOST} background jobs are running already; end one with bash_kill: {', '.join(running)}")
+
+    def list(self, session_id: str) -> list[JobView]:
+        jobs = self._jobs.get(session_id, {}).values()
+        return [JobView(job.job_id, job.text, job.state, job.command.spawned.pid) for job in jobs]
+
+    def output(self, session_id: str, job_id: str) -> tuple[str, str]:
+        """The state of a job and what it put out since it was asked last."""
+        job = self._get(session_id, job_id)
+        state = job.state  # before the reading: what it says at its end is then part of it
+        return state, job.news()
+
+    async def kill(self, session_id: str, job_id: str) -> str:
+        """End a job and everything below it; how it ended. One that has ended stays as it is."""
+        job = self._get(session_id, job_id)
+        job.command.stop()
+        await asyncio.shield(asyncio.wrap_future(job.command.ended))
+        return job.state
+
+    async def close(self, session_id: str | None = None) -> None:
+        """End every job, of one session or of all, and forget them; their logs go too."""
+        chosen = [session_id] if session_id is not None else list(self._jobs)
+        jobs = [job for each in chosen for job in self._jobs.pop(each, {}).values()]
+        for job in jobs:
+            job.command.stop()
+        for job in jobs:
+            await asyncio.shield(asyncio.wrap_future(job.command.ended))
+            job.command.order.log.unlink(missing_ok=True)
+
+    def _get(self, session_id: str, job_id: str) -> Job:
+        own = self._jobs.get(session_id, {})
+        if job_id not in own:
+            there = f"there are {', '.join(own)}" if own else "there is none; jobs end with the process that ran them"
+            raise ToolFault(f"there is no job '{job_id}'; {there}")
+        return own[job_id]
+
+
+class JobArguments(Arguments, frozen=True, kw_only=True):
+    job_id: Annotated[str, Meta(description="The id that bash gave.", min_length=1)]
+
+
+def output_tool(jobs: Jobs) -> BuiltIn[JobArguments]:
+    async def bash_output(arguments: JobArguments, context: Context) -> Outcome:
+        state, news = jobs.output(context.session_id, arguments.job_id)
+        text = news.rstrip("\n") or "(nothing new)"
+        return Outcome(
+            text=f"{text}\n[{arguments.job_id}: {state}]", facts={"job_id": arguments.job_id, "state": state}
+        )
+
+    return BuiltIn(
+        "bash_output",
+        "What a background job put out since this was asked last, and whether it still runs.",
+        JobArguments,
+        EffectClass.READ,
+        bash_output,
+    )
+
+
+def kill_tool(jobs: Jobs) -> BuiltIn[JobArguments]:
+    async def bash_kill(arguments: JobArguments, context: Context) -> Outcome:
+        state = await jobs.kill(context.session_id, arguments.job_id)
+        return Outcome(text=f"{arguments.job_id}: {state}.", facts={"job_id": arguments.job_id, "state": state})
+
+    return BuiltIn(
+        "bash_kill",
+        "End a background job and everything it started.",
+        JobArguments,
+        EffectClass.OTHER,
+        bash_kill,
+    )

@@ -1,0 +1,86 @@
+"""A short-lived process of our own: fed, read up to a limit, and gone when the time is up or nobody waits any more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+_PACKAGES = str(Path(__file__).parents[3])
+_SCAN = "import sys; sys.path.append(sys.argv[1]); from outlast.runtime.tools.files.scan_process import main; main()"
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What it put out. `whole` is False when it was stopped before its end; then the last line may be torn."""
+
+    output: bytes
+    errors: bytes
+    code: int
+    whole: bool
+
+
+def scanner() -> list[str]:
+    """The command line of `outlast.runtime.tools.files.scan_process`."""
+    return [sys.executable, "-I", "-S", "-c", _SCAN, _PACKAGES]
+
+
+async def gather(
+    argv: Sequence[str],
+    *,
+    given: bytes = b"",
+    seconds: float,
+    limit: int,
+    descriptors: tuple[int, ...] = (),
+    cwd: Path | None = None,
+) -> Gathered:
+    """Run it to its end, `limit` bytes or `seconds`, whichever comes first. Cancelling kills it."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            pass_fds=descriptors,
+            cwd=cwd,
+            start_new_session=True,
+            env=_ENVIRONMENT,
+        )
+        reading = asyncio.ensure_future(asyncio.to_thread(_read, process, given, seconds, limit, errors))
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            process.kill()
+            await asyncio.wait([reading])
+            raise
+
+
+def _read(process: subprocess.Popen[bytes], given: bytes, seconds: float, limit: int, errors: IO[bytes]) -> Gathered:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    late = threading.Timer(seconds, process.kill)
+    late.start()
+    output = bytearray()
+    with process:
+        with suppress(BrokenPipeError):
+            process.stdin.write(given)
+            process.stdin.close()
+        while len(output) < limit and (data := os.read(process.stdout.fileno(), 64 * 1024)):
+            output += data
+        full = len(output) >= limit
+        if full:
+            process.kill()
+        code = process.wait()
+    late.cancel()
+    late.join()
+    errors.seek(0)
+    return Gathered(bytes(output), errors.read(16 * 1024), code, code >= 0 and not full)

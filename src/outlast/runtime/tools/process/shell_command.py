@@ -1,0 +1,177 @@
+"""A shell command under its supervisor: started, recorded, told to go, ended.
+
+Nothing here belongs to an event loop, so that a background job outlives the turn, and the loop, that started it. A
+thread waits for the supervisor; whoever wants to know asks `ended`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+
+import msgspec
+
+from outlast.runtime.tools.port import Spawned, ToolFault
+from outlast.runtime.tools.process import orphans
+
+LOG_LIMIT = 64 * 1024 * 1024
+LOG_TAIL = 64 * 1024
+GRACE = 0.5
+"""Seconds between SIGTERM and SIGKILL."""
+
+_FOLDER = str(Path(__file__).parent)
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); import landlock, supervisor; supervisor.main(landlock.confine)"
+
+
+_OURS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What the supervisor itself may need to start. The rest of the environment is for the command alone."""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run and within which bounds. `seconds` 0 is no time limit; `writable` None is no confinement."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    environment: Mapping[str, str]
+    log: Path
+    seconds: float = 0
+    grace: float = GRACE
+    writable: tuple[Path, ...] | None = None
+    limit: int = LOG_LIMIT
+    tail: int = LOG_TAIL
+
+    def told(self) -> bytes:
+        """As the supervisor reads it."""
+        bounds = (f"{self.seconds}", f"{self.grace}", f"{self.limit}", f"{self.tail}", str(self.cwd))
+        writable = [str(path) for path in self.writable or ()]
+        pairs = [f"{name}={value}" for name, value in self.environment.items()]
+        confined = str(int(self.writable is not None))
+        fields = (*bounds, confined, str(len(writable)), *writable, str(len(pairs)), *pairs, *self.argv)
+        if any("\0" in field for field in fields):
+            raise ToolFault("a command cannot hold a NUL character; write it as an escape of the program that reads it")
+        payload = b"\0".join(os.fsencode(field) for field in fields)
+        return str(len(payload)).encode() + b"\n" + payload
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How it ended. `reason`: exited, timeout, stopped, or lost (its supervisor was killed).
+
+    `code` is the exit code, None when `signal` ended it. `stored` of `total` bytes of output are in the log; where some
+    are missing, they are missing before the last `tail` ones. `left` processes had to be killed.
+    """
+
+    reason: str
+    code: int | None = None
+    signal: str | None = None
+    total: int = 0
+    stored: int = 0
+    tail: int = 0
+    left: int = 0
+
+
+class Command:
+    """A supervisor that waits for its order, then the command. Use `begin`."""
+
+    def __init__(self, order: Order, process: subprocess.Popen[bytes], control: socket.socket, mark: str) -> None:
+        self.order = order
+        self.ended: Future[Ended] = Future()
+        self.spawned = Spawned(pid=process.pid, started=started(process.pid), host=socket.gethostname())
+        self._process = process
+        self._control = control
+        self._mark = mark
+        self.ended.set_running_or_notify_cancel()  # from here on nobody who waits can cancel it
+        threading.Thread(target=self._attend, name=f"command-{process.pid}", daemon=True).start()
+
+    def go(self) -> None:
+        """Run it now: by now its start should be on record."""
+        try:
+            self._control.sendall(self.order.told())
+        except OSError as error:
+            raise ToolFault(f"the command was not started: its supervisor is gone ({error})") from error
+
+    def stop(self) -> None:
+        """End it and everything below it. Returns at once and may be repeated; `ended` says when it is done."""
+        try:
+            self._control.shutdown(socket.SHUT_WR)
+        except OSError:
+            return  # it has ended already
+
+    def _attend(self) -> None:
+        ended = _ended(self._heard())
+        if ended is None:
+            # Before it is waited for: until then its pid, which is the session's, cannot be somebody else's.
+            left = orphans.sweep(self._process.pid, self._mark)
+            size = self.order.log.stat().st_size if self.order.log.exists() else 0
+            ended = Ended(reason="lost", signal="SIGKILL", total=size, stored=size, left=left)
+        self._process.wait()
+        self._control.close()
+        self.ended.set_result(ended)
+
+    def _heard(self) -> bytes:
+        """What the supervisor said before its end of the socket was closed, which is when it is gone."""
+        said = b""
+        try:
+            while more := self._control.recv(4096):
+                said += more
+        except OSError:
+            return b""
+        return said
+
+
+def begin(order: Order) -> Command:
+    """Start the supervisor. The command itself waits for `go`; without it, `stop` ends the supervisor alone."""
+    mark = secrets.token_hex(12)
+    order = msgspec.structs.replace(order, environment={**order.environment, orphans.MARK: mark})
+    order.told()  # a fault in it is better found now
+    order.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o600)
+    ours, theirs = socket.socketpair()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, _FOLDER],
+            stdin=theirs.fileno(),
+            stdout=log,
+            stderr=log,
+            env={name: order.environment[name] for name in _OURS if name in order.environment},
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        ours.close()
+        raise ToolFault(f"the command was not started: {error}") from error
+    finally:
+        theirs.close()
+        os.close(log)
+    return Command(order, process, ours, mark)
+
+
+def started(pid: int) -> str:
+    """When a process started, as its kernel counts: with the pid it tells one process from a later one."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _ended(said: bytes) -> Ended | None:
+    words = said.decode("ascii", "replace").split()
+    if len(words) != 7 or words[0] != "ended":
+        return None
+    code, total, stored, tail, left = map(int, words[2:])
+    names = {number.value: number.name for number in signal.Signals}
+    return Ended(
+        reason=words[1],
+        code=code if code >= 0 else None,
+        signal=names.get(-code, f"signal {-code}") if code < 0 else None,
+        total=total,
+        stored=stored,
+        tail=tail,
+        left=left,
+    )

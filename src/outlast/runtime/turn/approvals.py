@@ -1,0 +1,141 @@
+"""Questions to the user: approvals of calls, and what `ask_user` asks.
+
+A question is an event, and so is its answer: it is asked again after a restart, any door may answer it, and the first
+answer stands. It is bound to the call by its digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from typing import Any
+
+import msgspec
+
+from outlast.core.errors import ConflictError
+from outlast.core.event_row import Actor
+from outlast.core.events import ApprovalAnswered, ApprovalRequested
+from outlast.core.state import Approval, SessionState
+from outlast.runtime.driver import Driver
+from outlast.runtime.failpoints import reach
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.store.port import Append, NewEvent, Store
+
+ANSWERS = ("once", "session", "always", "deny")
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked. For a call the answer is one of once, session, always, deny; for `ask_user` it is any text."""
+
+    session_id: str
+    seq: int
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    call_digest: str
+    reason: str | None = None
+
+
+Answerer = Callable[[Question], Awaitable[str]]
+"""Somebody at hand who answers; whoever else answers first, through another door, wins."""
+
+
+def answer_in(state: SessionState, approval_seq: int) -> str | None:
+    return next((found.answer for found in state.approvals if found.seq == approval_seq), None)
+
+
+def asked_for(state: SessionState, call_id: str, digest: str, mode: PermissionMode | None = None) -> Approval | None:
+    """The question about this very call, answered or not. One that was answered when more was permitted than `mode`
+    does is none: it has to be asked again."""
+    fitting = [found for found in state.approvals if found.call_id == call_id and found.call_digest == digest]
+    if not fitting or (mode is not None and fitting[-1].answer is not None and not _stands(fitting[-1], mode)):
+        return None
+    return fitting[-1]
+
+
+def _stands(answered: Approval, mode: PermissionMode) -> bool:
+    asked_under = answered.mode
+    return asked_under is None or (asked_under in set(PermissionMode) and PermissionMode(asked_under).is_at_most(mode))
+
+
+async def put(
+    driver: Driver,
+    answerer: Answerer | None,
+    *,
+    call_id: str,
+    name: str,
+    arguments: dict[str, Any],
+    digest: str,
+    reason: str | None,
+    mode: PermissionMode | None = None,
+    aside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+) -> tuple[int, str]:
+    """Ask, unless it was asked before, and wait for the answer: the question's seq and the answer. It is waited for
+    within `aside`."""
+    found = asked_for(driver.state, call_id, digest, mode)
+    if found is None:
+        receipt = await driver.write(
+            ApprovalRequested(
+                call_id=call_id,
+                name=name,
+                arguments=arguments,
+                call_digest=digest,
+                reason=reason,
+                mode=str(mode) if mode is not None else None,
+            )
+        )
+        seq = receipt.seq
+        reach("approval.requested")
+    else:
+        seq = found.seq
+    question = Question(
+        session_id=driver.session_id,
+        seq=seq,
+        call_id=call_id,
+        name=name,
+        arguments=arguments,
+        call_digest=digest,
+        reason=reason,
+    )
+    answer = answer_in(driver.state, seq)
+    if answer is None:
+        async with aside():
+            answer = await _answered(driver, answerer, question)
+    reach("approval.answered")
+    return seq, answer
+
+
+async def _answered(driver: Driver, answerer: Answerer | None, question: Question) -> str:
+    waiting = asyncio.ensure_future(driver.until(lambda state: answer_in(state, question.seq) is not None))
+    asking = asyncio.ensure_future(answerer(question)) if answerer is not None else None
+    try:
+        await asyncio.wait([task for task in (waiting, asking) if task is not None], return_when="FIRST_COMPLETED")
+        if asking is not None and asking.done() and not waiting.done():
+            with suppress(ConflictError):  # another door was faster, and the first answer stands
+                await answer(driver.store, driver.session_id, question.seq, asking.result(), question.call_digest)
+            await driver.catch_up()
+    finally:
+        waiting.cancel()
+        if asking is not None:
+            asking.cancel()
+    given = answer_in(driver.state, question.seq)
+    assert given is not None
+    return given
+
+
+async def answer(
+    store: Store, session_id: str, approval_seq: int, text: str, call_digest: str | None, door: str = "library"
+) -> int:
+    """A door's answer, durable on return. The same answer twice is one; another one to the same question is refused."""
+    event = ApprovalAnswered(approval_seq=approval_seq, answer=text, call_digest=call_digest)
+    write = Append(
+        session_id=session_id,
+        events=(NewEvent(event=event, actor=Actor("user", door).text()),),
+        key=f"approval-{session_id}-{approval_seq}",
+    )
+    try:
+        [receipt] = await store.commit_async(write)
+    except ConflictError as error:
+        raise ConflictError(f"question {approval_seq} was already answered; the first answer stands") from error
+    return receipt.seq

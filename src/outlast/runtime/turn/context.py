@@ -1,0 +1,92 @@
+"""What a driver works with: the model, the tools, who may do what, and how long. Made by `app`, used by `runtime`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from outlast.core.event_row import StoredEvent
+from outlast.core.events import Event
+from outlast.core.messages import ToolCall, Usage
+from outlast.core.state import SessionState
+from outlast.models.port import Model, ModelEvent, ToolSpec
+from outlast.runtime.agent_config import AgentConfig, Budgets
+from outlast.runtime.clock import Clock, SystemClock
+from outlast.runtime.hooks import Hooks
+from outlast.runtime.permissions.decision import Decision
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.prompt.memory_files import MemoryFile
+from outlast.runtime.prompt.personas import Persona
+from outlast.runtime.tools.port import Tool
+from outlast.runtime.turn.approvals import Answerer
+from outlast.store.port import LEASE_MS, Store
+
+
+class Toolbox(Protocol):
+    """The tools that a driver has."""
+
+    def get(self, name: str) -> Tool | None: ...
+
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
+        """Why these arguments do not fit the tool's schema, if they do not."""
+        ...
+
+
+class Gate(Protocol):
+    """Who may do what. `mode` is what is in force now: never above the ceiling that the process was started with."""
+
+    @property
+    def mode(self) -> PermissionMode: ...
+
+    def judge(self, call: ToolCall, state: SessionState, hook: Decision | None) -> Decision: ...
+
+    def grant(self, call: ToolCall) -> dict[str, Any]:
+        """What is remembered when a call was approved for the session."""
+        ...
+
+    def always(self, call: ToolCall) -> None:
+        """Remember for ever, in the user's own rules, that such a call may run."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """What a session records of the policy in force."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Kit:
+    """`wrote` is told of every event that the driver wrote, `noticed` the state as a turn begins, and after somebody
+    else wrote something. Within `aside` the turn only waits for a person."""
+
+    model: Model | None
+    tools: Toolbox
+    gate: Gate
+    hooks: Hooks
+    project: Path
+    roots: tuple[Path, ...]
+    state_dir: Path
+    environment: Mapping[str, str]
+    persona: Persona
+    memory: tuple[MemoryFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    platform: str = ""
+    config: AgentConfig = field(default_factory=AgentConfig)
+    budgets: Budgets = field(default_factory=Budgets)
+    clock: Clock = field(default_factory=SystemClock)
+    prompting: bool = False
+    answerer: Answerer | None = None
+    heard: Callable[[ModelEvent], None] | None = None
+    progress: Callable[[str, str], None] = lambda call_id, text: None
+    wrote: Callable[[StoredEvent, Event], None] | None = None
+    noticed: Callable[[SessionState], None] = lambda state: None
+    aside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    price: Callable[[str, Usage], int | None] | None = None
+    ttl_ms: int = LEASE_MS
+    depth: int = 0
+    sub_kit: Callable[[Kit, str | None], Kit] | None = None
+    drain: Callable[[Store, str, Kit], Awaitable[str]] | None = None

@@ -1,0 +1,111 @@
+"""Sub-agents: a child session with its own log, driven by the same engine, whose answer is the parent's tool result.
+
+The child is created under a key made of the parent's call, so a parent that is resumed finds the child it had begun and
+resumes it, however often that happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from outlast.core.errors import ModelError, OutlastError, SessionBusy
+from outlast.core.event_row import Actor
+from outlast.core.events import AssistantReplied, InputAdmitted, SessionCreated, TurnEnded
+from outlast.core.header import Header
+from outlast.core.ids import id_from
+from outlast.core.messages import TextPart, text_of
+from outlast.runtime.driver import RENEW_AFTER, Driver
+from outlast.runtime.tools.port import Outcome, ToolFault
+from outlast.runtime.turn.context import Kit
+from outlast.store.port import Append, Create, NewEvent, Store
+from outlast.store.read.decode import decoded
+
+MAX_DEPTH = 3
+AGENT = Actor("user", "task").text()
+_SAID = frozenset({"AssistantReplied", "TurnEnded"})
+
+
+async def delegated(driver: Driver, kit: Kit, call_id: str, prompt: str, persona: str | None) -> Outcome:
+    """Run the task to its end in a child session, or go on with the one that was begun for this call."""
+    if kit.depth >= MAX_DEPTH:
+        raise ToolFault(f"a sub-agent may not start another one below depth {MAX_DEPTH}; do this part yourself")
+    assert kit.sub_kit is not None
+    assert kit.drain is not None
+    try:
+        sub = kit.sub_kit(kit, persona)
+        child = await _child(driver, sub, call_id, prompt)
+        await _drained(driver, sub, child)
+    except OutlastError as error:
+        return Outcome(text=f"The sub-agent failed: {error}", is_error=True)
+    return await asyncio.to_thread(_answered, driver.store, child)
+
+
+def child_of(session_id: str, requested_seq: int, call_id: str) -> str:
+    """The id of the session that this call begins, as random as the parent's own: whoever looks on can tell it."""
+    named = f"{session_id} {requested_seq} {call_id}".encode("utf-8", "surrogatepass")
+    return id_from(hashlib.sha256(named).digest()[:16])
+
+
+async def _drained(driver: Driver, kit: Kit, child: str) -> None:
+    """Drive the child until nobody waits in it. While somebody else does that, for example whom we took the parent over
+    from, it is waited for."""
+    assert kit.drain is not None
+    while True:
+        try:
+            await kit.drain(driver.store, driver.store.tip(child), kit)
+        except SessionBusy:
+            await driver.clock.sleep(driver.ttl_ms / 1000 * RENEW_AFTER)
+        except ModelError:
+            return  # its turn ended as failed, and its log says why
+        else:
+            return
+
+
+def _answered(store: Store, child: str) -> Outcome:
+    """What the child's log says it came to: it may have ended before the parent heard of it."""
+    facts = {"session_id": child}
+    rows = store.read(store.tip(child), kinds=_SAID, limit=2, newest_first=True)
+    said = [event for _, event in decoded(store, rows)]
+    answer = next((text_of(event.parts) for event in said if isinstance(event, AssistantReplied)), "")
+    ended = next((event for event in said if isinstance(event, TurnEnded)), None)
+    if ended is not None and ended.outcome not in {"completed", "stopped"}:
+        why = f"{ended.outcome}: {ended.reason}" if ended.reason else ended.outcome
+        return Outcome(text="\n".join((f"The sub-agent did not finish ({why}).", answer)), is_error=True, facts=facts)
+    note = str(ended.facts.get("note", "")) if ended is not None else ""
+    return Outcome(text=f"{answer}{note}" or "(the sub-agent gave no answer)", facts=facts)
+
+
+async def _child(driver: Driver, kit: Kit, call_id: str, prompt: str) -> str:
+    """The child session of this call, with the prompt admitted to it; the same one however often it is asked for."""
+    parent = driver.store.head(driver.session_id)
+    # A provider may use the same id again in its next reply; that is another call.
+    asked_at = next((call.requested_seq for call in driver.state.open_calls if call.call_id == call_id), 0)
+    made = child_of(driver.session_id, asked_at, call_id)
+    key = f"task-{made}"
+    created = SessionCreated(
+        title=prompt[:50],
+        persona=kit.persona.name,
+        project_root=parent.project_root,
+        project_key=parent.project_key,
+        project_fingerprint=parent.project_fingerprint,
+        parent_session_id=driver.session_id,
+        depth=kit.depth,
+    )
+    header = Header(
+        session_id=made,
+        owner_id=parent.owner_id,
+        parent_session_id=driver.session_id,
+        depth=kit.depth,
+        project_root=parent.project_root,
+        project_key=parent.project_key,
+        project_fingerprint=parent.project_fingerprint,
+        place=parent.place,
+    )
+    create = Create(header=header, events=(NewEvent(event=created, actor=AGENT),), key=key, scope=driver.session_id)
+    [receipt] = await driver.store.commit_async(create)
+    asked = InputAdmitted(parts=(TextPart(prompt),))
+    await driver.store.commit_async(
+        Append(session_id=receipt.session_id, events=(NewEvent(event=asked, actor=AGENT),), key=f"{key}-input")
+    )
+    return receipt.session_id

@@ -1,0 +1,334 @@
+"""The whole output of a command as it is kept beside its result: compressed piece by piece, so that it never lies in
+memory as a whole.
+
+Carrying out tool calls: permission, record, effect, record.
+
+`ToolCallStarted` is durable before the effect and `ToolCallFinished` after it. A call that is malformed, unknown, does
+not fit its schema or is not permitted is answered and never executed. After a crash each open call is taken up by its
+class: reads run again, verifiable writes are compared with what they intended (in the folder where they were started,
+and nowhere else), everything else is told as it is, "outcome unknown", and never run again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from outlast.core.errors import OutlastError, StaleLease
+from outlast.core.events import (
+    AssistantReplied,
+    EffectClass,
+    Event,
+    RuntimeStateChanged,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolProcessSpawned,
+)
+from outlast.core.messages import TextPart, ToolCall
+from outlast.core.repair import OUTCOME_UNKNOWN
+from outlast.core.state import Call
+from outlast.runtime.driver import Driver
+from outlast.runtime.failpoints import reach
+from outlast.runtime.permissions.decision import Decision, Verdict
+from outlast.runtime.permissions.evaluate import call_digest
+from outlast.runtime.tools.files.atomic_write import now, settled
+from outlast.runtime.tools.files.sandboxed_path import locate
+from outlast.runtime.tools.port import Context, Outcome, Spawned, Target, Tool, ToolFault
+from outlast.runtime.turn import approvals
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.subagents import delegated
+from outlast.runtime.turn.tool_context import tool_context, whereabouts
+
+PIECE = 1024 * 1024
+MOST = 24 * 1024 * 1024
+"""Compressed bytes that are kept; what is beyond is counted, and the result's excerpt shows its end anyway."""
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """What a result's facts say of the output in this file, which is gone afterwards."""
+    packer = zlib.compressobj(level=1)
+    packed = bytearray()
+    size = 0
+    try:
+        with path.open("rb") as stream:
+            while (piece := stream.read(PIECE)) and len(packed) < MOST:
+                packed += packer.compress(piece)
+                size += len(piece)
+            total = path.stat().st_size
+    except OSError as error:  # the command may have deleted its own log; the excerpt is still there
+        return {"whole_missing": str(error)}
+    finally:
+        path.unlink(missing_ok=True)
+    packed += packer.flush()
+    facts: dict[str, Any] = {"whole": bytes(packed), "whole_encoding": "zlib", "whole_bytes": size}
+    return {**facts, "whole_cut_bytes": total - size} if total > size else facts
+
+
+def unpacked(facts: dict[str, Any]) -> bytes | None:
+    """The output that these facts keep; None when they keep none."""
+    whole = facts.get("whole")
+    if not isinstance(whole, bytes):
+        return None
+    return zlib.decompress(whole) if facts.get("whole_encoding") == "zlib" else whole
+
+
+RESUMABLE = frozenset({"task", "ask_user"})
+
+Done = tuple[ToolCall, Outcome, str]
+Noted = Callable[[ToolCall, Outcome, str], tuple[Event, ...]]
+"""What is recorded together with the result of a call."""
+
+
+class Calls:
+    """The calls of one turn."""
+
+    def __init__(self, driver: Driver, kit: Kit, noted: Noted) -> None:
+        self.driver = driver
+        self.kit = kit
+        self.finished: list[Done] = []
+        self._noted = noted
+        self._here = whereabouts(kit.project)
+
+    async def carry_out(self) -> None:
+        """Answer every open call of the newest reply, in its order."""
+        for call in list(self.driver.state.open_calls):
+            await self._one(call)
+
+    async def verify(self, call: ToolCall) -> None:
+        """A call that no reply asked for: a verification command. Same permissions, same records, class N."""
+        await self._run_if_permitted(call)
+
+    async def _one(self, call: Call) -> None:
+        asked = await self._asked(call)
+        if call.started_seq:
+            await self._resume(call, asked)
+        elif asked.raw is not None:
+            await self._answer(
+                asked, "malformed", f"Not executed: its arguments are not complete, valid JSON: {asked.raw[:200]}"
+            )
+        else:
+            await self._run_if_permitted(asked)
+
+    async def _asked(self, call: Call) -> ToolCall:
+        """The call as the model wrote it, or as it was started when nobody asked for it."""
+        _, event = await self.driver.event(call.requested_seq or call.started_seq)
+        if isinstance(event, AssistantReplied):
+            for part in event.parts:
+                if isinstance(part, ToolCall) and part.id == call.call_id:
+                    return part
+        arguments = event.arguments if isinstance(event, ToolCallStarted) else call.arguments or {}
+        return ToolCall(id=call.call_id, name=call.name, arguments=arguments)
+
+    async def _run_if_permitted(self, call: ToolCall) -> None:
+        tool = self.kit.tools.get(call.name)
+        if tool is None:
+            names = ", ".join(sorted(spec.name for spec in self.kit.tools.specs()))
+            await self._answer(
+                call, "unknown_tool", f"Not executed: there is no tool '{call.name}'. There are: {names}."
+            )
+            return
+        fault = self.kit.tools.fault(call.name, call.arguments)
+        if fault is not None:
+            await self._answer(call, "invalid_arguments", f"Not executed: {fault}")
+            return
+        approval = await self._permitted(call)
+        if approval is not None:
+            await self._start(call, tool, *approval)
+
+    # --- permission
+
+    async def _permitted(self, call: ToolCall) -> tuple[int | None, tuple[Event, ...]] | None:
+        """The approval it rests on and what to write with the start; None when it was refused and answered."""
+        digest = call_digest(call.name, call.arguments)
+        decision = self.kit.gate.judge(call, self.driver.state, await self.kit.hooks.before(call))
+        reach("call.decided")
+        if decision.verdict is Verdict.DENY:
+            await self._answer(call, "blocked", f"Not executed: {decision.reason}", decision)
+            return None
+        if decision.verdict is Verdict.ALLOW:
+            return None, ()
+        mode = self.kit.gate.mode
+        if not self.kit.prompting and approvals.asked_for(self.driver.state, call.id, digest, mode) is None:
+            await self._answer(call, "declined", f"Not executed: {decision.reason}; nobody can be asked here", decision)
+            return None
+        seq, answer = await approvals.put(
+            self.driver,
+            self.kit.answerer,
+            call_id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            digest=digest,
+            reason=decision.reason,
+            mode=mode,
+            aside=self.kit.aside,
+        )
+        if answer not in {"once", "session", "always"}:
+            await self._answer(call, "declined", "Not executed: the user declined this call.", decision)
+            return None
+        return seq, self._remembered(call, answer)
+
+    def _remembered(self, call: ToolCall, answer: str) -> tuple[Event, ...]:
+        if answer == "always":
+            self.kit.gate.always(call)
+        if answer == "once":
+            return ()
+        grants = [*self.driver.state.runtime.get("grants", []), self.kit.gate.grant(call)]
+        return (RuntimeStateChanged(changes={"grants": grants[-64:]}),)
+
+    # --- effect
+
+    async def _start(self, call: ToolCall, tool: Tool, approval: int | None, also: tuple[Event, ...]) -> None:
+        context = self._context(call)
+        try:
+            target = await tool.target(call.arguments, context)
+        except ToolFault as fault:
+            await self._finish(call, Outcome(text=str(fault), is_error=True), "failed")
+            return
+        started = ToolCallStarted(
+            call_id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            effect=tool.effect,
+            approval_seq=approval,
+            target_digest_before=target.digest_before if target else None,
+            target_digest_after=target.digest_after if target else None,
+            facts=self._facts(tool, target),
+        )
+        await self.driver.write(*also, started)
+        reach("call.started")
+        expected = target.digest_before if target else None
+        await self._effect(call, tool, msgspec.structs.replace(context, expected=expected))
+
+    def _facts(self, tool: Tool, target: Target | None) -> dict[str, Any]:
+        """What undoes it, and where it is done; a read is the same everywhere."""
+        undo: dict[str, Any] = {"path": target.path, "before": target.before} if target else {}
+        return undo if tool.effect is EffectClass.READ else {**undo, "place": self._here}
+
+    async def _effect(self, call: ToolCall, tool: Tool, context: Context) -> None:
+        self.driver.fresh()
+        status = "executed"
+        try:
+            outcome = await tool.run(call.arguments, context)
+        except ToolFault as fault:
+            outcome, status = Outcome(text=str(fault), is_error=True), "failed"
+        except StaleLease:
+            raise
+        except (OutlastError, OSError) as error:
+            outcome, status = Outcome(text=f"{call.name} failed: {error}", is_error=True), "failed"
+        reach("effect.done")
+        note = await self.kit.hooks.after(call, outcome)
+        await self._finish(call, outcome, "failed" if outcome.is_error else status, note)
+
+    def _context(self, call: ToolCall) -> Context:
+        async def spawned(process: Spawned) -> None:
+            await self.driver.write(
+                ToolProcessSpawned(call_id=call.id, pid=process.pid, started=process.started, host=process.host)
+            )
+            reach("process.spawned")
+
+        async def ask(question: str, choices: list[str]) -> str:
+            if not self.kit.prompting and self.kit.answerer is None:
+                raise ToolFault("nobody is here to answer; decide yourself and say what you assumed")
+            arguments = {"question": question, "choices": choices}
+            digest = call_digest(call.name, arguments)
+            _, answer = await approvals.put(
+                self.driver,
+                self.kit.answerer,
+                call_id=call.id,
+                name=call.name,
+                arguments=arguments,
+                digest=digest,
+                reason=question,
+                aside=self.kit.aside,
+            )
+            return answer
+
+        async def delegate(prompt: str, persona: str | None) -> Outcome:
+            return await delegated(self.driver, self.kit, call.id, prompt, persona)
+
+        context = tool_context(self.kit, self.driver.session_id, call.id, self.driver.state.runtime)
+        return msgspec.structs.replace(context, spawned=spawned, ask=ask, delegate=delegate)
+
+    # --- after a crash
+
+    async def _resume(self, call: Call, asked: ToolCall) -> None:
+        tool = self.kit.tools.get(call.name)
+        if tool is not None and call.name in RESUMABLE:
+            await self._effect(asked, tool, self._context(asked))
+        elif tool is not None and call.effect is EffectClass.READ:
+            await self._again(asked, tool, None)
+        elif tool is not None and call.effect is EffectClass.VERIFIABLE and await self._was_here(call):
+            await self._compared(call, asked, tool)
+        else:
+            await self._answer(asked, "unknown", OUTCOME_UNKNOWN)
+
+    async def _was_here(self, call: Call) -> bool:
+        """Whether it was started in this very folder: what another machine's holds, nobody can see from here."""
+        _, event = await self.driver.event(call.started_seq)
+        return isinstance(event, ToolCallStarted) and event.facts.get("place", self._here) == self._here
+
+    async def _compared(self, call: Call, asked: ToolCall, tool: Tool) -> None:
+        """A verifiable write: what its target holds now says whether it happened."""
+        found = await self._digest_now(call, asked)
+        if found is not None and found == call.digest_after:
+            text = f"Done: {call.name} had been carried out before the interruption."
+            await self._finish(asked, Outcome(text=text), "recovered")
+        elif found is not None and found == call.digest_before:
+            await self._again(asked, tool, found)
+        else:
+            await self._answer(asked, "unknown", OUTCOME_UNKNOWN)
+
+    async def _again(self, asked: ToolCall, tool: Tool, expected: str | None) -> None:
+        """Run a call that was started and did nothing yet, if this process may: it may have been started with less."""
+        if await self._permitted(asked) is not None:
+            await self._effect(asked, tool, msgspec.structs.replace(self._context(asked), expected=expected))
+
+    async def _digest_now(self, call: Call, asked: ToolCall) -> str | None:
+        """What the target of a verifiable write holds now; None when it cannot be told."""
+        _, event = await self.driver.event(call.started_seq)
+        path = event.facts.get("path") if isinstance(event, ToolCallStarted) else None
+        if not isinstance(path, str):
+            return None
+        context = self._context(asked)
+        try:
+            return await settled(lambda _: now(locate(path, context)).digest)
+        except (ToolFault, OSError):
+            return None
+
+    # --- answers
+
+    async def _answer(self, call: ToolCall, status: str, text: str, decision: Decision | None = None) -> None:
+        facts: dict[str, Any] = {"code": decision.code} if decision is not None else {}
+        await self._finish(call, Outcome(text=text, is_error=True, facts=facts), status)
+
+    async def _finish(self, call: ToolCall, outcome: Outcome, status: str, note: str | None = None) -> None:
+        facts = dict(outcome.facts)
+        if outcome.whole_file is not None:
+            facts |= await asyncio.to_thread(kept, outcome.whole_file)
+        elif outcome.whole is not None:
+            facts["whole"] = outcome.whole
+        parts = outcome.parts()
+        if note:
+            parts = (*parts, TextPart(f"\n[hook] {note}"))
+        await self.driver.write(
+            ToolCallFinished(
+                call_id=call.id, name=call.name, parts=parts, status=status, is_error=outcome.is_error, facts=facts
+            ),
+            *outcome.events,
+            *self._noted(call, outcome, status),
+        )
+        self.finished.append((call, outcome, status))
+        reach("call.finished")
+
+
+def cancelled(call: Call) -> ToolCallFinished:
+    """The answer to a call that was open when its turn was stopped."""
+    text = OUTCOME_UNKNOWN if call.started_seq and call.effect is not EffectClass.READ else "Not executed: cancelled."
+    return ToolCallFinished(
+        call_id=call.call_id, name=call.name, parts=(TextPart(text),), status="cancelled", is_error=True
+    )

@@ -1,0 +1,46 @@
+"""What a tool is given by a driver's kit.
+
+Where a turn runs: which folder of which machine. What a call did can only be looked at there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Never
+
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.tools.port import Context, ToolFault
+from outlast.runtime.turn.context import Kit
+from outlast.store.process_identity import hostname
+
+UNCONFINED = frozenset({PermissionMode.DANGER_FULL_ACCESS, PermissionMode.ALLOW})
+
+
+def tool_context(kit: Kit, session_id: str, call_id: str, runtime: Mapping[str, Any] | None = None) -> Context:
+    """The context of a tool that asks nobody and starts nothing; `outlast.runtime.turn.tool_calls` adds what does."""
+
+    async def refused(*_: object) -> Never:
+        raise ToolFault("this cannot be done here")
+
+    return Context(
+        session_id=session_id,
+        call_id=call_id,
+        project=kit.project,
+        roots=kit.roots,
+        state_dir=kit.state_dir,
+        mode=kit.gate.mode,
+        environment={**kit.environment, "OUTLAST_SESSION_ID": session_id},
+        runtime=runtime or {},
+        spawned=refused,
+        progress=lambda text: kit.progress(call_id, text),
+        ask=refused,
+        delegate=refused,
+        confined=kit.gate.mode not in UNCONFINED,
+    )
+
+
+def whereabouts(project: Path) -> str:
+    """The machine and the real path of a project's folder on it, as one name."""
+    return f"{hostname()}:{os.path.realpath(project)}"

@@ -1,0 +1,260 @@
+"""One turn, from where the folded state says it is to its end.
+
+There is no other memory: each step looks at the state, does the one thing that is next, and records it. So a turn that
+a dead process left behind goes on by the same code that runs a new one; `recovery` only closes what was cut in two.
+
+    TurnStarted > ModelRequested > AssistantReplied > ToolCallStarted > ToolCallFinished > ... >
+    CompletionDecided > TurnEnded
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+import msgspec
+
+from outlast.core.errors import ContextOverflow, ModelError
+from outlast.core.events import (
+    AssistantReplied,
+    CompletionDecided,
+    Delivery,
+    Event,
+    InputPromoted,
+    MessageAppended,
+    RuntimeStateChanged,
+    TurnEnded,
+)
+from outlast.core.messages import Part, Role, TextPart, ToolCall, text_of
+from outlast.core.state import SessionState
+from outlast.core.window import window
+from outlast.models.port import Finished, ModelRequest
+from outlast.runtime.driver import Driver
+from outlast.runtime.failpoints import reach
+from outlast.runtime.history.boundaries import carry_out_requests, compact, compact_if_needed
+from outlast.runtime.history.compaction import request_tokens
+from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.guided_policy import Judged, Lanes
+from outlast.runtime.turn.model_call import Attempts
+from outlast.runtime.turn.phases import Kind, Phase, Phases
+from outlast.runtime.turn.tool_calls import Calls
+from outlast.runtime.turn.turn_stats import TurnRecord
+
+COMPLETED, STOPPED, FAILED, BUDGET, INTERRUPTED = "completed", "stopped", "failed", "budget_exhausted", "interrupted"
+VERIFY, CONTINUE = "verify", "continue"
+FINAL = frozenset({"accept", "complete", "finalize", "failed"})
+
+
+class Turn:
+    """The running turn of a driver."""
+
+    def __init__(self, driver: Driver, kit: Kit) -> None:
+        assert kit.model is not None
+        self.driver = driver
+        self.kit = kit
+        self.model = kit.model
+        self.lanes = Lanes(driver, kit)
+        self.calls = Calls(driver, kit, self.lanes.noted)
+        self.attempts = Attempts(driver, kit.model, kit.heard)
+        self.phases = Phases.resume(driver.state.runtime.get("active_turn_phase"))
+        self.error: ModelError | None = None
+        self.answer = ""
+        self._overflowed = False
+
+    @property
+    def state(self) -> SessionState:
+        return self.driver.state
+
+    async def run(self) -> None:
+        """Go on until the turn has ended. `ModelError` is kept in `error`: the turn then ended as failed."""
+        while self.state.turn is not None:
+            await self._step()
+
+    async def _step(self) -> None:
+        turn = self.state.turn
+        assert turn is not None
+        if self.state.open_calls:
+            await self._use_tools()
+        elif turn.decided in FINAL and not self._steering():
+            await self._end(STOPPED if turn.decided in {"finalize", "failed"} else COMPLETED, turn.code)
+        elif turn.decided == VERIFY:
+            await self._verify()
+        elif (spent := self.kit.budgets.used_up(turn, self.driver.clock.now_us())) is not None:
+            self.phases.enter(Phase.FINALIZE, "budget_exhausted", spent, Kind.TERMINAL)
+            await self._end(BUDGET, spent)
+        elif not await carry_out_requests(self.driver, self.kit):
+            await self._ask_model()
+
+    # --- the model
+
+    async def _ask_model(self) -> None:
+        await self._read_steering()
+        request = await self._request()
+        if await compact_if_needed(self.driver, self.kit, request):
+            request = await self._request()
+        if self.phases.now is not Phase.ASSISTANT:
+            self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
+        estimate = request_tokens(request.messages, request.system, request.tools)
+        opened = self.attempts.requested(request, _digest(request), estimate)
+        await self.driver.write(*self._moved(), *self.lanes.prompted(), opened)
+        try:
+            finished = await self.attempts.reply(request)
+        except ContextOverflow as error:
+            await self._overflow(error)
+        except ModelError as error:
+            await self._failed(error)
+        else:
+            await self._replied(finished)
+
+    async def _request(self) -> ModelRequest:
+        seen = window(await self.driver.rows(), self.state, provider=self.model.provider, asking=True)
+        prompt = self.lanes.prompt()
+        tools = self.kit.tools.specs() if self.model.abilities.tools and prompt.format == "native" else ()
+        return ModelRequest(
+            system=prompt.text,
+            messages=seen.messages,
+            tools=tools,
+            max_output_tokens=self.kit.config.max_output_tokens,
+            effort=self.kit.config.reasoning.effort,
+            replies=self.state.usage.replies,
+            session_id=self.driver.session_id,
+        )
+
+    async def _read_steering(self) -> None:
+        """What was said meanwhile is read before the model is asked again."""
+        waiting = self._steering()
+        if waiting:
+            await self.driver.write(InputPromoted(inputs=waiting))
+
+    def _steering(self) -> list[int]:
+        """Steering that this turn has not read yet."""
+        unread = (item for item in self.state.inbox.inputs if not item.promoted)
+        return [item.seq for item in unread if item.delivery is Delivery.STEER]
+
+    async def _overflow(self, error: ContextOverflow) -> None:
+        """The provider counts more than we did: make the window smaller once, then give up."""
+        if self._overflowed or not await compact(self.driver, self.kit, reason="overflow"):
+            await self._failed(error)
+        self._overflowed = True
+
+    async def _failed(self, error: ModelError) -> None:
+        self.error = error
+        self.phases.enter(Phase.FINALIZE, "model_failed", str(error), Kind.TERMINAL)
+        await self._end(FAILED, str(error))
+
+    async def _replied(self, finished: Finished) -> None:
+        assert self.state.attempt is not None
+        name = finished.model or self.model.name
+        usage = finished.usage
+        if usage.cost_micros is None and self.kit.price is not None:
+            # The table of prices takes a second to load, and the lease has to be renewed meanwhile.
+            cost = await asyncio.to_thread(self.kit.price, self.model.name, usage)
+            usage = msgspec.structs.replace(usage, cost_micros=cost)
+        parts = _own_ids(finished.parts, self.state.last_seq)
+        replied = AssistantReplied(
+            attempt_seq=self.state.attempt,
+            parts=parts,
+            usage=usage,
+            model=name,
+            finish_reason=finished.finish_reason,
+        )
+        if any(isinstance(part, ToolCall) for part in parts):
+            await self.driver.write(replied)
+            reach("reply.recorded")
+            return
+        judged = self.lanes.judged_reply(parts, await self._record())
+        if judged.parts is not None:  # a tool call that was written as text
+            self.phases.enter(Phase.REPAIR, "repair_raw_text_tool_fallback", judged.summary, Kind.RETRY)
+            replied = msgspec.structs.replace(replied, parts=judged.parts)
+        else:
+            self.phases.enter(Phase.COMPLETION, "completion_gate", "Checking whether the turn is complete")
+        self.answer = text_of(replied.parts)
+        await self._decided(judged, replied)
+
+    async def _record(self) -> TurnRecord:
+        turn = self.state.turn
+        return TurnRecord(await self.driver.rows(), turn.seq if turn is not None else 0)
+
+    # --- tools
+
+    async def _use_tools(self) -> None:
+        if self.phases.now in {Phase.ASSISTANT, Phase.REPAIR}:
+            self.phases.enter(Phase.TOOLS, "execute_tool_batch", "Carrying out tool calls")
+        await self.calls.carry_out()
+        judged = self.lanes.judged_tools(await self._record())
+        if judged is not None:
+            await self._decided(judged)
+
+    async def _verify(self) -> None:
+        """The next verification command of the definition of done; when all have run, what they come to."""
+        call = self.lanes.next_verification()
+        if call is not None:
+            reach("verification.started")
+            await self.calls.verify(call)
+            reach("verification.done")
+            return
+        if self.phases.now is not Phase.COMPLETION:
+            self.phases = Phases(Phase.COMPLETION)
+        await self._decided(self.lanes.judged_verification(await self._record()))
+
+    # --- decisions and the end
+
+    async def _decided(self, judged: Judged, *first: Event) -> None:
+        """Record a decision; one that ends the turn shares its commit with the end."""
+        decided = CompletionDecided(
+            outcome=judged.outcome, code=judged.code, summary=judged.summary, facts=judged.facts
+        )
+        events: list[Event] = [*first, decided, *judged.events]
+        if judged.outcome in FINAL and not self._steering():
+            outcome = STOPPED if judged.outcome in {"finalize", "failed"} else COMPLETED
+            self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", Kind.TERMINAL)
+            await self._end(outcome, judged.code, *events, note=judged.note)
+        else:
+            if judged.nudge:
+                events.append(MessageAppended(role=Role.SYSTEM, parts=(TextPart(judged.nudge),)))
+            if judged.outcome == CONTINUE:
+                self.phases.enter(Phase.ASSISTANT, judged.code, judged.summary, Kind.REROUTE)
+            await self.driver.write(*events, *self._moved())
+        reach("decision.made")
+
+    async def _end(self, outcome: str, reason: str | None, *first: Event, note: str | None = None) -> None:
+        turn = self.state.turn
+        assert turn is not None
+        if self.phases.now is not Phase.FINALIZE:
+            self.phases = Phases(Phase.COMPLETION)
+            self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", Kind.TERMINAL)
+        facts = {"note": note} if note else {}
+        self.answer = f"{self.answer or (await self._record()).last_answer}{note or ''}"
+        ended = TurnEnded(outcome=outcome, reason=reason, answered=list(turn.inputs), facts=facts)
+        others = [seq for seq in self.state.unanswered if seq not in turn.inputs]
+        await self.driver.write(*first, *self._moved(), *self.lanes.closing(outcome, reason), ended, release=not others)
+        reach("turn.ended")
+
+    def _moved(self) -> tuple[Event, ...]:
+        """The newest change of phase, if it is not recorded yet."""
+        changes = self.phases.changes()
+        known = self.state.runtime
+        if not changes or all(known.get(name) == value for name, value in changes.items()):
+            return ()
+        return (RuntimeStateChanged(changes=changes),)
+
+
+def _digest(request: ModelRequest) -> str:
+    """Names exactly what the model saw."""
+    said = [(message.role, message.parts) for message in request.messages]
+    return hashlib.sha256(msgspec.json.encode([request.system, said, request.tools])).hexdigest()
+
+
+def _own_ids(parts: tuple[Part, ...], after: int) -> tuple[Part, ...]:
+    """Every call under an id that no other call of this reply has; the provider's is kept beside it."""
+    used: set[str] = set()
+    own: list[Part] = []
+    for n, part in enumerate(parts):
+        if isinstance(part, ToolCall):
+            call_id = part.id
+            if not call_id or call_id in used:
+                call_id = f"{part.id or 'call'}_{after}_{n}"
+                part = msgspec.structs.replace(part, id=call_id, provider_id=part.provider_id or part.id or None)
+            used.add(call_id)
+        own.append(part)
+    return tuple(own)

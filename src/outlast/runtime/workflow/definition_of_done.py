@@ -1,0 +1,259 @@
+"""The definition of done: what a task must come to, what was done for it, and what verification has shown.
+
+A value: every function gives a new one. It is stored whole in `DefinitionOfDoneUpdated`, so it is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from outlast.core.workflow_mode import Mode
+from outlast.runtime.workflow.brief import Brief
+from outlast.runtime.workflow.command_kind import kind_of
+from outlast.runtime.workflow.evidence import Status, VerificationEvidence, VerificationObservation
+from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.tool_effect import Work
+
+RETRIES = 3
+MAX_FILES, MAX_COMMANDS, MAX_ITEMS, MAX_EVIDENCE = 500, 100, 100, 24
+MAX_OUTPUT = 2_000
+MAX_TEXT = 500
+
+
+class DoneStatus(StrEnum):
+    DRAFT = "draft"
+    IN_PROGRESS = "in_progress"
+    VERIFYING = "verifying"
+    FIXING = "fixing"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class TaskSize(StrEnum):
+    SMALL = "small"
+    STANDARD = "standard"
+    LARGE = "large"
+
+
+class DefinitionOfDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`failed_commands` are those whose last run failed; `line_changes` counts lines written or replaced;
+    `verification_commands` are those of the latest attempt, `planned_commands` those that the plan asks for.
+
+    Paths of brief and plans are where they were exported to, if they were; the log holds the originals.
+    """
+
+    task_statement: str
+    acceptance_criteria: list[str] = []
+    verification_commands: list[str] = []
+    planned_commands: list[str] = []
+    pending_items: list[str] = []
+    completed_items: list[str] = []
+    evidence: list[VerificationEvidence] = []
+    confidence: str = "medium"
+    status: str = "draft"
+    task_size: str = "small"
+    retry_budget: int = RETRIES
+    retry_count: int = 0
+    touched_files: list[str] = []
+    successful_commands: list[str] = []
+    failed_commands: list[str] = []
+    mutating_actions: list[str] = []
+    line_changes: int = 0
+    storage_path: str | None = None
+    last_verification_result: str | None = None
+    verification_attempt_counter: int = 0
+    active_verification_attempt_id: str | None = None
+    active_verification_attempt_number: int = 0
+    current_mode: str = "execute"
+    mode_history: list[str] = []
+    clarify_brief_path: str | None = None
+    implementation_plan_path: str | None = None
+    verification_plan_path: str | None = None
+
+    @property
+    def mutated(self) -> bool:
+        return bool(self.mutating_actions)
+
+    def of_attempt(self) -> list[VerificationEvidence]:
+        """What the active attempt has shown so far."""
+        active = self.active_verification_attempt_id
+        return [item for item in self.evidence if active is not None and item.attempt_id == active]
+
+
+def size_of(files: int, lines: int) -> TaskSize:
+    if files <= 3 and lines < 100:
+        return TaskSize.SMALL
+    return TaskSize.STANDARD if files <= 15 and lines < 500 else TaskSize.LARGE
+
+
+def begun(task: str, mode: Mode, *, brief: Brief | None = None, plan: Plan | None = None) -> DefinitionOfDone:
+    """The definition for a new task; criteria and commands come from its plan and brief, where there are any."""
+    criteria = [*(plan.acceptance_criteria if plan else ()), *(brief.acceptance_criteria if brief else ())]
+    return DefinitionOfDone(
+        task_statement=task,
+        acceptance_criteria=_latest((), criteria, MAX_ITEMS),
+        verification_commands=list(plan.verification_commands) if plan else [],
+        planned_commands=list(plan.verification_commands) if plan else [],
+        current_mode=str(mode),
+        mode_history=[str(mode)],
+    )
+
+
+def entered(done: DefinitionOfDone, mode: Mode) -> DefinitionOfDone:
+    if done.current_mode == mode:
+        return done
+    history = [*done.mode_history, str(mode)][-MAX_ITEMS:]
+    return msgspec.structs.replace(done, current_mode=str(mode), mode_history=history)
+
+
+def worked(done: DefinitionOfDone, work: Work) -> DefinitionOfDone:
+    """After one tool call. A change makes what was verified before it stale."""
+    if work.items is not None:
+        pending, completed = work.items
+        done = msgspec.structs.replace(
+            done, pending_items=list(pending[:MAX_ITEMS]), completed_items=list(completed[:MAX_ITEMS])
+        )
+    if work.command is not None:
+        done = _ran(done, work.command[:MAX_TEXT], work.succeeded)
+    if not work.succeeded or not (work.changed or work.command):
+        return done
+    files = _latest(done.touched_files, work.touched, MAX_FILES)
+    lines = done.line_changes + work.lines
+    stale = work.changed and done.last_verification_result == Status.PASSED
+    return msgspec.structs.replace(
+        done,
+        touched_files=files,
+        line_changes=lines,
+        task_size=str(size_of(len(files), lines)),
+        mutating_actions=[*done.mutating_actions, work.label[:MAX_TEXT]][-MAX_ITEMS:]
+        if work.changed
+        else done.mutating_actions,
+        last_verification_result=str(Status.STALE) if stale else done.last_verification_result,
+        status=str(DoneStatus.IN_PROGRESS) if done.status != DoneStatus.FIXING else done.status,
+    )
+
+
+def _ran(done: DefinitionOfDone, command: str, succeeded: bool) -> DefinitionOfDone:
+    others_good = [known for known in done.successful_commands if known != command]
+    others_bad = [known for known in done.failed_commands if known != command]
+    good, bad = ([*others_good, command], others_bad) if succeeded else (others_good, [*others_bad, command])
+    return msgspec.structs.replace(done, successful_commands=good[-MAX_COMMANDS:], failed_commands=bad[-MAX_COMMANDS:])
+
+
+def _latest(known: Sequence[str], more: Sequence[str], most: int) -> list[str]:
+    return list(dict.fromkeys([*known, *more]))[-most:]
+
+
+# --- verification ------------------------------------------------------------------------------------------------
+
+
+def verifying(done: DefinitionOfDone, commands: Sequence[str]) -> DefinitionOfDone:
+    """A new attempt at verification is opened; what an older one showed is superseded by it."""
+    number = done.verification_attempt_counter + 1
+    return msgspec.structs.replace(
+        entered(done, Mode.VERIFY),
+        verification_commands=list(commands),
+        verification_attempt_counter=number,
+        active_verification_attempt_id=f"attempt-{number}",
+        active_verification_attempt_number=number,
+        status=str(DoneStatus.VERIFYING),
+        last_verification_result=str(Status.PENDING),
+    )
+
+
+def observed(done: DefinitionOfDone, evidence: VerificationEvidence) -> DefinitionOfDone:
+    """What one command of the active attempt has shown; a second word on the same command replaces the first."""
+    seen = msgspec.structs.replace(
+        evidence,
+        stdout=_tail(evidence.stdout),
+        stderr=_tail(evidence.stderr),
+        kind=str(kind_of(evidence.command)),
+        attempt_id=done.active_verification_attempt_id,
+        attempt_number=done.active_verification_attempt_number,
+    )
+    others = [item for item in done.evidence if (item.attempt_id, item.command) != (seen.attempt_id, seen.command)]
+    return msgspec.structs.replace(done, evidence=[*others, seen][-MAX_EVIDENCE:])
+
+
+def _tail(text: str) -> str:
+    return text if len(text) <= MAX_OUTPUT else f"[... {len(text) - MAX_OUTPUT} characters]\n{text[-MAX_OUTPUT:]}"
+
+
+def next_command(done: DefinitionOfDone) -> str | None:
+    """The first command that the active attempt has not shown anything for: after a crash, where to go on."""
+    if done.status != DoneStatus.VERIFYING:
+        return None
+    seen = {item.command for item in done.of_attempt()}
+    return next((command for command in done.verification_commands if command not in seen), None)
+
+
+def passed(done: DefinitionOfDone) -> DefinitionOfDone:
+    return msgspec.structs.replace(
+        done, status=str(DoneStatus.DONE), confidence="high", last_verification_result=str(Status.PASSED)
+    )
+
+
+def fixing(done: DefinitionOfDone) -> DefinitionOfDone:
+    """Verification failed and may be tried again: back to execute, one retry counted."""
+    return msgspec.structs.replace(
+        entered(done, Mode.EXECUTE),
+        status=str(DoneStatus.FIXING),
+        retry_count=done.retry_count + 1,
+        last_verification_result=str(Status.FAILED),
+    )
+
+
+def failed(done: DefinitionOfDone) -> DefinitionOfDone:
+    return msgspec.structs.replace(
+        done, status=str(DoneStatus.FAILED), confidence="low", last_verification_result=str(Status.FAILED)
+    )
+
+
+def finished(done: DefinitionOfDone, *, verification: Status = Status.SKIPPED) -> DefinitionOfDone:
+    """Complete without a verification: nothing was changed, or nothing could check it."""
+    return msgspec.structs.replace(
+        done, status=str(DoneStatus.DONE), confidence="medium", last_verification_result=str(verification)
+    )
+
+
+def observations(done: DefinitionOfDone) -> list[VerificationObservation]:
+    """Where the verification by each command stands now."""
+    return [_observation(done, command) for command in done.verification_commands]
+
+
+def _observation(done: DefinitionOfDone, command: str) -> VerificationObservation:
+    shown = [item for item in done.evidence if item.command == command]
+    active = done.active_verification_attempt_id
+    current = next((item for item in reversed(shown) if item.attempt_id == active), None)
+    older = [item.attempt_id for item in shown if item.attempt_id != active]
+    if current is not None:
+        status = current.status
+        if status is Status.PASSED and done.last_verification_result == Status.STALE:
+            status = Status.STALE
+    elif active is not None and done.status == DoneStatus.VERIFYING:
+        status = Status.PENDING
+    else:
+        status = Status.STALE if shown else Status.MISSING
+    return VerificationObservation(
+        command=command,
+        status=str(status),
+        summary=_SAYS[status].format(command=f"`{command}`"),
+        kind=str(kind_of(command)),
+        exit_code=current.exit_code if current else None,
+        attempt_id=active,
+        attempt_number=done.active_verification_attempt_number,
+        supersedes=older[-1] if older else None,
+    )
+
+
+_SAYS = {
+    Status.PENDING: "verification with {command} is pending",
+    Status.PASSED: "verification with {command} passed",
+    Status.FAILED: "verification with {command} failed",
+    Status.MISSING: "verification evidence was still missing for {command}",
+    Status.STALE: "what {command} showed is older than the last change",
+    Status.SKIPPED: "{command} could not be run",
+}

@@ -1,0 +1,98 @@
+"""Which sessions a worker may take: those with work that nobody drives, oldest first. For stores with one writer.
+
+PostgreSQL decides the same in one statement (`outlast.store.postgres.claim`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from outlast.core.errors import DamagedSession
+from outlast.core.event_row import Actor
+from outlast.core.header import Header
+from outlast.store.engine.commit import expired
+from outlast.store.engine.transaction import Row
+from outlast.store.port import Query, Queue, Wanted
+from outlast.store.process_identity import now_us
+from outlast.store.read.read_view import FIRST_OF_OLDEST, View
+
+PAGE = 64
+
+
+def candidates(view: View, wanted: Wanted) -> Iterator[tuple[str, bool]]:
+    """The sessions to claim, oldest first and no more than are wanted, and whether somebody's lease ran out there."""
+    left = wanted.most
+    clock = view.lease_clock()
+    for header in with_work(view, wanted.owner_id) if left > 0 else ():
+        if not _is_wanted(header, wanted):
+            continue
+        row = _row(view, header.session_id)
+        if row is None or not is_free(row, *clock) or not _may_be_taken(view, row, wanted):
+            continue
+        yield row.session_id, row.lease_token is not None
+        left -= 1
+        if not left:
+            return
+
+
+def queue_in(view: View, owner_id: str) -> Queue:
+    clock = view.lease_clock()
+    waiting, driven, oldest = 0, 0, None
+    for header in with_work(view, owner_id):
+        if header.is_as_imported:
+            continue
+        row = _row(view, header.session_id)
+        if row is not None and not is_free(row, *clock):
+            driven += 1
+            continue
+        waiting += 1
+        oldest = oldest if oldest is not None else header.work_since
+    return Queue(waiting=waiting, driven=driven, oldest=oldest, now=now_us())
+
+
+def with_work(view: View, owner_id: str) -> Iterator[Header]:
+    """Oldest first; without those whose header cannot be read, which nobody can drive."""
+    query = Query(owner_id=owner_id, pending=True, oldest_first=True)
+    position = FIRST_OF_OLDEST
+    while True:
+        page = view.listed(query, position, PAGE)
+        for listed in page:
+            position = (listed.at, listed.session_id)
+            if listed.row is not None and listed.row.has_work:
+                yield listed.row
+        if len(page) < PAGE:
+            return
+
+
+def is_free(row: Row, now: int, boot: str) -> bool:
+    return row.lease_token is None or expired(row, now, boot)
+
+
+def _is_wanted(header: Header, wanted: Wanted) -> bool:
+    session_id = header.session_id
+    if wanted.only is not None and session_id not in wanted.only:
+        return False
+    if header.place is not None and header.place not in wanted.places:
+        return False
+    if header.is_as_imported and session_id not in wanted.woken:
+        return False
+    return wanted.besides.get(session_id) != header.last_seq
+
+
+def _may_be_taken(view: View, row: Row, wanted: Wanted) -> bool:
+    """Whether nobody else is about to come for it."""
+    if row.session_id in wanted.woken:
+        return True
+    if row.depth == 0:
+        since = now_us() - row.updated_at
+        if row.turn is not None or not 0 <= since < wanted.grace_ms * 1000:  # a clock that went back keeps nobody
+            return True
+    newest = view.rows(row.session_id, row.last_seq - 1, row.last_seq)
+    return bool(newest) and Actor.parse(newest[-1].actor).door in wanted.served
+
+
+def _row(view: View, session_id: str) -> Row | None:
+    try:
+        return view.header(session_id)
+    except DamagedSession:
+        return None

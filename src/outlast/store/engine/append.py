@@ -1,0 +1,72 @@
+"""How events get into a session's log, inside a transaction."""
+
+from __future__ import annotations
+
+from outlast.core.errors import ConflictError, DamagedSession, SessionDeleted, SessionNotFound
+from outlast.core.event_row import StoredEvent
+from outlast.core.header import apply
+from outlast.store import port
+from outlast.store.engine.encode import SealedWrite
+from outlast.store.engine.transaction import KeyRow, Row, Tx
+from outlast.store.port import Receipt
+
+
+def live(tx: Tx, session_id: str) -> Row:
+    """The row of a session that exists and was not deleted."""
+    row = tx.header(session_id)  # ids were checked when the write was sealed
+    if row is None:
+        raise SessionNotFound(f"no session {session_id}; `outlast sessions list` shows those there are")
+    if row.deleted_at is not None:
+        raise SessionDeleted(f"session {session_id} was deleted")
+    return row
+
+
+def scope_of(tx: Tx, write: port.Write) -> str:
+    """Where the write's key is looked for: the lineage, unless the caller names another scope."""
+    if not isinstance(write, port.Append | port.Create):
+        return ""
+    if write.scope is not None:
+        return write.scope
+    if isinstance(write, port.Create):
+        continued = tx.header(write.continues) if write.continues else None
+        return continued.root_id if continued else write.header.session_id
+    row = tx.header(write.session_id)
+    return row.root_id if row else write.session_id
+
+
+def put_events(tx: Tx, row: Row, sealed: SealedWrite, *, touch: bool, epoch: int | None) -> Receipt:
+    """Add a write's events behind the row's last one, with the blobs and the key that go with them."""
+    for digest, data in sealed.blobs.items():
+        tx.put_blob(row.session_id, digest, data)
+    now = tx.clock()
+    previous, seq = row.head_hash, row.last_seq
+    rows: list[StoredEvent] = []
+    for event in sealed.events:
+        seq += 1
+        stored = event.row(row.session_id, seq, epoch, previous)
+        previous = stored.hash
+        rows.append(stored)
+        apply(row, event.delta, seq=seq, at=event.at, now=now, touch=touch)
+        if event.closes_attempt:
+            tx.drop_chunks(row.session_id)
+    row.head_hash = previous
+    tx.append(row, rows)
+    if sealed.key is not None and not sealed.own_key:
+        tx.put_key(scope_of(tx, sealed.write), sealed.key, KeyRow(row.session_id, seq, len(rows), sealed.digest))
+    return Receipt(session_id=row.session_id, seq=seq, first_seq=rows[0].seq)
+
+
+def base_of(tx: Tx, base: port.Base) -> tuple[str, bytes]:
+    """Which session owns the base event (a fork of a fork may stand on an ancestor), and the event's hash."""
+    row = live(tx, base.session_id)
+    if not 1 <= base.seq <= row.last_seq:
+        raise ConflictError(f"session {row.session_id} has no event {base.seq}; its last one is {row.last_seq}")
+    while base.seq <= row.base_seq and row.base_id is not None:
+        parent = tx.header(row.base_id)
+        if parent is None:
+            raise DamagedSession(row.session_id, row.base_seq, f"the session {row.base_id} it stands on is missing")
+        row = parent
+    hashed = tx.hash_at(row.session_id, base.seq)
+    if hashed is None:
+        raise DamagedSession(row.session_id, base.seq, "event is missing")
+    return row.session_id, hashed

@@ -1,0 +1,278 @@
+"""Group commit: one sync for everybody who waits.
+
+Leader and followers: a thread that finds nobody at work commits, for itself and for all that queued up meanwhile; the
+others sleep until their outcome is there or the lead is handed to them. A lone caller pays no thread hop and no delay.
+Async callers queue in the same line; a worker thread leads when no calling thread does.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from outlast.core.errors import OutcomeUnknown, StoreUnavailable
+from outlast.store.engine.encode import Commit
+from outlast.store.port import Receipt
+
+if TYPE_CHECKING:
+    import asyncio
+
+MAX_COMMITS = 256
+LEAST_HALF = 24
+MAX_BYTES = 1024 * 1024
+CLOSED = "the store is closed; open it again"
+
+
+class Entry:
+    """A commit in the line, and how it ended. `gate` is shut while its caller sleeps, `led` the batch that it leads."""
+
+    __slots__ = ("commit", "error", "future", "gate", "led", "receipts")
+
+    def __init__(self, commit: Commit, future: asyncio.Future[list[Receipt]] | None = None) -> None:
+        self.commit = commit
+        self.future = future
+        self.gate: threading.Lock | None = None
+        self.led: list[Entry] | None = None
+        self.receipts: list[Receipt] | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def decided(self) -> bool:
+        return self.receipts is not None or self.error is not None
+
+    def outcome(self) -> list[Receipt]:
+        if self.error is not None:
+            raise self.error
+        assert self.receipts is not None
+        return self.receipts
+
+
+class GroupCommit:
+    """`run` gets a batch and must decide every entry of it; it is never called by two threads at once."""
+
+    def __init__(self, run: Callable[[list[Entry]], None], *, by_halves: bool = False) -> None:
+        self._run = run
+        self._by_halves = by_halves
+        self._mutex = threading.Lock()
+        self._idle = threading.Condition(self._mutex)
+        self._queue: deque[Entry] = deque()
+        self._leader: Entry | _Worker | None = None
+        self._closed = False
+        self._worker: threading.Thread | None = None
+        self._worker_leads: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def submit(self, commit: Commit) -> list[Receipt]:
+        entry = Entry(commit)
+        try:
+            with self._mutex:
+                if self._closed:
+                    raise StoreUnavailable(CLOSED)
+                if self._leader is None:  # nobody is at work, so nobody is in the line
+                    gate, self._leader = None, entry
+                else:
+                    gate = threading.Lock()
+                    gate.acquire()
+                    entry.gate = gate
+                    self._queue.append(entry)
+            if gate is None:
+                self._lead([entry])
+            else:
+                gate.acquire()
+                if not entry.decided:
+                    self._lead_once()
+        except BaseException:
+            self._withdraw(entry)
+            raise
+        return entry.outcome()
+
+    def submit_soon(self, commit: Commit) -> asyncio.Future[list[Receipt]]:
+        """The same for a running event loop: stand in the line, and await the outcome.
+
+        A caller that is cancelled cancels the future, which is only its wish to know.
+        """
+        import asyncio  # here and not above: commands that run no loop want to start quickly
+
+        future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
+        with self._mutex:
+            if self._closed:
+                raise StoreUnavailable(CLOSED)
+            self._queue.append(Entry(commit, future))
+            if self._leader is None:
+                self._let_worker_lead()
+        return future
+
+    async def submit_async(self, commit: Commit) -> list[Receipt]:
+        return await self.submit_soon(commit)
+
+    def close(self) -> None:
+        """Take nothing more; return when everything handed in is decided."""
+        with self._mutex:
+            self._closed = True
+            while self._leader is not None or self._queue:
+                self._idle.wait()
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            self._worker_leads.put(None)
+            worker.join()
+
+    def _withdraw(self, entry: Entry) -> None:
+        """The caller was interrupted (Ctrl-C), wherever that was: its write stays in the line, but nobody must wait for
+        it to lead, and those whom it has led hear how it went."""
+        led = entry.led or []
+        self._hand_back(led)
+        with self._mutex:
+            entry.gate = None
+            leader = self._leader
+            if leader is entry:
+                self._pass_on()
+            elif leader is _WORKER:
+                self._let_worker_lead()
+            elif isinstance(leader, Entry):
+                _wake(leader)  # it may not have heard of it yet
+        _deliver(led)
+
+    def _lead_once(self) -> None:
+        with self._mutex:
+            batch = self._next_batch()
+        self._lead(batch)
+
+    def _lead(self, batch: list[Entry]) -> None:
+        try:
+            self._run(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is one commit's, and not its neighbours' trouble
+            self._run_alone(batch, error)
+        except BaseException:
+            self._hand_back(batch)
+            raise
+        finally:
+            for entry in batch:
+                if entry.receipts is None and entry.error is None:
+                    entry.error = OutcomeUnknown("interrupted while committing", key=entry.commit.key)
+            with self._mutex:
+                if self._queue or self._closed:
+                    self._pass_on()
+                else:
+                    self._leader = None
+            if len(batch) > 1 or batch[0].future is not None or batch[0].gate is not None:
+                _deliver(batch)
+
+    def _hand_back(self, batch: list[Entry]) -> None:
+        """The leader was interrupted: that is not the others' business, they stand first in the line for the next."""
+        with self._mutex:
+            others = [entry for entry in batch[1:] if not entry.decided]
+            batch[1:] = [entry for entry in batch[1:] if entry not in others]
+            for entry in reversed(others):
+                entry.commit.rerun = True
+                if entry not in self._queue:
+                    self._queue.appendleft(entry)
+
+    def _run_alone(self, batch: list[Entry], error: Exception) -> None:
+        """A fault that no adapter foresaw decided nothing: each commit is run again by itself, under its key."""
+        for entry in batch:
+            if entry.decided:
+                continue
+            entry.commit.rerun = True
+            try:
+                self._run([entry])
+            except Exception as again:  # noqa: BLE001 - as above
+                told = f"it is not known whether this was stored: {type(again).__name__}: {again}"
+                entry.error = OutcomeUnknown(told, key=entry.commit.key)
+                entry.error.__cause__ = error
+
+    def _next_batch(self) -> list[Entry]:
+        # Where another process does the work, half of a long line goes first: its callers come back with their next
+        # commits while the other half is being written, instead of everybody waiting for everybody.
+        most = min(MAX_COMMITS, max(LEAST_HALF, (len(self._queue) + 1) // 2)) if self._by_halves else MAX_COMMITS
+        batch: list[Entry] = []
+        size = 0
+        for entry in self._queue:
+            size += entry.commit.size
+            if batch and (len(batch) == most or size > MAX_BYTES):
+                break
+            batch.append(entry)
+        batch[0].led = batch  # before they leave the line: an interrupted leader knows them in any case
+        for _ in batch:
+            self._queue.popleft()
+        return batch
+
+    def _pass_on(self) -> None:
+        """Hand the lead to whoever waits; with the mutex held."""
+        if not self._queue:
+            self._leader = None
+            self._idle.notify_all()
+            return
+        waiting = next((entry for entry in self._queue if entry.gate is not None), None)
+        if waiting is None:  # async callers, and those that were interrupted while they waited
+            self._let_worker_lead()
+            return
+        # The leader's own write must be in the batch it takes.
+        self._queue.remove(waiting)
+        self._queue.appendleft(waiting)
+        self._leader = waiting
+        _wake(waiting)
+
+    def _let_worker_lead(self) -> None:
+        self._leader = _WORKER
+        self._start_worker()
+        self._worker_leads.put(None)
+
+    def _start_worker(self) -> None:
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._work, name="outlast-commit", daemon=True)
+            self._worker.start()
+
+    def _work(self) -> None:
+        while True:
+            self._worker_leads.get()
+            with self._mutex:
+                if self._leader is not _WORKER:
+                    if self._closed and self._leader is None and not self._queue:
+                        return
+                    continue  # told twice
+                if not self._queue:
+                    self._leader = None
+                    self._idle.notify_all()
+                    continue
+            self._lead_once()
+
+
+class _Worker:
+    """Leads for those who do not wait in a thread."""
+
+
+_WORKER = _Worker()
+
+
+def _wake(entry: Entry) -> None:
+    """Let its caller go on; once, however often it is told to."""
+    gate = entry.gate
+    if gate is not None:
+        if gate.locked():
+            gate.release()
+        entry.gate = None
+
+
+def _deliver(batch: list[Entry]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Entry]] = {}
+    for entry in batch:
+        if entry.future is not None:
+            by_loop.setdefault(entry.future.get_loop(), []).append(entry)
+        else:
+            _wake(entry)
+    for loop, entries in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, entries)
+
+
+def _resolve(entries: list[Entry]) -> None:
+    for entry in entries:
+        assert entry.future is not None
+        if entry.future.done():
+            continue
+        if entry.error is not None:
+            entry.future.set_exception(entry.error)
+        else:
+            entry.future.set_result(entry.outcome())

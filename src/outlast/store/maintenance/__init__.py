@@ -1,0 +1,1 @@
+"""Migrations, garbage collection, rebuilt headers."""

@@ -1,0 +1,166 @@
+"""What a store clears away by itself: keys that nobody will repeat any more, blobs that nobody named.
+
+One step is bounded: it looks at so many rows, and the next one goes on where it stopped. How far it came is a note in
+the store, so that many short-lived processes share the work and do it once an hour. Whatever is to go is looked at once
+more inside the commit that takes it away.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from outlast.core.errors import DamagedSession, OutlastError
+from outlast.store.engine.remove import mentioned
+from outlast.store.engine.transaction import Row
+from outlast.store.port import DropBlobs, Forget, PutNote, Receipt, Swept, Write
+from outlast.store.process_identity import now_us
+from outlast.store.read.read_view import View
+
+SECOND = 1_000_000
+KEYS_KEPT = 30 * 24 * 3600 * SECOND
+BLOBS_KEPT = 24 * 3600 * SECOND
+EVERY_SECONDS = 3600.0
+SOON_SECONDS = 60.0
+"""When the first step may be taken by a store that stays open, and the next one while there is more to look at."""
+ROWS = 1000
+SLICES = 20
+EVENTS = 512
+MOST_EVENTS = 100_000
+"""How many events one step reads, but for the last session it looks at."""
+
+
+class Progress(msgspec.Struct, omit_defaults=True):
+    """How far housekeeping has come. Blobs that were put before `settled` have been looked at; those between it and
+    `until` are being looked at."""
+
+    at: int = 0
+    keys: str = ""
+    blobs: str = ""
+    settled: int = 0
+    until: int = 0
+    done: bool = True
+
+
+_read = msgspec.json.Decoder(Progress).decode
+_write = msgspec.json.Encoder().encode
+
+
+class Housekeeper:
+    """Takes steps, when asked or by itself. `due` is when it wants to be started next, on the monotonic clock."""
+
+    def __init__(
+        self, commit: Callable[[Write], list[Receipt]], reading: Callable[[], AbstractContextManager[View]]
+    ) -> None:
+        self._commit = commit
+        self._reading = reading
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.due = time.monotonic() + SOON_SECONDS
+
+    def start(self) -> None:
+        """See in a thread of its own whether a step is due in this store, and take it; nobody waits for it."""
+        self.due = time.monotonic() + EVERY_SECONDS
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._by_itself, name="outlast-housekeeping", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Take no more steps; returns when the one that is being taken is over."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _by_itself(self) -> None:
+        try:
+            last, now = self._progress(), now_us()
+            pause = EVERY_SECONDS if last.done else SOON_SECONDS
+            if not last.at <= now < last.at + pause * SECOND and not self.step(now).done:
+                self.due = time.monotonic() + SOON_SECONDS
+        except OutlastError:
+            return  # the store has other troubles, which others will hear of; the next hour is soon enough
+
+    def step(self, now: int) -> Swept:
+        progress = self._progress()
+        keys = self._sweep_keys(progress, now - KEYS_KEPT)
+        blobs = self._sweep_blobs(progress, now - BLOBS_KEPT)
+        progress.at, progress.done = now, not progress.keys and not progress.blobs
+        if not self._over.is_set():
+            self._commit(PutNote(text=_write(progress).decode()))
+        return Swept(keys=keys, blobs=blobs, done=progress.done)
+
+    def _progress(self) -> Progress:
+        with self._reading() as view:
+            text = view.note()
+        try:
+            return Progress() if text is None else _read(text)
+        except msgspec.DecodeError:
+            return Progress()  # begin again
+
+    # --- keys
+
+    def _sweep_keys(self, progress: Progress, before: int) -> int:
+        count = 0
+        for _ in range(SLICES):
+            if self._over.is_set():
+                break
+            with self._reading() as view:
+                found, progress.keys = view.old_keys(progress.keys, before, ROWS)
+            for session_id, keys in found.items():
+                self._commit(Forget(session_id=session_id, keys=tuple(keys), deleted_before=before))
+                count += len(keys)
+            if not progress.keys:
+                break
+        return count
+
+    # --- blobs
+
+    def _sweep_blobs(self, progress: Progress, before: int) -> int:
+        if not progress.blobs:
+            # A clock that was set back must not keep anything from being looked at.
+            progress.settled, progress.until = (progress.settled if progress.settled <= before else 0), before
+        dropped = events = 0
+        for _ in range(SLICES):
+            if self._over.is_set() or events >= MOST_EVENTS:
+                break
+            with self._reading() as view:
+                found, progress.blobs = view.old_blobs(progress.blobs, progress.settled, progress.until, ROWS)
+            for session_id, names in found.items():
+                gone, read = self._drop_unnamed(session_id, {name for name, _ in names}, progress.until)
+                dropped, events = dropped + gone, events + read
+            if not progress.blobs:
+                progress.settled = progress.until
+                break
+        return dropped
+
+    def _drop_unnamed(self, session_id: str, names: set[str], before: int) -> tuple[int, int]:
+        """How many went, and how many events were read to find out."""
+        try:
+            with self._reading() as view:
+                row = view.header(session_id)
+                left, read = (names, 0) if row is None else _unnamed(view, row, names)
+        except DamagedSession:
+            return 0, 0  # nobody knows what the damaged part names
+        if row is None or not left:
+            return 0, read
+        self._commit(DropBlobs(session_id=session_id, names=tuple(left), put_before=before, looked_upto=row.last_seq))
+        with self._reading() as view:
+            return len(left.difference(view.blobs_of(session_id))), read
+
+
+def _unnamed(view: View, row: Row, names: set[str]) -> tuple[set[str], int]:
+    """Which of these blobs no event of the session names, newest first; and how many events that took."""
+    left, at = set(names), row.last_seq
+    while left and at > row.base_seq:
+        after = max(row.base_seq, at - EVENTS)
+        rows = view.rows(row.session_id, after, at)
+        found = [mentioned(stored) for stored in rows]
+        if len(rows) != at - after or None in found:
+            return set(), row.last_seq - after  # damaged, or not for us to read
+        left = left.difference(*(named for named in found if named))
+        at = after
+    return left, row.last_seq - at

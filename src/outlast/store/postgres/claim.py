@@ -1,0 +1,115 @@
+"""Claims: the oldest sessions with work that nobody drives, taken in one statement, however many workers ask at once.
+
+Rows that another worker is just taking are passed over (`SKIP LOCKED`), so nobody waits and nobody gets the same one.
+What `outlast.store.claim` decides row by row for other stores is the condition of the statement here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from outlast.store.port import Claimed, Lease, Queue, Wanted
+from outlast.store.postgres.connection import Link
+from outlast.store.postgres.rows import CLOCK_OF
+from outlast.store.postgres.writer import Unsettled, Writer
+from outlast.store.process_identity import boot_id, holder_is_gone, hostname
+
+# A lease of ours is one that we took a moment ago, without hearing of it. Who wrote last is asked row by row: an EXISTS
+# would be answered by reading all events there are.
+CLAIM = (
+    "WITH free AS MATERIALIZED ("
+    "SELECT s.session_id, s.lease_token FROM outlast.sessions s, (SELECT outlast.clock() AS now) clock "
+    "WHERE s.work_since IS NOT NULL AND s.owner_id = %(owner)s "
+    "AND (%(only)s::text[] IS NULL OR s.session_id = ANY(%(only)s::text[])) "
+    "AND s.session_id <> ALL(%(known)s::text[]) "
+    "AND (s.imported_seq < s.last_seq OR s.session_id = ANY(%(woken)s::text[])) "
+    "AND (s.place IS NULL OR s.place = ANY(%(places)s::text[])) "
+    "AND (s.lease_token IS NULL OR s.lease_token = %(token)s OR s.lease_boot IS DISTINCT FROM %(clock)s "
+    "OR s.lease_expires <= clock.now / 1000 OR s.lease_holder = ANY(%(gone)s::text[])) "
+    "AND NOT EXISTS (SELECT FROM unnest(%(besides)s::text[], %(seqs)s::bigint[]) AS b (session_id, seq) "
+    "WHERE b.session_id = s.session_id AND b.seq = s.last_seq) "
+    "AND (s.session_id = ANY(%(woken)s::text[]) "
+    "OR (s.depth = 0 AND (s.turn IS NOT NULL OR clock.now - s.updated_at NOT BETWEEN 0 AND %(grace)s::bigint - 1)) "
+    "OR split_part((SELECT e.actor FROM outlast.events e WHERE e.session_id = s.session_id AND e.seq = s.last_seq), "
+    "'/', 2) = ANY(%(served)s::text[])) "
+    "ORDER BY s.work_since, s.session_id LIMIT %(most)s FOR UPDATE OF s SKIP LOCKED) "
+    "UPDATE outlast.sessions s SET epoch = s.epoch + (free.lease_token IS DISTINCT FROM %(token)s)::int, "
+    "lease_token = %(token)s, lease_holder = %(holder)s, lease_since = outlast.clock(), "
+    "lease_expires = outlast.clock() / 1000 + %(ttl)s, lease_boot = %(clock)s "
+    "FROM free WHERE s.session_id = free.session_id "
+    "RETURNING s.work_since, s.session_id, s.epoch, free.lease_token <> %(token)s"
+)
+HOLDERS_HERE = (
+    "SELECT DISTINCT lease_holder FROM outlast.sessions "
+    "WHERE work_since IS NOT NULL AND owner_id = %s AND starts_with(lease_holder, %s)"
+)
+QUEUE = (
+    "SELECT count(*) FILTER (WHERE free), count(*) FILTER (WHERE NOT free), min(work_since) FILTER (WHERE free), "
+    "outlast.clock() FROM (SELECT work_since, lease_token IS NULL OR lease_boot IS DISTINCT FROM %s "
+    "OR lease_expires <= outlast.clock() / 1000 AS free FROM outlast.sessions "
+    "WHERE work_since IS NOT NULL AND owner_id = %s AND imported_seq < last_seq) work"
+)
+
+
+class Claims:
+    """Over a connection of their own, so that they do not queue with what is being written."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._mutex = threading.Lock()
+
+    def claim(self, wanted: Wanted) -> list[Claimed]:
+        if wanted.most < 1:
+            return []
+        with self._mutex:
+            try:
+                return self._writer.settle(lambda link, _: _claimed(link, wanted))
+            except Unsettled as unsettled:  # what may have been taken runs out by itself
+                raise unsettled.cause from unsettled
+
+    def close(self) -> None:
+        with self._mutex:
+            self._writer.hang_up()
+
+
+def _claimed(link: Link, wanted: Wanted) -> list[Claimed]:
+    found = _taken(link, wanted, wanted.most)
+    if len(found) < wanted.most and (gone := _gone(link, wanted)):
+        known = [one.lease.session_id for one in found]  # ours by now, and not to be given out twice
+        found += _taken(link, wanted, wanted.most - len(found), gone, known)
+    return found
+
+
+def _taken(link: Link, wanted: Wanted, most: int, gone: Sequence[str] = (), known: Sequence[str] = ()) -> list[Claimed]:
+    values: dict[str, Any] = {
+        "owner": wanted.owner_id,
+        "only": None if wanted.only is None else list(wanted.only),
+        "places": list(wanted.places),
+        "token": wanted.token,
+        "holder": wanted.holder,
+        "clock": CLOCK_OF,
+        "gone": list(gone),
+        "known": list(known),
+        "besides": list(wanted.besides),
+        "seqs": list(wanted.besides.values()),
+        "woken": list(wanted.woken),
+        "grace": wanted.grace_ms * 1000,
+        "served": list(wanted.served),
+        "most": most,
+        "ttl": wanted.ttl_ms,
+    }
+    rows = sorted(link.execute(CLAIM, values).fetchall())
+    return [Claimed(Lease(name, epoch, wanted.token), bool(over)) for _, name, epoch, over in rows]
+
+
+def _gone(link: Link, wanted: Wanted) -> list[str]:
+    """Holders of this host and boot whose process has ended; only here can that be seen."""
+    here = f"{hostname()} {boot_id()} "
+    return [name for (name,) in link.execute(HOLDERS_HERE, (wanted.owner_id, here)).fetchall() if holder_is_gone(name)]
+
+
+def queue_of(link: Link, owner_id: str) -> Queue:
+    [(waiting, driven, oldest, now)] = link.execute(QUEUE, (CLOCK_OF, owner_id)).fetchall()
+    return Queue(waiting=waiting, driven=driven, oldest=oldest, now=now)

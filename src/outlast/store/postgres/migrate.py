@@ -1,0 +1,221 @@
+"""Is this a server that can keep our promises, and are the tables in it ours?
+
+What a migration of a PostgreSQL store does besides its SQL, inside the same transaction.
+
+It sees the tables as that migration leaves them, so it names the columns that it reads: later ones are not there yet,
+and until migration 6 the schema has its former name (`former_name`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from outlast.core.errors import StoreUnavailable
+from outlast.core.event_row import StoredEvent
+from outlast.store.engine.transaction import Row
+from outlast.store.maintenance.header_rebuild import refold
+from outlast.store.maintenance.migrations import Applied, Migration, Progress, Watch, outstanding
+from outlast.store.postgres import append_function, errors, former_name
+from outlast.store.postgres.connection import ANSWER_SECONDS, LONG_SECONDS, Link
+from outlast.store.postgres.dsn import Address
+from outlast.store.process_identity import now_us
+
+OLDEST = 140_000
+MIGRATION_LOCK = 0x486F6C64  # all versions take the same one
+SCHEMA = "outlast"
+
+SETTINGS = (
+    "SELECT current_setting('fsync'), current_setting('server_encoding'), current_setting('server_version_num')::int, "
+    "pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, pg_backend_pid()"
+)
+APPLIED = "SELECT number, checksum, min_reader FROM outlast.migrations ORDER BY number"
+# A table is created with its columns' storage only since PostgreSQL 16; before, it is told afterwards.
+TAKES_STORAGE = 160_000
+READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+RECORD = "INSERT INTO outlast.migrations VALUES (%s, %s, %s, %s, %s)"
+
+
+def check_server(link: Link, address: Address) -> None:
+    """Refuse a server that may lose what it has acknowledged, or cannot store what we write."""
+    fsync, encoding, version, read_only, backend = _row(link, SETTINGS)
+    link.is_direct = backend == link.pgconn.backend_pid  # a pooler gives out numbers of its own
+    where = address.shown
+    if fsync != "on" and not address.allow_unsafe:
+        raise StoreUnavailable(
+            f"{where} runs with fsync={fsync} and would lose acknowledged messages in a power cut; set fsync = on, "
+            "or add outlast_allow_unsafe=1 to the URL for data that may be lost"
+        )
+    if version < OLDEST:
+        raise StoreUnavailable(f"{where} is PostgreSQL {version // 10_000}; Outlast needs {OLDEST // 10_000} or newer")
+    if encoding != "UTF8":
+        raise StoreUnavailable(
+            f"the database at {where} has the encoding {encoding}, which cannot hold every text; "
+            "create one with: createdb --encoding=UTF8 --template=template0"
+        )
+    if read_only:
+        raise StoreUnavailable(f"{where} is read-only, a standby for example; use the primary server's address")
+
+
+def migrate(link: Link, address: Address, watch: Watch | None = None) -> append_function.Types:
+    """Bring the tables up to date, and tell the numbers of the record types that appends are sent in."""
+    try:
+        if outstanding("postgres", applied_in(link, address), address.shown):
+            _migrate(link, address, watch or Watch())
+        return append_function.Types(*_row(link, append_function.TYPES))
+    except psycopg.Error as error:
+        raise errors.translation(error, address) from error
+
+
+def applied(url: str) -> list[Applied]:
+    """Which migrations the store at a URL has, read without changing it."""
+    address = Address.parse(url)
+    try:
+        with Link.to(address) as link:
+            return applied_in(link, address)
+    except psycopg.Error as error:
+        raise errors.translation(error, address) from error
+
+
+def applied_in(link: Link, address: Address) -> list[Applied]:
+    """Which migrations it has, under whichever name the schema has."""
+    try:
+        return _applied_in(link, address)
+    except psycopg.errors.UndefinedTable:  # renamed since we looked; inside a transaction nothing could be asked again
+        if link.pgconn.transaction_status != TransactionStatus.IDLE:
+            raise
+    return _applied_in(link, address)
+
+
+def _applied_in(link: Link, address: Address) -> list[Applied]:
+    found = _schemas(link, address)
+    if found.get(former_name.SCHEMA):
+        return [Applied(*row) for row in link.execute(former_name.APPLIED).fetchall()]
+    return [Applied(*row) for row in link.execute(APPLIED).fetchall()] if found.get(SCHEMA) else []
+
+
+def _schemas(link: Link, address: Address) -> dict[str, bool]:
+    """Which of our schemas is there, and whether it holds our tables."""
+    found: dict[str, bool] = dict(link.execute(former_name.LOOK).fetchall())
+    if len(found) > 1:
+        raise former_name.refusal(address.shown)
+    return found
+
+
+def _migrate(link: Link, address: Address, watch: Watch) -> None:
+    """All of them in one transaction, by one process at a time; whoever comes second finds nothing left to do.
+
+    It sees what was committed while it waited for the lock, whatever isolation the database has by default.
+    """
+    link.answer_seconds = LONG_SECONDS
+    with link.transaction():
+        link.execute(READ_COMMITTED)
+        link.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        todo = outstanding("postgres", applied_in(link, address), address.shown)
+        if todo and todo[0].number < former_name.RENAMED_BY:
+            _make_room(link, address)
+        for migration in todo:
+            _apply(link, migration, watch)
+    link.answer_seconds = ANSWER_SECONDS
+
+
+def _make_room(link: Link, address: Address) -> None:
+    """The schema in which the first migrations run."""
+    found = _schemas(link, address)
+    if former_name.SCHEMA not in found:
+        link.execute(former_name.TAKE if SCHEMA in found else former_name.CREATE)
+
+
+def _apply(link: Link, migration: Migration, watch: Watch) -> None:
+    from outlast.store.postgres.migrate import AFTER  # here and not above: a store is upgraded once
+
+    if link.info.server_version < TAKES_STORAGE and migration.number == 1:
+        link.execute(migration.sql.replace(" STORAGE EXTERNAL", "").encode())
+        link.execute(former_name.STORAGE)
+    else:
+        link.execute(migration.sql.encode())
+    if migration.number in AFTER:
+        AFTER[migration.number](link, watch.filling)
+    record = former_name.RECORD if migration.number < former_name.RENAMED_BY else RECORD
+    link.execute(record, (migration.number, migration.name, migration.checksum, migration.min_reader, now_us()))
+
+
+def _row(link: Link, statement: LiteralString) -> tuple[Any, ...]:
+    found = link.execute(statement).fetchone()
+    assert found is not None
+    return found
+
+
+PAGE = 256
+SESSIONS = "SELECT count(*) FROM holdfast.sessions WHERE deleted_at IS NULL"
+NAMES = (
+    "SELECT session_id FROM holdfast.sessions WHERE deleted_at IS NULL AND session_id > %s ORDER BY session_id LIMIT %s"
+)
+EVENTS_OF_KINDS = (
+    "SELECT seq, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted FROM holdfast.events "
+    "WHERE session_id = %s AND seq > %s AND seq <= %s AND kind = ANY(%s) ORDER BY seq LIMIT %s"
+)
+HEADER = (
+    "SELECT base_id, base_seq, last_seq, imported_seq, estimated_tokens, plan_mode, requests, work_since "
+    "FROM holdfast.sessions WHERE session_id = %s"
+)
+BLOB = "SELECT data FROM holdfast.blobs WHERE session_id = %s AND sha256 = %s ORDER BY chunk"
+FILL = (
+    "UPDATE holdfast.sessions SET estimated_tokens = %s, plan_mode = %s, requests = %s, work_since = %s "
+    "WHERE session_id = %s"
+)
+
+
+def fill_headers(link: Link, progress: Progress | None) -> None:
+    """The fields of migration 4."""
+    [(total,)] = link.execute(SESSIONS).fetchall()
+    past, done, after = _Past(link), 0, ""
+    while names := [name for (name,) in link.execute(NAMES, (after, PAGE)).fetchall()]:
+        after = names[-1]
+        for name in names:
+            row = past.row(name)
+            if row is not None and refold(row, past):
+                values = (row.estimated_tokens, row.plan_mode, row.requests, row.work_since, row.session_id)
+                link.execute(FILL, values)
+        done += len(names)
+        if progress is not None:
+            progress(done, total)
+
+
+class _Past:
+    """What is there, as `refold` reads it."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def row(self, session_id: str) -> Row | None:
+        found = self._link.execute(HEADER, (session_id,)).fetchone()
+        if found is None:
+            return None
+        base_id, base_seq, last_seq, imported_seq, *filled = found
+        row = Row(
+            session_id=session_id, base_id=base_id, base_seq=base_seq, last_seq=last_seq, imported_seq=imported_seq
+        )
+        row.estimated_tokens, row.plan_mode, row.requests, row.work_since = filled
+        return row
+
+    def events(self, row: Row, kinds: tuple[str, ...], upto: int) -> Iterator[StoredEvent]:
+        after = row.base_seq
+        while True:
+            values = (row.session_id, after, upto, list(kinds), PAGE)
+            found = self._link.execute(EVENTS_OF_KINDS, values, binary=True).fetchall()
+            yield from (StoredEvent(row.session_id, *event) for event in found)
+            if len(found) < PAGE:
+                return
+            after = found[-1][0]
+
+    def blob(self, row: Row, sha256: str) -> bytes:
+        found = self._link.execute(BLOB, (row.session_id, sha256), binary=True).fetchall()
+        return b"".join(data for (data,) in found)
+
+
+AFTER: dict[int, Callable[[Link, Progress | None], None]] = {4: fill_headers}
+"""By the number of the migration that it belongs to."""

@@ -1,0 +1,160 @@
+"""The shelf of a PostgreSQL store: tables in a schema of their own, `outlast_search`, which may be dropped at will.
+
+Needs no extension: documents are compared with the query as they are. Where `pg_trgm` is installed already, an index of
+it makes longer queries fast; what it leads to is compared all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from outlast.core.errors import StoreUnavailable
+from outlast.core.header import Header
+from outlast.store.log_store import LogStore
+from outlast.store.postgres import errors
+from outlast.store.postgres.connection import LONG_SECONDS, Link
+from outlast.store.postgres.dsn import Address
+from outlast.store.search.documents import Document, folded
+from outlast.store.search.index import Found, Place, Progress, Shelf, catch_up
+
+LOCK = 0x486F6C65  # one at a time
+PAGE = 500
+OTHERS = ("42P01", "42703", "42804")  # no such table or column, or of another type: another version made it
+FIRST = 2**63 - 1
+
+TABLES = """
+CREATE SCHEMA IF NOT EXISTS outlast_search;
+CREATE TABLE IF NOT EXISTS outlast_search.sessions (
+    session_id text COLLATE "C" PRIMARY KEY, start bigint NOT NULL, upto bigint NOT NULL, hash bytea NOT NULL,
+    owner_id text NOT NULL, root_id text NOT NULL, title text, state text NOT NULL, updated_at bigint NOT NULL,
+    project_key text, project_root text, project_fingerprint text, rotated_to text
+);
+CREATE TABLE IF NOT EXISTS outlast_search.docs (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, session_id text COLLATE "C" NOT NULL, seq bigint NOT NULL,
+    at bigint NOT NULL, role text NOT NULL, turn text, text text NOT NULL, folded text COLLATE "C" NOT NULL,
+    UNIQUE (session_id, seq)
+);
+"""
+THERE = "SELECT to_regclass('outlast_search.docs') IS NOT NULL AND to_regclass('outlast_search.sessions') IS NOT NULL"
+TRIGRAMS = (
+    "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_trgm'"
+)
+INDEX = sql.SQL("CREATE INDEX IF NOT EXISTS docs_trigrams ON outlast_search.docs USING gin (folded ")
+PUT_SESSION = (
+    "INSERT INTO outlast_search.sessions VALUES (%s, %s, %s, %b, %s, %s, %s, %s, %s, %s, %s, %s, %s) "
+    "ON CONFLICT (session_id) DO UPDATE SET start = excluded.start, upto = excluded.upto, hash = excluded.hash, "
+    "owner_id = excluded.owner_id, root_id = excluded.root_id, title = excluded.title, state = excluded.state, "
+    "updated_at = excluded.updated_at, project_key = excluded.project_key, project_root = excluded.project_root, "
+    "project_fingerprint = excluded.project_fingerprint, rotated_to = excluded.rotated_to"
+)
+PUT_DOC = (
+    "INSERT INTO outlast_search.docs (session_id, seq, at, role, turn, text, folded) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (session_id, seq) DO NOTHING"
+)
+FIND = (
+    "SELECT d.id, d.session_id, d.seq, d.at, d.role, d.turn, d.text, s.owner_id, s.root_id, s.title, s.state, "
+    "s.updated_at, s.project_key, s.project_root, s.project_fingerprint, s.rotated_to "
+    "FROM outlast_search.docs d JOIN outlast_search.sessions s USING (session_id) "
+    "WHERE d.folded LIKE %s AND s.owner_id = %s AND d.id < %s ORDER BY d.id DESC LIMIT %s"
+)
+DROP_DOCS = "DELETE FROM outlast_search.docs WHERE session_id = %s AND (%s::bigint IS NULL OR seq = %s)"
+
+
+def pattern(query: str) -> str:
+    """A LIKE pattern that matches the text literally, anywhere."""
+    escaped = query.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+class PostgresShelf:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        with self._link.transaction():
+            self._lock()
+            found = link.execute(THERE).fetchone()
+            if found is None or not found[0]:
+                self._make()
+
+    def _lock(self) -> None:
+        self._link.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+
+    def _make(self) -> None:
+        self._link.execute(TABLES)
+        extension = self._link.execute(TRIGRAMS).fetchone()
+        if extension is not None:
+            operators = sql.Identifier(extension[0], "gin_trgm_ops")
+            self._link.execute(sql.Composed([INDEX, operators, sql.SQL(")")]))
+
+    def known(self) -> Mapping[str, Place]:
+        rows = self._link.execute("SELECT session_id, start, upto, hash FROM outlast_search.sessions").fetchall()
+        return {name: Place(start, upto, bytes(hashed)) for name, start, upto, hashed in rows}
+
+    def put(self, header: Header, place: Place, documents: list[Document], *, anew: bool, gone: list[int]) -> None:
+        with self._link.transaction():
+            self._lock()
+            if anew:
+                self._link.execute(DROP_DOCS, (header.session_id, None, None))
+            facts = (header.owner_id, header.root_id or header.session_id, header.title, header.state)
+            project = (header.project_key, header.project_root, header.project_fingerprint, header.rotated_to)
+            self._link.execute(PUT_SESSION, (header.session_id, *place, *facts, header.updated_at, *project))
+            rows: list[tuple[Any, ...]] = [(*document, folded(document.text)) for document in documents]
+            if rows:
+                with self._link.cursor() as cursor:
+                    cursor.executemany(PUT_DOC, rows)
+            for seq in gone:
+                self._link.execute(DROP_DOCS, (header.session_id, seq, seq))
+
+    def drop(self, session_ids: Iterable[str]) -> None:
+        names = list(session_ids)
+        with self._link.transaction():
+            self._lock()
+            self._link.execute("DELETE FROM outlast_search.docs WHERE session_id = ANY(%s)", (names,))
+            self._link.execute("DELETE FROM outlast_search.sessions WHERE session_id = ANY(%s)", (names,))
+
+    def found(self, query: str, owner_id: str) -> Iterator[Found]:
+        last = FIRST
+        while True:
+            page = self._link.execute(FIND, (pattern(query), owner_id, last, PAGE)).fetchall()
+            for row in page:
+                yield Found(Document(*row[1:7]), *row[7:])
+            if len(page) < PAGE:
+                return
+            last = page[-1][0]
+
+    def close(self) -> None:
+        self._link.close()
+
+
+class PostgresKeeper:
+    trouble = (psycopg.Error, StoreUnavailable)
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def exists(self) -> bool:
+        with closing(Link.to(self._address)) as link:
+            found = link.execute(THERE).fetchone()
+        return found is not None and bool(found[0])
+
+    def is_broken(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.Error) and (errors.is_damage(error) or error.sqlstate in OTHERS)
+
+    def open(self) -> PostgresShelf:
+        link = Link.to(self._address, LONG_SECONDS)
+        try:
+            return PostgresShelf(link)
+        except BaseException:
+            link.close()
+            raise
+
+    def catch_up(self, store: LogStore, shelf: Shelf, progress: Progress | None = None) -> list[str]:
+        return catch_up(store, shelf, progress)
+
+    def remove(self) -> None:
+        with closing(Link.to(self._address, LONG_SECONDS)) as link:
+            link.execute("DROP SCHEMA IF EXISTS outlast_search CASCADE")

@@ -1,0 +1,1 @@
+"""Reading a store: snapshots of its tables, verified logs, decoded events."""

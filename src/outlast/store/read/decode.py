@@ -1,0 +1,55 @@
+"""From rows to events: decoding with blobs, and the folded state from the newest snapshot on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from outlast.core.codec import BlobReader
+from outlast.core.errors import StoreUnavailable
+from outlast.core.event_row import StoredEvent
+from outlast.core.fold import Row, fold
+from outlast.core.state import FOLD_VERSION, SessionState, state_from_bytes, state_to_bytes
+from outlast.store.engine.encode import event_of, plain_event
+from outlast.store.port import PutSnapshot, Store
+
+SNAPSHOT_EVERY = 1_000
+FOLD_PAGE = 512
+
+
+def decoded(store: Store, rows: Iterable[StoredEvent]) -> list[Row]:
+    """Each row with its event; texts that lie in blobs are fetched."""
+    return [(stored, plain_event(stored) or event_of(stored, blobs_of(store, stored))) for stored in rows]
+
+
+def blobs_of(store: Store, stored: StoredEvent) -> BlobReader:
+    return lambda sha256: store.blob(stored.session_id, sha256)
+
+
+def folded_state(store: Store, session_id: str, *, upto: int | None = None) -> SessionState:
+    """The state after event `upto` (the head's by default), read from the newest snapshot on.
+
+    Leaves a snapshot behind when it had to read far; a store that cannot take it now loses nothing.
+    """
+    head = store.head(session_id).last_seq
+    last = head if upto is None else min(upto, head)
+    snapshot = store.snapshot(session_id, at_most=last)
+    state = None
+    if snapshot is not None and snapshot.fold_version == FOLD_VERSION:
+        state = state_from_bytes(snapshot.state)
+    state = state or SessionState()
+    began = state.last_seq
+    while state.last_seq < last:
+        page = store.read(session_id, after=state.last_seq, before=last + 1, limit=FOLD_PAGE)
+        for stored, event in decoded(store, page):
+            fold(state, stored, event)
+    if state.last_seq - began >= SNAPSHOT_EVERY:
+        _leave_snapshot(store, session_id, state)
+    return state
+
+
+def _leave_snapshot(store: Store, session_id: str, state: SessionState) -> None:
+    data = state_to_bytes(state)
+    try:
+        store.commit(PutSnapshot(session_id=session_id, seq=state.last_seq, fold_version=FOLD_VERSION, state=data))
+    except StoreUnavailable:
+        return  # only a cache: a full or read-only disk must not keep anybody from reading

@@ -1,0 +1,114 @@
+"""What a migration of a SQLite store does besides its SQL, inside the same transaction.
+
+The schema version of a database, read without changing it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+import msgspec
+
+from outlast.core.event_row import StoredEvent
+from outlast.store.engine.transaction import Row
+from outlast.store.maintenance.header_rebuild import refold
+from outlast.store.maintenance.migrations import Applied, Progress
+from outlast.store.sqlite import setup
+from outlast.store.sqlite.rows import HEADER, PUT_WORK, SAVE_HEADER, UNREADABLE, encode, readable
+
+HEADERS = (
+    "SELECT sid, header, crc FROM sessions NOT INDEXED WHERE sid > ? AND deleted_at IS NULL ORDER BY sid LIMIT 256"
+)
+SESSIONS = "SELECT count(*) FROM sessions NOT INDEXED WHERE deleted_at IS NULL"
+EVENTS_OF_KINDS = (
+    "SELECT id & 4294967295, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted IS 1 FROM events "
+    "WHERE id > ? AND id <= ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id"
+)
+BLOB = "SELECT data FROM blobs WHERE sid = ? AND sha256 = ? ORDER BY chunk"
+
+
+def fill_headers(connection: apsw.Connection, progress: Progress | None) -> None:
+    """The fields of migration 4, and the table of what there is to do."""
+    past = _Past(connection)
+    try:
+        total = connection.execute(SESSIONS).get
+        for done, (sid, row) in enumerate(past.all(), 1):
+            _fill(connection, past, sid, row)
+            if progress is not None:
+                progress(min(done, total), total)
+    except UNREADABLE:
+        return  # behind this the list of sessions is damaged: nothing is made worse, and `verify` says so
+
+
+def _fill(connection: apsw.Connection, past: _Past, sid: int, row: Row) -> None:
+    try:
+        if not refold(row, past):
+            return
+    except UNREADABLE:
+        return
+    header = encode(row)
+    connection.execute(SAVE_HEADER, (header, zlib.crc32(header), sid))
+    if row.work_since is not None:
+        connection.execute(PUT_WORK, (row.owner_id, row.work_since, row.session_id))
+
+
+class _Past:
+    """What is there, as `refold` reads it."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute: Callable[..., Any] = connection.execute
+
+    def all(self) -> Iterator[tuple[int, Row]]:
+        after = -1
+        while page := self._execute(HEADERS, (after,)).fetchall():
+            after = page[-1][0]
+            for sid, header, crc in page:
+                row = readable(header, crc)
+                if row is not None:
+                    yield sid, row
+
+    def row(self, session_id: str) -> Row | None:
+        found = self._execute(HEADER, (session_id,)).fetchone()
+        return None if found is None else readable(*found[1:])
+
+    def events(self, row: Row, kinds: tuple[str, ...], upto: int) -> Iterator[StoredEvent]:
+        sid = self._sid(row)
+        wanted = msgspec.json.encode(kinds).decode()
+        found = self._execute(EVENTS_OF_KINDS, (sid << 32, sid << 32 | upto, wanted))
+        return (StoredEvent(row.session_id, *values) for values in found)
+
+    def blob(self, row: Row, sha256: str) -> bytes:
+        found = self._execute(BLOB, (self._sid(row), sha256)).fetchall()
+        return b"".join(data for (data,) in found if isinstance(data, bytes))
+
+    def _sid(self, row: Row) -> int:
+        return self._execute("SELECT sid FROM sessions WHERE session_id = ?", (row.session_id,)).get or -1
+
+
+AFTER: dict[int, Callable[[apsw.Connection, Progress | None], None]] = {4: fill_headers}
+"""By the number of the migration that it belongs to."""
+
+
+APPLIED = "SELECT number, checksum, min_reader FROM migrations ORDER BY number"
+
+
+def applied(path: Path) -> list[Applied]:
+    setup.check_version()
+    setup.check_plain(path)
+    connection = setup.connect(path)
+    try:
+        setup.identify(connection, path)
+        return applied_in(connection, path)
+    finally:
+        connection.close()
+
+
+def applied_in(connection: apsw.Connection, path: Path) -> list[Applied]:
+    with setup.translated(path):
+        if not connection.table_exists("main", "migrations"):
+            return []
+        return [Applied(*cast("tuple[int, str, int]", row)) for row in connection.execute(APPLIED)]

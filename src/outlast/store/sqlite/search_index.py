@@ -1,0 +1,251 @@
+"""The shelf of a SQLite store: a database of its own beside it, `<store>.search`, which may be removed at any time.
+
+Each document is indexed by the pieces of one, two and three characters that occur in its folded text, made here and not
+by a tokenizer: so every script and every query length is found alike. A longer query asks for all of its pieces, and
+what they lead to is compared with the text itself. Nothing here is synced with care: a lost shelf is made again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from outlast.core.header import Header
+from outlast.store.log_store import LogStore
+from outlast.store.search.documents import Document, folded
+from outlast.store.search.index import Found, Place, Progress, Shelf, catch_up
+
+VERSION = 1
+BUSY_MS = 30_000
+ENDINGS = ("", "-wal", "-shm")
+CACHE_KIB = 65_536
+SETTLED_NS = 100_000_000
+"""How long ago a file must have changed for its time to tell a later change: clocks of file systems are coarse."""
+
+SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value);
+CREATE TABLE sessions (
+    sid INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, start INTEGER NOT NULL, upto INTEGER NOT NULL,
+    hash BLOB NOT NULL, owner_id TEXT NOT NULL, root_id TEXT NOT NULL, title TEXT, state TEXT NOT NULL,
+    updated_at INTEGER NOT NULL, project_key TEXT, project_root TEXT, project_fingerprint TEXT, rotated_to TEXT
+);
+CREATE TABLE docs (
+    id INTEGER PRIMARY KEY, sid INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, role TEXT NOT NULL,
+    turn TEXT, text TEXT NOT NULL
+);
+CREATE UNIQUE INDEX docs_by_session ON docs (sid, seq);
+CREATE VIRTUAL TABLE pieces USING fts5 (text, tokenize = 'ascii', detail = none, content = '', columnsize = 0);
+INSERT INTO pieces (pieces, rank) VALUES ('secure-delete', 1);
+"""
+FIND = (
+    "SELECT s.session_id, d.seq, d.at, d.role, d.turn, d.text, s.owner_id, s.root_id, s.title, s.state, s.updated_at, "
+    "s.project_key, s.project_root, s.project_fingerprint, s.rotated_to "
+    "FROM pieces CROSS JOIN docs d ON d.id = pieces.rowid CROSS JOIN sessions s ON s.sid = d.sid "
+    "WHERE pieces MATCH ? AND s.owner_id = ? ORDER BY pieces.rowid DESC"
+)
+PUT_SESSION = (
+    "INSERT INTO sessions VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session_id) DO UPDATE SET "
+    "start = excluded.start, upto = excluded.upto, hash = excluded.hash, owner_id = excluded.owner_id, "
+    "root_id = excluded.root_id, title = excluded.title, state = excluded.state, updated_at = excluded.updated_at, "
+    "project_key = excluded.project_key, project_root = excluded.project_root, "
+    "project_fingerprint = excluded.project_fingerprint, rotated_to = excluded.rotated_to"
+)
+PUT_DOC = "INSERT OR IGNORE INTO docs VALUES (NULL, ?, ?, ?, ?, ?, ?)"
+PUT_PIECES = "INSERT INTO pieces (rowid, text) VALUES (?, ?)"
+DOCS = "SELECT id, text FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
+DROP_DOCS = "DELETE FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
+DROP_PIECES = "INSERT INTO pieces (pieces, rowid, text) VALUES ('delete', ?, ?)"
+
+_LETTERS = {code: 0xF0000 + code for code in range(128) if not chr(code).isalnum()}
+"""The tokenizer splits at these; as private characters they are parts of words like any other."""
+
+
+def pieces_of(text: str) -> str:
+    """Every piece of one to three characters in a folded text, once each."""
+    letters = text.translate(_LETTERS)
+    pairs = list(map(add, letters, letters[1:]))
+    return " ".join({*letters, *pairs, *map(add, pairs, letters[2:])})
+
+
+def pieces_for(query: str) -> str:
+    """What a document must have that holds this folded query."""
+    letters = query.translate(_LETTERS)
+    size = min(len(letters), 3)
+    wanted = {letters[at : at + size] for at in range(len(letters) - size + 1)}
+    return " AND ".join(f'"{piece}"' for piece in wanted)
+
+
+def shelf_path(store: Path) -> Path:
+    return store.with_name(store.name + ".search")
+
+
+class SqliteShelf:
+    """Open it for one search or for many; a damaged one raises `apsw.Error` at any time, and is to be removed then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        self._connection.set_busy_timeout(BUSY_MS)
+        settings = {
+            "journal_mode": "wal",
+            "synchronous": 1,
+            "secure_delete": 1,
+            "temp_store": 2,
+            "cache_size": -CACHE_KIB,
+        }
+        for name, value in settings.items():
+            self._connection.pragma(name, value)
+        if self._connection.pragma("user_version") == VERSION:
+            return
+        with self._writing():
+            if self._connection.pragma("user_version") == VERSION:
+                return  # another process was faster
+            if execute("SELECT count(*) FROM sqlite_schema").get:
+                raise apsw.CorruptError("another version made it")
+            execute(SCHEMA)
+            self._connection.pragma("user_version", VERSION)
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    # --- following the log
+
+    @property
+    def token(self) -> str | None:
+        """What the store looked like when the shelf was up to date last."""
+        found = self._connection.execute("SELECT value FROM meta WHERE name = 'token'").get
+        return found if isinstance(found, str) else None
+
+    @token.setter
+    def token(self, token: str | None) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('token', ?)", (token,))
+
+    def known(self) -> Mapping[str, Place]:
+        rows = self._connection.execute("SELECT session_id, start, upto, hash FROM sessions")
+        return {name: Place(start, upto, hashed) for name, start, upto, hashed in rows}
+
+    def put(self, header: Header, place: Place, documents: list[Document], *, anew: bool, gone: list[int]) -> None:
+        execute = self._connection.execute
+        with self._writing():
+            sid = self._sid(header.session_id)
+            if anew and sid is not None:
+                self._drop_docs(sid, None)
+            facts = (header.owner_id, header.root_id or header.session_id, header.title, header.state)
+            project = (header.project_key, header.project_root, header.project_fingerprint, header.rotated_to)
+            execute(PUT_SESSION, (header.session_id, *place, *facts, header.updated_at, *project))
+            sid = self._sid(header.session_id)
+            assert sid is not None
+            for document in documents:
+                execute(PUT_DOC, (sid, *document[1:]))
+                if self._connection.changes():  # another process may have put it meanwhile
+                    execute(PUT_PIECES, (self._connection.last_insert_rowid(), pieces_of(folded(document.text))))
+            for seq in gone:
+                self._drop_docs(sid, seq)
+
+    def _sid(self, session_id: str) -> int | None:
+        return self._connection.execute("SELECT sid FROM sessions WHERE session_id = ?", (session_id,)).get
+
+    def _drop_docs(self, sid: int, seq: int | None) -> None:
+        """One document of a session, or all; the index is told what it has to forget."""
+        rows: list[tuple[Any, ...]] = self._connection.execute(DOCS, (sid, seq)).fetchall()
+        for number, text in rows:
+            self._connection.execute(DROP_PIECES, (number, pieces_of(folded(text))))
+        self._connection.execute(DROP_DOCS, (sid, seq))
+
+    def drop(self, session_ids: Iterable[str]) -> None:
+        with self._writing():
+            for session_id in session_ids:
+                sid = self._sid(session_id)
+                if sid is not None:
+                    self._drop_docs(sid, None)
+                    self._connection.execute("DELETE FROM sessions WHERE sid = ?", (sid,))
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the log held the words too
+
+    # --- finding
+
+    def found(self, query: str, owner_id: str) -> Iterator[Found]:
+        for row in self._connection.execute(FIND, (pieces_for(query), owner_id)):
+            if query in folded(row[5]):
+                yield Found(Document(*row[:6]), *row[6:])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class SqliteKeeper:
+    """The shelf of the store at this path."""
+
+    trouble = (apsw.Error, OSError, UnicodeDecodeError)
+    _passing = (
+        apsw.BusyError,
+        apsw.LockedError,
+        apsw.FullError,
+        apsw.ReadOnlyError,
+        apsw.CantOpenError,
+        apsw.PermissionsError,
+        apsw.InterruptError,
+        OSError,
+    )
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.path = shelf_path(store)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def is_broken(self, error: Exception) -> bool:
+        return not isinstance(error, self._passing)
+
+    def open(self) -> SqliteShelf:
+        return SqliteShelf(self.path)
+
+    def catch_up(self, store: LogStore, shelf: Shelf, progress: Progress | None = None) -> list[str]:
+        assert isinstance(shelf, SqliteShelf)
+        token = self._looks()
+        if token is not None and shelf.token == token:
+            return []
+        damaged = catch_up(store, shelf, progress)
+        if not damaged:
+            shelf.token = token
+        return damaged
+
+    def _looks(self) -> str | None:
+        """What the store's files look like; None when they changed so lately that a next change might not show."""
+        found: list[tuple[int, int, int]] = []
+        for path in (self._store, self._store.with_name(self._store.name + "-wal")):
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue
+            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        newest = max((changed for _, _, changed in found), default=0)
+        return repr(found) if time.time_ns() - newest > SETTLED_NS else None
+
+    def remove(self) -> None:
+        for ending in ENDINGS:
+            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
