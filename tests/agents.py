@@ -11,9 +11,9 @@ from outlast.core import events as e
 from outlast.models.port import Model
 from outlast.models.scripted import Item
 from outlast.runtime.turn.approvals import Answerer
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from outlast.testing import ScriptedBackend
 
 Reply = Item
@@ -30,7 +30,7 @@ def agent_with(
     *replies: Reply,
     backend: Model | None = None,
     answerer: Answerer | None = None,
-    kit: Callable[[Kit], Kit] | None = None,
+    kit: Callable[[TurnContext], TurnContext] | None = None,
     **config: Any,
 ) -> Agent:
     project.mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ def agent_with(
 
 
 def log_of(agent: Agent) -> list[e.Event | e.Opaque]:
-    rows = decoded(agent.store, agent.store.read(agent.session.session_id))
+    rows = decode_events(agent.store, agent.store.read(agent.session.session_id))
     return [event for _, event in rows]
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import default_store
-from outlast.app.turn_setup import kit_for, permitted_mode
+from outlast.app.turn_setup import build_turn_context, permitted_mode
 from outlast.core.errors import InvalidInput
 from outlast.core.events import Delivery, InputWithdrawn
 from outlast.core.messages import Message, Part, text_of
 from outlast.core.state import SessionState
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.models.port import Model, ModelEvent
 from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.clock import SystemClock
@@ -26,7 +26,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.runner import Runner
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.approvals import Answerer
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.turn_stats import TurnSummary, last_turn
 from outlast.session import ConversationSession
 from outlast.store.log_store import LogStore
@@ -46,7 +46,7 @@ class Agent:
         settings: Settings | None = None,
         answerer: Answerer | None = None,
         on_event: Callable[[ModelEvent], None] | None = None,
-        kit: Callable[[Kit], Kit] | None = None,
+        kit: Callable[[TurnContext], TurnContext] | None = None,
     ) -> None:
         self.config = config or AgentConfig()
         self.settings = settings or load_settings(project_root=project_root)
@@ -196,8 +196,8 @@ class Agent:
         return self.session.workflow_mode
 
     def set_workflow_mode(self, mode: str) -> None:
-        if mode not in set(Mode):
-            raise InvalidInput(f"'{mode}' is no workflow mode; use one of {', '.join(Mode)}")
+        if mode not in set(WorkflowMode):
+            raise InvalidInput(f"'{mode}' is no workflow mode; use one of {', '.join(WorkflowMode)}")
         self.session.update_runtime_state(workflow_mode=mode, workflow_decision_kind="requested")
 
     @property
@@ -231,8 +231,8 @@ class Agent:
             return await last.opened_again(clock)
         return await Driver.open(self.store, self.session.session_id, clock)
 
-    def _kit(self, state: SessionState | None = None) -> Kit:
-        kit = kit_for(
+    def _kit(self, state: SessionState | None = None) -> TurnContext:
+        kit = build_turn_context(
             self.settings,
             self.config,
             self.project_root,

@@ -36,11 +36,11 @@ from outlast.runtime.history.compaction import (
     last_compaction,
 )
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
-from outlast.runtime.session_attributes import Recorded, checked, number, text, texts
+from outlast.runtime.session_attributes import LoggedAttribute, checked, number, text, texts
 from outlast.runtime.turn.turn_stats import totals
 from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
 from outlast.runtime.workflow.ledger import WorkflowLedger
-from outlast.runtime.workflow.storage import read, read_list, written
+from outlast.runtime.workflow.storage import dump, load, read_list
 from outlast.runtime.workflow.timeline import (
     CompletionTraceEntry,
     PromptSnapshot,
@@ -51,7 +51,7 @@ from outlast.runtime.workflow.timeline import (
 from outlast.store.lineage import fork
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, Query, Receipt, Write
-from outlast.store.read.decode import decoded, folded_state
+from outlast.store.read.decode import decode_events, load_state
 
 Messages = list[Message]
 Headers = list[Header]
@@ -115,15 +115,15 @@ class ConversationSession:
     # --- what is remembered of the runtime (seed 000)
 
     permission_mode = text()
-    permission_prompting_enabled = Recorded(False, bool)
-    permission_rule_counts = Recorded[dict[str, int]]({}, dict)
+    permission_prompting_enabled = LoggedAttribute(False, bool)
+    permission_rule_counts = LoggedAttribute[dict[str, int]]({}, dict)
     permission_rules_source = text()
     prompt_format = text()
     prompt_sections = texts()
     current_task = text()
     runtime_owner_type = text()
     runtime_owner_path = text()
-    workflow_mode = Recorded("execute", str)
+    workflow_mode = LoggedAttribute("execute", str)
     active_turn_phase = text()
     workflow_reason_code = text()
     workflow_reason_summary = text()
@@ -149,7 +149,7 @@ class ConversationSession:
 
     @property
     def workflow_ledger(self) -> WorkflowLedger:
-        return read(WorkflowLedger, self.state.ledger)
+        return load(WorkflowLedger, self.state.ledger)
 
     @property
     def prompt_history(self) -> Prompts:
@@ -158,7 +158,7 @@ class ConversationSession:
     @property
     def definition_of_done(self) -> DefinitionOfDone | None:
         found = self.state.definition_of_done
-        return None if found is None else read(DefinitionOfDone, found)
+        return None if found is None else load(DefinitionOfDone, found)
 
     @property
     def usage(self) -> dict[str, int]:
@@ -170,19 +170,19 @@ class ConversationSession:
         self._write(e.RuntimeStateChanged(changes=checked(changes)))
 
     def append_workflow_timeline_entry(self, entry: WorkflowTimelineEntry) -> None:
-        self._write(e.TimelineRecorded(entry=written(entry)))
+        self._write(e.TimelineRecorded(entry=dump(entry)))
 
     def append_completion_trace_entry(self, entry: CompletionTraceEntry) -> None:
-        self._write(e.TraceRecorded(entry=written(entry)))
+        self._write(e.TraceRecorded(entry=dump(entry)))
 
     def update_workflow_ledger(self, ledger: WorkflowLedger) -> None:
-        self._write(e.LedgerUpdated(ledger=written(ledger)))
+        self._write(e.LedgerUpdated(ledger=dump(ledger)))
 
     def append_prompt_snapshot(self, snapshot: PromptSnapshot) -> None:
         """Remember a prompt, unless nothing but the time differs from the last one."""
         last = self.prompt_history[-1:]
         if is_new(snapshot, last[0] if last else None):
-            self._write(e.PromptRecorded(snapshot=written(snapshot)))
+            self._write(e.PromptRecorded(snapshot=dump(snapshot)))
 
     # --- compaction
 
@@ -355,7 +355,7 @@ class ConversationSession:
 
     def end(self, reason: str | None = None) -> None:
         """Take no more input; `reopen` undoes it."""
-        self._write(e.SessionEnded(reason=reason))
+        self._write(e.SessionClosed(reason=reason))
 
     def reopen(self) -> None:
         self._write(e.SessionReopened())
@@ -371,7 +371,7 @@ class ConversationSession:
         if at == header.last_seq and not header.pending_count:
             write = fork(header, forked.session_id, actor=LIBRARY)
         else:
-            state = folded_state(self.store, self.session_id, upto=at)
+            state = load_state(self.store, self.session_id, upto=at)
             drawn = state.journal[-1].seq if state.journal else 0
             waiting = unread(state)  # nobody will answer them in the fork, but they were said
             write = fork(
@@ -398,12 +398,12 @@ class ConversationSession:
             return [] if before is not None else _last(list(self._first), limit)
         header = self.store.head(self.session_id)
         unmoved = header.boundary_seq == 0 and header.turn is None
-        state = SessionState() if unmoved else folded_state(self.store, self.session_id)
+        state = SessionState() if unmoved else load_state(self.store, self.session_id)
         rows: list[Row] = []
         top = before
         while True:
             page = self.store.read(self.session_id, before=top, limit=max(PAGE, limit or PAGE), newest_first=True)
-            rows = [*decoded(self.store, reversed(page)), *rows]
+            rows = [*decode_events(self.store, reversed(page)), *rows]
             found = transcript(rows, state, include_archived=include_archived)
             top = page[-1].seq if page else 1
             if top <= 1 or (limit is not None and len(found) >= limit):
@@ -414,9 +414,9 @@ class ConversationSession:
         """What the model would see: everything since the last boundary, a summary first if there is one."""
         if not self._exists:
             return list(self._first)
-        state = folded_state(self.store, self.session_id)
+        state = load_state(self.store, self.session_id)
         rows = self.store.read(self.session_id, after=state.view.read_from - 1, before=state.last_seq + 1)
-        return window(decoded(self.store, rows), state).messages
+        return window(decode_events(self.store, rows), state).messages
 
     @property
     def state(self) -> SessionState:
@@ -427,9 +427,9 @@ class ConversationSession:
             last = self.store.head(self.session_id).last_seq
             known = self._state
             if known is None or last - known.last_seq > PAGE or last < known.last_seq:
-                known = self._state = folded_state(self.store, self.session_id)
+                known = self._state = load_state(self.store, self.session_id)
             elif known.last_seq < last:
-                folded(decoded(self.store, self.store.read(self.session_id, after=known.last_seq)), known)
+                folded(decode_events(self.store, self.store.read(self.session_id, after=known.last_seq)), known)
             return known
 
     @property
@@ -440,7 +440,7 @@ class ConversationSession:
     def inputs(self, seqs: list[int]) -> Inputs:
         """These inputs, as they were admitted."""
         rows = [row for seq in seqs for row in self.store.read(self.session_id, after=seq - 1, before=seq + 1)]
-        return [event for _, event in decoded(self.store, rows) if isinstance(event, e.InputAdmitted)]
+        return [event for _, event in decode_events(self.store, rows) if isinstance(event, e.InputAdmitted)]
 
     @property
     def header(self) -> Header:

@@ -13,7 +13,7 @@ from outlast.models import local
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from outlast.store.verify import verify
 from outlast.testing.validity import rejections
 from tests.conftest import ROOT, everything_is_required
@@ -62,7 +62,7 @@ def test_a_conversation_of_three_turns_survives_a_kill_in_the_middle_of_the_seco
 
 def _check(store: LogStore, session_id: str, answers: list[str]) -> None:
     assert all(answer.strip() for answer in answers)
-    rows = decoded(store, store.read(session_id))
+    rows = decode_events(store, store.read(session_id))
     assert turn_problems(rows) == []
     assert verify(store).findings == []
     [broken] = [event for _, event in rows if isinstance(event, e.ReplyInterrupted)]

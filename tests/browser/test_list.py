@@ -29,7 +29,7 @@ def sessions(server: Server) -> dict[str, str]:
     made: dict[str, str] = {}
     with server.store() as store:
         store.commit(*[empty(f"Old session {n:03}", **(SHOP if n % 2 else BANK)) for n in range(MANY)])
-        for state, event in {"ended": e.SessionEnded(), "archived": e.SessionArchived()}.items():
+        for state, event in {"ended": e.SessionClosed(), "archived": e.SessionArchived()}.items():
             writer = Writer(store, title=f"An {state} one", **SHOP)
             writer.add(event)
             made[state] = writer.id

@@ -121,7 +121,7 @@ class World:
 
 
 def content(write: port.Append | port.Create) -> list[bytes]:
-    return [type(new.event).__name__.encode() + msgspec.json.encode(new.event) for new in write.events]
+    return [e.KIND_OF[type(new.event)].encode() + msgspec.json.encode(new.event) for new in write.events]
 
 
 class Model:
@@ -184,7 +184,7 @@ def _record(world: World, session: Session, write: port.Append | port.Create, ep
         match event:
             case e.ModelRequested():
                 session.open_attempt = session.head
-            case e.SessionEnded():
+            case e.SessionClosed():
                 session.ended, session.archived = True, False
             case e.SessionReopened():
                 session.ended, session.archived = False, False

@@ -16,7 +16,7 @@ from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
 from outlast.store.port import Create, NewEvent
-from outlast.store.read.decode import decoded, folded_state
+from outlast.store.read.decode import decode_events, load_state
 from outlast.testing.validity import rejections
 from tests.histories import Log, admitted, asked, call, finished, replied, whole_turn
 from tests.wild import TURNS, WILD, WildPlayer
@@ -44,8 +44,8 @@ def stored(store: LogStore, log: Log, name: int = 0) -> ConversationSession:
 
 def asking(session: ConversationSession) -> list[Message]:
     """What would be sent from this session now."""
-    state = folded_state(session.store, session.session_id)
-    rows = decoded(session.store, session.store.read(session.session_id, after=state.read_from - 1))
+    state = load_state(session.store, session.session_id)
+    rows = decode_events(session.store, session.store.read(session.session_id, after=state.read_from - 1))
     return window(rows, state, provider="anthropic", asking=True).messages
 
 
@@ -86,7 +86,7 @@ def test_an_input_that_nobody_has_read_is_said_in_the_fork_and_waits_for_nobody(
     for at in (None, log.state.last_seq):
         child = stored(store, log, 7 if at else 8).fork(at=at)
         assert contents(child) == ["first", "1", "second"]
-        assert folded_state(store, child.session_id).unanswered == []
+        assert load_state(store, child.session_id).unanswered == []
         assert child.header.pending_text is None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from outlast.core.errors import DamagedSession
-from outlast.core.events import SessionArchived, SessionCreated, SessionEnded
+from outlast.core.events import SessionArchived, SessionClosed, SessionCreated
 from outlast.core.header import Header
 from outlast.store import lineage, open_store
 from outlast.store.log_store import LogStore
@@ -99,13 +99,13 @@ class Steps:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = 0
-        honest = gc.Housekeeper.step
+        honest = gc.GarbageCollector.step
 
-        def step(keeper: gc.Housekeeper, at: int) -> object:
+        def step(search_provider: gc.GarbageCollector, at: int) -> object:
             self.taken += 1
-            return honest(keeper, at)
+            return honest(search_provider, at)
 
-        monkeypatch.setattr(gc.Housekeeper, "step", step)
+        monkeypatch.setattr(gc.GarbageCollector, "step", step)
 
     def after(self, store: LogStore, session_id: str) -> int:
         """How many were taken once a store has committed and its housekeeper has had its say."""
@@ -136,14 +136,14 @@ def test_a_store_sweeps_by_itself_between_commits_once_an_hour(
 def test_closing_waits_for_a_step_and_takes_no_more(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     session_id = begun(store)
     inside, go_on = threading.Event(), threading.Event()
-    honest = gc.Housekeeper._sweep_keys
+    honest = gc.GarbageCollector._sweep_keys
 
-    def slowly(keeper: gc.Housekeeper, progress: gc.Progress, before: int) -> int:
+    def slowly(search_provider: gc.GarbageCollector, progress: gc.GcProgress, before: int) -> int:
         inside.set()
         go_on.wait(10)
-        return honest(keeper, progress, before)
+        return honest(search_provider, progress, before)
 
-    monkeypatch.setattr(gc.Housekeeper, "_sweep_keys", slowly)
+    monkeypatch.setattr(gc.GarbageCollector, "_sweep_keys", slowly)
     store._housekeeper.due = 0
     store.commit(Append(session_id=session_id, events=(said("x"),)))
     assert inside.wait(10)
@@ -165,7 +165,7 @@ def test_a_store_verifies_after_redacting_what_a_deleted_session_said(store: Log
     store.commit(Delete(session_id=parent, actor="user"))
     store.commit(Redact(session_id=parent, seq=3, actor="user"))
     store.commit(Redact(session_id=second, seq=4, actor="user"))
-    store.commit(Append(session_id=first, events=(NewEvent(event=SessionEnded()),)))
+    store.commit(Append(session_id=first, events=(NewEvent(event=SessionClosed()),)))
     store.commit(Append(session_id=first, events=(NewEvent(event=SessionArchived()),)))
     assert [finding.line() for finding in verify(store).damage] == []
     assert store.head(first).has_ended

@@ -140,10 +140,10 @@ def test_a_damaged_index_is_made_again_and_blocks_nobody(tmp_path: Path, damage:
     with closing(open_store(f"sqlite:///{tmp_path}/s.db")) as store:
         session = said(store, "alpha")
         assert len(search(store, "alpha").hits) == 1
-        shelf = shelf_path(tmp_path / "s.db")
+        search_index = shelf_path(tmp_path / "s.db")
         for ending in ("-wal", "-shm"):
-            shelf.with_name(shelf.name + ending).unlink(missing_ok=True)
-        shelf.write_bytes(damage)
+            search_index.with_name(search_index.name + ending).unlink(missing_ok=True)
+        search_index.write_bytes(damage)
         session.append(Message(role=Role.USER, content="beta"))
         assert len(search(store, "alpha").hits) == len(search(store, "beta").hits) == 1
 

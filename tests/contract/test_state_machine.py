@@ -43,7 +43,7 @@ EVENTS: dict[str, Event] = {
     "reply": e.AssistantReplied(attempt_seq=3, parts=(TextPart("answer"),)),
     "turn over": e.TurnEnded(outcome="done", answered=[1]),
     "clear": e.HistoryCleared(),
-    "end": e.SessionEnded(),
+    "end": e.SessionClosed(),
     "reopen": e.SessionReopened(),
     "archive": e.SessionArchived(),
     "unarchive": e.SessionUnarchived(),
@@ -346,7 +346,7 @@ class Histories(RuleBasedStateMachine):
                 fact.redacted,
                 fact.actor,
             )
-            assert row.kind == type(fact.event).__name__
+            assert row.kind == e.KIND_OF[type(fact.event)]
             assert row.turn == fact.turn
             assert fact.redacted or self.same(event, fact)
             assert fact.key is None or row.key == fact.key

@@ -12,7 +12,7 @@ from outlast.app.transfer.import_session import import_file
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError
 from outlast.core.events import HistoryCleared, RuntimeStateChanged
 from outlast.core.messages import Message, Role
-from outlast.runtime.imported_trust import known_state
+from outlast.runtime.imported_trust import trusted_state
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.lineage import rotate
@@ -190,6 +190,6 @@ def test_rights_in_a_file_are_none_here_nor_in_a_fork(store_url: str, origin: st
         here = ConversationSession.load(session_id=session.session_id, store=store)
         assert here is not None
         for name in (here.session_id, here.fork().session_id):
-            assert known_state(store, name).runtime == {"current_task": "x"}
+            assert trusted_state(store, name).runtime == {"current_task": "x"}
         here.record(RuntimeStateChanged(changes={"grants": ["given here"]}))
-        assert known_state(store, here.session_id).runtime["grants"] == ["given here"]
+        assert trusted_state(store, here.session_id).runtime["grants"] == ["given here"]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from outlast.app.sessions.create import create
 from outlast.app.settings import Settings
 from outlast.app.turn_setup import AgentConfig
-from outlast.app.workers.worker_pool import Crew
+from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core import events as e
 from outlast.core.header import Header
 from outlast.core.messages import Part, Role, TextPart, ToolCall, ToolResult, Usage, text_of
@@ -163,16 +163,16 @@ async def measured(server: PgServer, kind: Kind, sessions: int, folder: Path) ->
     store = await asyncio.to_thread(open_store, url)
     for statement in PARTITIONED if kind.partitioned else ():
         await asyncio.to_thread(server.sql, statement, database=database)
-    crew = Crew(store, settings, AgentConfig(auto_context=False), at_once=AT_ONCE)
-    crew._made[None] = Instant(kind.streams)
+    pool = WorkerPool(store, settings, AgentConfig(auto_context=False), at_once=AT_ONCE)
+    pool._made[None] = Instant(kind.streams)
     meter = Meter(server, database)
     names = [await asyncio.to_thread(create, store, settings, project, door="http") for _ in range(sessions)]
-    await _answered(crew, store, names[:10], kind, "w")  # everything is warm, and loaded
+    await _answered(pool, store, names[:10], kind, "w")  # everything is warm, and loaded
     before = await asyncio.to_thread(meter.read)
-    await _answered(crew, store, names, kind, "m")
+    await _answered(pool, store, names, kind, "m")
     await asyncio.sleep(1.2)  # statistics are told once a second
     after = await asyncio.to_thread(meter.read)
-    await crew.close()
+    await pool.close()
     await asyncio.to_thread(store.close)
     used = [(b - a) / sessions for a, b in zip(before, after, strict=True)]
     transactions, wal, stored, events, syncs, own, postgres = used
@@ -181,13 +181,13 @@ async def measured(server: PgServer, kind: Kind, sessions: int, folder: Path) ->
     )
 
 
-async def _answered(crew: Crew, store: LogStore, names: list[str], kind: Kind, word: str) -> None:
+async def _answered(pool: WorkerPool, store: LogStore, names: list[str], kind: Kind, word: str) -> None:
     service = SessionService(store, "http")
     for n, name in enumerate(names):
         await service.admit(name, Job(f"{word}{n}", kind.groups).text)
-    await crew.start()
+    await pool.start()
     for name in names:
-        crew.wake(name)
+        pool.wake(name)
     while (queue := await asyncio.to_thread(store.queue)).waiting or queue.driven:
         await asyncio.sleep(0.25)
 

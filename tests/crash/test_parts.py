@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from outlast.app.logging_setup import TEXT, Lines
+from outlast.app.logging_setup import TEXT, LogLineFormatter
 from tests.crash.laboratory import UNFORESEEN
 from tests.crash.model import FAULTS, ModelServer, malformed, streamed
 from tests.crash.oracle import Job, job_in, made_job, saying
@@ -105,7 +105,9 @@ def _is_json(text: str) -> bool:
 def test_an_error_that_nobody_foresaw_is_found_in_the_log_that_hides_its_words() -> None:
     def line(event: str, *, raised: bool) -> str:
         trace = sys.exc_info() if raised else None
-        return Lines(TEXT, "w").format(logging.LogRecord("outlast.crew", logging.ERROR, "", 1, event, (), trace))
+        return LogLineFormatter(TEXT, "w").format(
+            logging.LogRecord("outlast.crew", logging.ERROR, "", 1, event, (), trace)
+        )
 
     try:
         raise KeyError("secret")

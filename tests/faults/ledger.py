@@ -12,7 +12,7 @@ from outlast.core.messages import ToolCall, text_of
 from outlast.core.window import window
 from outlast.store.log_store import LogStore
 from outlast.store.port import Query
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from outlast.store.verify import verify
 from outlast.testing.validity import rejections
 from tests.faults import tale
@@ -62,11 +62,11 @@ class TaleCheck:
 
     def __init__(self, store: LogStore, session_id: str, project: Path) -> None:
         self._store, self._project = store, project
-        self._sessions = {session_id: decoded(store, store.read(session_id))}
+        self._sessions = {session_id: decode_events(store, store.read(session_id))}
         children = [
             header.session_id for header in store.find(Query()).headers if header.parent_session_id == session_id
         ]
-        self._children = {name: decoded(store, store.read(name)) for name in children}
+        self._children = {name: decode_events(store, store.read(name)) for name in children}
         self._parent = self._sessions[session_id]
         self._sessions |= self._children
 

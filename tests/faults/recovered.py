@@ -9,7 +9,7 @@ from outlast import Agent, ToolCall
 from outlast.app.settings import load_settings
 from outlast.core import events as e
 from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from outlast.store.verify import verify
 from outlast.testing import ScriptedBackend
 from outlast.testing.validity import rejections
@@ -47,7 +47,7 @@ class Recovered:
 
     def check(self) -> None:
         session_id, store = self.agent.session.session_id, self.agent.store
-        assert turn_problems(decoded(store, store.read(session_id))) == []
+        assert turn_problems(decode_events(store, store.read(session_id))) == []
         assert verify(store).findings == []
         assert store.holder(session_id) is None
         for request in self.backend.requests:

@@ -17,7 +17,7 @@ from outlast.app.settings import load_settings
 from outlast.core.errors import OutlastError
 from outlast.models.scripted import ScriptedFile
 from outlast.runtime import failpoints
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
 
@@ -37,7 +37,7 @@ def driver_in(store: LogStore, folder: Path, lease_ms: int) -> Agent:
     config = AgentConfig(auto_context=False, workflow_mode="execute", reasoning=reasoning)
     settings = load_settings(home=folder / "home", project_root=project)
 
-    def shorter(kit: Kit) -> Kit:
+    def shorter(kit: TurnContext) -> TurnContext:
         return replace(kit, ttl_ms=lease_ms)
 
     return Agent(ScriptedFile(script), config, project, store=store, settings=settings, kit=shorter)

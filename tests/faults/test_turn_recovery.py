@@ -14,10 +14,10 @@ from outlast.core.errors import SessionBusy
 from outlast.core.fold import folded
 from outlast.core.messages import TextPart, text_of
 from outlast.runtime import failpoints
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
 from outlast.store.process_identity import holder
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from tests.agents import log_of, only
 from tests.faults.past import Past
 from tests.faults.recovered import BASH, READ, Recovered
@@ -172,14 +172,14 @@ async def test_a_boundary_that_could_not_be_drawn_is_not_tried_again_by_the_next
     recovered = Recovered(past, project, "Done.")
     await recovered.end()
     assert recovered.agent.session.state.runtime["boundary_refused"]["what"] == "uncompact"
-    assert folded(decoded(past.store, past.store.read(past.session_id))).requests == []
+    assert folded(decode_events(past.store, past.store.read(past.session_id))).requests == []
 
 
 # --- another driver
 
 
 async def test_a_driver_that_another_one_outran_is_told_that_the_session_is_busy(past: Past, project: Path) -> None:
-    def racing(kit: Kit) -> Kit:
+    def racing(kit: TurnContext) -> TurnContext:
         facts = kit.gate.facts
 
         def facts_while_another_begins() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 from outlast.core.errors import SessionBusy
 from outlast.store import open_store
 from outlast.store.port import LEASE_MS
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from tests.agents import kinds_of
 from tests.conftest import ROOT
 from tests.faults.ledger import turn_problems
@@ -64,7 +64,7 @@ async def test_a_second_driver_is_told_that_the_session_is_busy(tmp_path: Path) 
             await second.resume()
         assert first.go_on() == (0, "")
         assert await second.resume() == ""
-        assert turn_problems(decoded(store, store.read(first.session_id))) == []
+        assert turn_problems(decode_events(store, store.read(first.session_id))) == []
     assert witnessed(tmp_path) == ["one", "two"]
 
 
@@ -91,7 +91,7 @@ async def test_a_driver_that_was_taken_over_writes_nothing_and_causes_nothing(
         before = kinds_of(second)
         code, said = first.go_on()
         assert kinds_of(second) == before
-        assert turn_problems(decoded(store, store.read(first.session_id))) == []
+        assert turn_problems(decode_events(store, store.read(first.session_id))) == []
     assert witnessed(tmp_path) == ran, "a call that the first driver had started is unknown, and never run again"
     assert code == 1
     assert said.startswith("StaleLease: ")

@@ -23,7 +23,7 @@ from outlast.core.event_row import Actor, StoredEvent
 from outlast.core.messages import TextPart
 from outlast.store import open_store
 from outlast.store.port import Append, NewEvent
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 
 CANARY = "canary-4711"
 SOON = 30.0
@@ -136,7 +136,7 @@ class Fleet:
         return session_id
 
     def rows(self, session_id: str) -> list[tuple[StoredEvent, e.Event | e.Opaque]]:
-        return decoded(self.store, self.store.read(session_id))
+        return decode_events(self.store, self.store.read(session_id))
 
     def events(self, session_id: str, kind: type[e.Event]) -> list[Any]:
         return [event for _, event in self.rows(session_id) if isinstance(event, kind)]

@@ -18,13 +18,13 @@ def test_thirty_inputs_are_each_answered_once_oldest_first_and_no_worker_takes_m
     here.touch()
     fleet.says(reply("", bash(f"echo x >> {HERE}; until [ -e {GO} ]; do sleep 0.05; done")), reply("done"))
     names = [fleet.asked() for _ in range(SESSIONS)]
-    crew = [fleet.start("--concurrency", str(AT_ONCE), "--metrics-port", "0", lease=10) for _ in range(WORKERS)]
-    for worker in crew:
+    pool = [fleet.start("--concurrency", str(AT_ONCE), "--metrics-port", "0", lease=10) for _ in range(WORKERS)]
+    for worker in pool:
         worker.ready()
     fleet.until(lambda: len(here.read_text().split()) == WORKERS * AT_ONCE)
     first = [name for name in names if fleet.events(name, e.ToolCallStarted)]
     assert first == names[: WORKERS * AT_ONCE], "what has waited longest"
-    assert sorted(fleet.driver_of(name).pid for name in first) == sorted([worker.pid for worker in crew] * AT_ONCE)
+    assert sorted(fleet.driver_of(name).pid for name in first) == sorted([worker.pid for worker in pool] * AT_ONCE)
     assert fleet.store.queue().waiting == SESSIONS - WORKERS * AT_ONCE, "what nobody has a berth for stays in the store"
     (fleet.project / GO).touch()
     fleet.until(fleet.is_idle)
@@ -33,8 +33,8 @@ def test_thirty_inputs_are_each_answered_once_oldest_first_and_no_worker_takes_m
         for kind, count in ((e.TurnStarted, 1), (e.ModelRequested, 2), (e.AssistantReplied, 2), (e.TurnEnded, 1)):
             assert len([event for _, event in rows if isinstance(event, kind)]) == count, f"{kind} in {name}"
         assert {stored.epoch for stored, _ in rows if stored.epoch is not None} == {1}
-    fleet.until(lambda: sum(len(worker.logged("turn.ended")) for worker in crew) == SESSIONS)
-    for worker in crew:
+    fleet.until(lambda: sum(len(worker.logged("turn.ended")) for worker in pool) == SESSIONS)
+    for worker in pool:
         assert_told(fleet, worker)
 
 

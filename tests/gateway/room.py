@@ -7,8 +7,8 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from outlast.core.chat_route import Address
-from outlast.doors.gateway.platform import Button, Outgoing, PlatformTrouble, Update
+from outlast.core.chat_route import ChatAddress
+from outlast.doors.gateway.platform import Button, ChatUpdate, OutgoingMessage, PlatformError
 
 OWNER, STRANGER, MEMBER = "1001", "6666", "2002"
 
@@ -18,7 +18,7 @@ class Shown:
     """A message of ours as the chat shows it, and everything that it has shown."""
 
     message_id: str
-    address: Address
+    address: ChatAddress
     text: str
     buttons: tuple[Button, ...]
     repeat: bool
@@ -37,24 +37,24 @@ class Room:
     knows_repeats = False
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[Update] = asyncio.Queue()
+        self.queue: asyncio.Queue[ChatUpdate] = asyncio.Queue()
         self.shown: list[Shown] = []
-        self.faults: list[PlatformTrouble | None] = []
+        self.faults: list[PlatformError | None] = []
         self.lost_answers = 0
-        self.edit_faults: list[PlatformTrouble] = []
+        self.edit_faults: list[PlatformError] = []
         self.confirmed: list[str] = []
-        self.acknowledged: list[Update] = []
+        self.acknowledged: list[ChatUpdate] = []
         self.typed = 0
         self.opened = 0
         self.groups: set[str] = set()
-        self.trouble: list[PlatformTrouble] = []
+        self.trouble: list[PlatformError] = []
         self._ids = itertools.count(1)
         self._updates = itertools.count(1)
         self._changed = asyncio.Condition()
 
     # --- what a person does
 
-    def update(self, text: str | None, *, user: str = OWNER, chat: str | None = None, **more: object) -> Update:
+    def update(self, text: str | None, *, user: str = OWNER, chat: str | None = None, **more: object) -> ChatUpdate:
         chat = chat if chat is not None else user
         number = next(self._updates)
         given: dict[str, object] = {
@@ -64,9 +64,9 @@ class Room:
             **more,
         }
         thread = str(given.pop("thread", ""))
-        return Update(address=Address(chat, thread), user=user, text=text, **given)  # pyright: ignore[reportArgumentType]
+        return ChatUpdate(address=ChatAddress(chat, thread), user=user, text=text, **given)  # pyright: ignore[reportArgumentType]
 
-    def say(self, text: str | None, *, user: str = OWNER, chat: str | None = None, **more: object) -> Update:
+    def say(self, text: str | None, *, user: str = OWNER, chat: str | None = None, **more: object) -> ChatUpdate:
         update = self.update(text, user=user, chat=chat, **more)
         self.queue.put_nowait(update)
         return update
@@ -102,14 +102,14 @@ class Room:
             raise self.trouble.pop(0)
         return "bot"
 
-    async def receive(self) -> AsyncIterator[Update]:
+    async def receive(self) -> AsyncIterator[ChatUpdate]:
         while True:
             update = await self.queue.get()
             yield update
             self.confirmed.append(update.update_id)
             await self._tell()
 
-    async def send(self, address: Address, message: Outgoing) -> str:
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None:
             raise fault
@@ -126,7 +126,7 @@ class Room:
         await self._tell()
         return shown.message_id
 
-    async def edit(self, address: Address, message_id: str, message: Outgoing) -> None:
+    async def edit(self, address: ChatAddress, message_id: str, message: OutgoingMessage) -> None:
         if self.edit_faults:
             raise self.edit_faults.pop(0)
         [shown] = [one for one in self.shown if one.message_id == message_id]
@@ -135,11 +135,11 @@ class Room:
         shown.text, shown.buttons = message.text, message.buttons
         await self._tell()
 
-    async def typing(self, address: Address) -> None:
+    async def typing(self, address: ChatAddress) -> None:
         self.typed += 1
         await self._tell()
 
-    async def acknowledge(self, update: Update) -> None:
+    async def acknowledge(self, update: ChatUpdate) -> None:
         self.acknowledged.append(update)
 
     async def is_private(self, chat: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from outlast.core import events as e
 from outlast.core.messages import ToolCall
-from outlast.doors.gateway.platform import Update
+from outlast.doors.gateway.platform import ChatUpdate
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.service import SessionService
@@ -65,7 +65,7 @@ async def question_in(world: World, chat: str = OWNER) -> Shown:
     return shown
 
 
-def pressed(room: Room, shown: Shown, label: str, **more: Any) -> Update:
+def pressed(room: Room, shown: Shown, label: str, **more: Any) -> ChatUpdate:
     data = next(button.data for button in shown.buttons if button.label == label)
     return room.say(None, pressed=data, chat=shown.address.chat, **{"message_id": shown.message_id, **more})
 

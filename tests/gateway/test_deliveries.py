@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from outlast.app.chat.delivery_log import Deliveries
+from outlast.app.chat.delivery_log import DeliveryLog
 from outlast.core import events as e
-from outlast.core.chat_route import Address
+from outlast.core.chat_route import ChatAddress
 from outlast.core.errors import ModelRefused, StoreUnavailable
 from outlast.core.ids import id_from
 from outlast.core.messages import ToolCall
 from outlast.doors.gateway import delivery_worker
-from outlast.doors.gateway.delivery_worker import MOST_ATTEMPTS, Courier
+from outlast.doors.gateway.delivery_worker import MOST_ATTEMPTS, DeliveryWorker
 from outlast.doors.gateway.message_text import REPEATED
-from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected
+from outlast.doors.gateway.platform import MaybeSent, NotSent, OutgoingMessage, Rejected
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.store import open_store
@@ -88,7 +88,7 @@ class Timed(Room):
         super().__init__()
         self.times: list[float] = []
 
-    async def send(self, address: Address, message: Outgoing) -> str:
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
         self.times.append(asyncio.get_running_loop().time())
         try:
             return await super().send(address, message)
@@ -99,7 +99,7 @@ class Timed(Room):
 class Losing(Room):
     """Sends, and loses the confirmation."""
 
-    async def send(self, address: Address, message: Outgoing) -> str:
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
         sent = await super().send(address, message)
         if self.lost_answers:
             self.lost_answers -= 1
@@ -215,13 +215,15 @@ async def test_a_begun_delivery_of_a_dead_gateway_is_sent_once_more_and_marked(t
         await world.settled()
         session, route = world.session(), world.route()
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
-        dead = Deliveries(store)
+        dead = DeliveryLog(store)
         dead.by = "elsewhere some-boot 1 1 abcd"  # on another machine, so nobody here knows that it is dead
         await dead.tell(route, session, "a notice", "k")
         [seq] = dead.outbox(route, session).items
         assert await dead.begin(route, session, seq, 1, 1)
-        assert not await Deliveries(store).begin(route, session, seq, 1, 1), "only one may send an attempt"
-        delivery_worker = Courier(room, Deliveries(store), route, session, edit_seconds=0.05, take_over_seconds=0.2)
+        assert not await DeliveryLog(store).begin(route, session, seq, 1, 1), "only one may send an attempt"
+        delivery_worker = DeliveryWorker(
+            room, DeliveryLog(store), route, session, edit_seconds=0.05, take_over_seconds=0.2
+        )
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(10):
             await delivery_worker.run()
@@ -250,19 +252,19 @@ async def test_what_was_said_is_brought_before_it_stops_though_nobody_had_read_i
 ) -> None:
     reads = asyncio.Event()
     reads.set()
-    real_feed, real_finish = delivery_worker.feed, Courier.finish
+    real_feed, real_finish = delivery_worker.feed, DeliveryWorker.finish
 
     async def feed(*given: Any, **more: Any) -> AsyncIterator[Any]:
         async for thing in real_feed(*given, **more):
             await reads.wait()
             yield thing
 
-    def finish(self: Courier, *given: Any) -> None:
+    def finish(self: DeliveryWorker, *given: Any) -> None:
         real_finish(self, *given)
         reads.set()
 
     monkeypatch.setattr(delivery_worker, "feed", feed)
-    monkeypatch.setattr(Courier, "finish", finish)
+    monkeypatch.setattr(DeliveryWorker, "finish", finish)
     room, model = Room(), Echo()
     model.halfway = asyncio.Event()
     async with running(tmp_path, room, model) as world:
@@ -281,7 +283,7 @@ async def test_a_turn_of_another_door_is_not_told_to_the_chat(tmp_path: Path) ->
         await world.asked("from the chat")
         service = SessionService(world.store, "cli")
         await service.admit(world.session(), "from the terminal")
-        world.line.crew.wake(world.session())
+        world.line.pool.wake(world.session())
         await world.settled()
         await world.asked("from the chat again")
         assert world.room.texts() == ["re: from the chat", "re: from the chat again"]
@@ -312,11 +314,11 @@ async def test_a_courier_that_is_sent_to_a_session_which_rotated_goes_on_in_its_
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         child = id_from(os.urandom(16))
         store.commit(*rotate(store.head(parent), child, token="t", holder="h"))
-        deliveries = Deliveries(store)
+        deliveries = DeliveryLog(store)
         await deliveries.tell(route, parent, "said after the rotation", "k")
         assert deliveries.outbox(route, parent).session_id == child
         async with asyncio.timeout(10):
-            await Courier(room, deliveries, route, parent, edit_seconds=0.05).run()
+            await DeliveryWorker(room, deliveries, route, parent, edit_seconds=0.05).run()
     assert room.texts()[-1] == "said after the rotation"
 
 
@@ -339,10 +341,10 @@ async def test_what_another_gateway_has_begun_is_not_closed_here(tmp_path: Path)
         await world.settled()
         session, route = world.session(), world.route()
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
-        one, two = Deliveries(store), Deliveries(store)
+        one, two = DeliveryLog(store), DeliveryLog(store)
         await one.tell(route, session, "a notice", "k")
         [seq] = one.outbox(route, session).items
-        late = Courier(room, two, route, session, edit_seconds=0.05)
+        late = DeliveryWorker(room, two, route, session, edit_seconds=0.05)
         late.box = two.outbox(route, session)  # as it was before the other one began
         assert await one.begin(route, session, seq, 1, 1)
         await late._round()
@@ -350,7 +352,7 @@ async def test_what_another_gateway_has_begun_is_not_closed_here(tmp_path: Path)
         assert "a notice" not in room.texts()
         one.close()
         async with asyncio.timeout(10):
-            await Courier(room, two, route, session, edit_seconds=0.05).run()
+            await DeliveryWorker(room, two, route, session, edit_seconds=0.05).run()
     assert room.texts()[-1] == f"{REPEATED}\n\na notice"
 
 

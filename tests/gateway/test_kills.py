@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.chat.delivery_log import Deliveries
+from outlast.app.chat.delivery_log import DeliveryLog
 from outlast.core import events as e
-from outlast.core.chat_route import Address, route_key
+from outlast.core.chat_route import ChatAddress, route_key
 from outlast.doors.gateway.message_text import REPEATED
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
@@ -119,7 +119,7 @@ def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def route_of(chat: int) -> str:
-    return route_key("telegram", "kills", Address(str(chat)))
+    return route_key("telegram", "kills", ChatAddress(str(chat)))
 
 
 def settled(store: LogStore, chat: int) -> bool:
@@ -127,7 +127,7 @@ def settled(store: LogStore, chat: int) -> bool:
     session = store.route(route_of(chat))
     if session is None or store.head(session).has_work:
         return False
-    return Deliveries(store).outbox(route_of(chat), session).empty
+    return DeliveryLog(store).outbox(route_of(chat), session).empty
 
 
 def plain(text: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from outlast.app.chat.sync_position import Position
+from outlast.app.chat.sync_position import SyncPosition
 from outlast.core import events as e
-from outlast.core.chat_route import Address, route_key
+from outlast.core.chat_route import ChatAddress, route_key
 from outlast.core.messages import ToolCall
-from outlast.doors.gateway.platform import Outgoing, Rejected
+from outlast.doors.gateway.platform import OutgoingMessage, Rejected
 from outlast.doors.gateway.platforms.matrix import Matrix
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
@@ -40,7 +40,7 @@ async def chatting(tmp_path: Path, bot: Person, owner: Person, model: Echo, **ta
         bot.server.url,
         bot.user,
         password=bot.password,
-        position=Position(settings_for(tmp_path), NAME),
+        position=SyncPosition(settings_for(tmp_path), NAME),
         welcomes=lambda user: user == owner.user,
         poll_ms=2000,
         at_once=AT_ONCE,
@@ -58,7 +58,7 @@ async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 def route_of(room: str) -> str:
-    return route_key("matrix", NAME, Address(room))
+    return route_key("matrix", NAME, ChatAddress(room))
 
 
 def wanting_once(asked: str, request: ModelRequest) -> str | CompletionResponse:
@@ -122,7 +122,7 @@ async def test_a_conversation_survives_restarts_of_the_gateway_and_of_the_homese
         await until(lambda: "re: in the thread" in owner.texts(room, bot.user))
         inside = next(one for one in owner.events(room) if one["content"].get("body") == "re: in the thread")
         assert inside["content"]["m.relates_to"]["event_id"] == root
-        assert world.store.route(route_key("matrix", NAME, Address(room, root))) not in (None, session)
+        assert world.store.route(route_key("matrix", NAME, ChatAddress(room, root))) not in (None, session)
 
     texts = owner.texts(room, bot.user)
     answers = [text for text in texts if text.startswith("re: ")]
@@ -133,7 +133,7 @@ async def test_a_conversation_survives_restarts_of_the_gateway_and_of_the_homese
 
 
 def account(server: Synapse, tmp_path: Path, user: str, token: str) -> Matrix:
-    position = Position(settings_for(tmp_path), NAME)
+    position = SyncPosition(settings_for(tmp_path), NAME)
     return Matrix(server.url, user, token=token, position=position, welcomes=lambda user: False)
 
 
@@ -143,18 +143,18 @@ async def test_a_send_that_is_repeated_is_one_message_there(server: Synapse, tmp
     bot.join(room)
     matrix = account(server, tmp_path, bot.user, bot.token)
     assert await matrix.open() == bot.user
-    message, edited = Outgoing(text="**once**", key="k.1.1"), Outgoing(text="edited", key="k.1.1")
-    first = await matrix.send(Address(room), message)
-    assert await matrix.send(Address(room), message) == first
-    await matrix.edit(Address(room), first, edited)
-    await matrix.edit(Address(room), first, edited)
+    message, edited = OutgoingMessage(text="**once**", key="k.1.1"), OutgoingMessage(text="edited", key="k.1.1")
+    first = await matrix.send(ChatAddress(room), message)
+    assert await matrix.send(ChatAddress(room), message) == first
+    await matrix.edit(ChatAddress(room), first, edited)
+    await matrix.edit(ChatAddress(room), first, edited)
     assert owner.texts(room, bot.user) == ["edited"]
     sent = [one for one in owner.events(room) if (one["sender"], one["type"]) == (bot.user, "m.room.message")]
     assert len(sent) == 2
     assert sent[0]["content"]["formatted_body"] == "<p><strong>once</strong></p>"
     assert await matrix.is_private(room)
     with pytest.raises(Rejected):
-        await matrix.send(Address("!nowhere:outlast.test"), message)
+        await matrix.send(ChatAddress("!nowhere:outlast.test"), message)
     await matrix.close()
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from outlast.app.chat.sync_position import Position
-from outlast.core.chat_route import Address
-from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing
+from outlast.app.chat.sync_position import SyncPosition
+from outlast.core.chat_route import ChatAddress
+from outlast.doors.gateway.platform import MaybeSent, NotSent, OutgoingMessage
 from outlast.doors.gateway.platforms.matrix import Matrix
 from outlast.doors.gateway.platforms.matrix_event import MOST_TRIES
 from tests.gateway.homeserver import BOT, BROKEN, LIMITED, OWNER, ROOM, UNKNOWN_TOKEN, Answer, Homeserver, serving
 from tests.gateway.world import NAME, eventually, running, settings_for
 
-HELLO = Outgoing(text="hello", key="k")
+HELLO = OutgoingMessage(text="hello", key="k")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def account(url: str, tmp_path: Path, welcome: Collection[str] = (OWNER,), token
         BOT,
         token=token,
         password=None if token else "p",
-        position=Position(settings_for(tmp_path), NAME),
+        position=SyncPosition(settings_for(tmp_path), NAME),
         welcomes=lambda user: user in welcome,
         poll_ms=200,
     )
@@ -127,7 +127,7 @@ async def test_an_invitation_waits_over_a_restart(home: Homeserver, tmp_path: Pa
         await eventually(lambda: home.asked.count("join") == 1)
         home.say("hello")
         await eventually(lambda: home.texts == ["re: hello"])
-        kept = Position(settings_for(tmp_path), NAME)
+        kept = SyncPosition(settings_for(tmp_path), NAME)
         await eventually(lambda: kept.invitations(BOT) == {})
     async with talking(tmp_path, account(home.url, tmp_path)):
         home.say("again")
@@ -138,9 +138,9 @@ async def test_an_invitation_waits_over_a_restart(home: Homeserver, tmp_path: Pa
 async def test_what_is_to_be_brought_before_we_are_let_in_waits(home: Homeserver, tmp_path: Path) -> None:
     matrix = account(home.url, tmp_path)
     with pytest.raises(NotSent):
-        await matrix.send(Address(ROOM), HELLO)
+        await matrix.send(ChatAddress(ROOM), HELLO)
     assert not await matrix.is_private(ROOM)
-    await matrix.typing(Address(ROOM))
+    await matrix.typing(ChatAddress(ROOM))
     assert home.asked == []
     await matrix.close()
 
@@ -152,7 +152,7 @@ async def test_a_homeserver_that_is_away_has_certainly_taken_nothing(tmp_path: P
         with pytest.raises(NotSent):
             await matrix.open()
         with pytest.raises(NotSent):
-            await matrix.send(Address(ROOM), HELLO)
+            await matrix.send(ChatAddress(ROOM), HELLO)
         await matrix.close()
 
 
@@ -164,8 +164,8 @@ async def test_a_send_that_fails_for_now_can_be_tried_again(
     await matrix.open()
     home.faults = [("send", answer)]
     with pytest.raises(raised):
-        await matrix.send(Address(ROOM), HELLO)
-    await matrix.send(Address(ROOM), HELLO)
+        await matrix.send(ChatAddress(ROOM), HELLO)
+    await matrix.send(ChatAddress(ROOM), HELLO)
     assert home.texts == ["hello"]
     await matrix.close()
 

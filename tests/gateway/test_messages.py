@@ -153,7 +153,7 @@ async def test_while_the_platform_is_away_the_gateway_waits_and_nothing_is_lost(
 
 def has_heard(world: World, inputs: int) -> bool:
     """Whether whoever drives a session knows of so many inputs; that shows nowhere else."""
-    drivers = [runner.driver for runner, _ in world.line.crew._runners.values()]
+    drivers = [runner.driver for runner, _ in world.line.pool._runners.values()]
     return any(len(driver.state.unanswered) == inputs for driver in drivers if driver is not None)
 
 
@@ -183,7 +183,7 @@ async def test_the_next_message_after_a_session_ended_begins_a_new_one(tmp_path:
         await world.settled()
         ended = world.session()
         service = SessionService(world.store, "cli")
-        await service.end(ended, world.line.crew.kit(ended))
+        await service.end(ended, world.line.pool.kit(ended))
         await world.asked("are you there")
         assert world.session() != ended
         assert inputs_of(world.store, world.session()) == ["are you there"]
@@ -238,7 +238,7 @@ async def test_a_trouble_that_comes_later_is_told_though_nobody_sees_us_typing(
         def trouble(session_id: str) -> str | None:
             return next(looks, "no model")
 
-        monkeypatch.setattr(gateway.lines["test"].crew, "trouble", trouble)
+        monkeypatch.setattr(gateway.lines["test"].pool, "trouble", trouble)
         await gateway.start()
         room.say("hello")
         await room.heard("⚠️ Nothing answers here just now: no model")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.core import events as e
 from outlast.core.event_row import Actor, StoredEvent
 from outlast.core.messages import TextPart
-from outlast.core.outbox import Outbox, What
+from outlast.core.outbox import DeliveryKind, Outbox
 
 ROUTE, OTHER = "telegram:t:1::", "telegram:t:2::"
 GATEWAY = Actor("user", "gateway", "1", ROUTE).text()
@@ -44,7 +44,7 @@ def test_a_turn_that_answers_the_chat_is_owed_to_it() -> None:
     log.reply("two")
     log.add(e.TurnEnded(outcome="completed", answered=[said]))
     item = log.box.items[turn]
-    assert (item.what, item.texts, item.over, item.outcome) == (What.TURN, ["one", "two"], True, "completed")
+    assert (item.what, item.texts, item.over, item.outcome) == (DeliveryKind.TURN, ["one", "two"], True, "completed")
     assert (item.reply_to, item.needs) == ("m-hi", said)
     assert log.box.inputs == {}
     log.add(e.DeliveryClosed(route=ROUTE, of_seq=turn))
@@ -89,7 +89,7 @@ def test_a_question_is_owed_until_it_is_answered_or_its_answer_is_shown() -> Non
     said = log.says("hi")
     log.add(e.TurnStarted(inputs=[said]))
     asked = log.add(e.ApprovalRequested(call_id="c", name="bash", call_digest="d"))
-    assert log.box.items[asked].what is What.QUESTION
+    assert log.box.items[asked].what is DeliveryKind.QUESTION
     log.add(e.ApprovalAnswered(approval_seq=asked, answer="once"))
     assert asked not in log.box.items, "nobody saw it, so nobody need see the answer"
     again = log.add(e.ApprovalRequested(call_id="c2", name="bash", call_digest="d"))

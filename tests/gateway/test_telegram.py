@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from outlast.core import events as e
-from outlast.core.chat_route import Address
+from outlast.core.chat_route import ChatAddress
 from outlast.core.messages import ToolCall
 from outlast.doors.gateway.message_text import REPEATED
-from outlast.doors.gateway.platform import NotSent, Outgoing, Rejected
+from outlast.doors.gateway.platform import NotSent, OutgoingMessage, Rejected
 from outlast.doors.gateway.platforms.telegram import Telegram
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
@@ -210,7 +210,7 @@ async def test_a_wrong_token_and_a_dead_server_are_one_sentence_without_the_toke
         await dead.open()
     assert TOKEN not in str(refused.value)
     with pytest.raises(NotSent):
-        await dead.send(Address("1"), Outgoing(text="x", key="k"))
+        await dead.send(ChatAddress("1"), OutgoingMessage(text="x", key="k"))
     await dead.close()
 
 
@@ -226,8 +226,8 @@ async def test_two_programs_on_one_bot_are_told(api: BotApi) -> None:
 async def test_an_edit_that_changes_nothing_is_done(api: BotApi) -> None:
     telegram = Telegram(TOKEN, api.url)
     await telegram.open()
-    message = Outgoing(text="same", key="k")
-    sent = await telegram.send(Address("1001"), message)
-    await telegram.edit(Address("1001"), sent, message)
+    message = OutgoingMessage(text="same", key="k")
+    sent = await telegram.send(ChatAddress("1001"), message)
+    await telegram.edit(ChatAddress("1001"), sent, message)
     await telegram.close()
     assert api.texts() == ["same"]

@@ -14,16 +14,16 @@ import msgspec
 from outlast.app.gateway_settings import Credential, GatewaySettings
 from outlast.app.settings import Settings, load_settings
 from outlast.core import events as e
-from outlast.core.chat_route import Address, route_key
+from outlast.core.chat_route import ChatAddress, route_key
 from outlast.core.header import Header
 from outlast.core.messages import text_of
 from outlast.doors.gateway.gateway import Gateway
 from outlast.doors.gateway.platform import ChatPlatform
 from outlast.models.port import Model
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from tests.gateway.echo import Echo
 from tests.gateway.room import MEMBER, OWNER, Room
 
@@ -52,10 +52,10 @@ def settings_for(folder: Path, store: str | None = None, **table: Any) -> Settin
     return replace(settings, gateway=(GatewaySettings(**given),))
 
 
-def equipped(model: Model, **config: Any) -> Callable[[Kit, Header], Kit]:
+def equipped(model: Model, **config: Any) -> Callable[[TurnContext, Header], TurnContext]:
     """Kits with this model, and without what a project would add."""
 
-    def equip(kit: Kit, header: Header) -> Kit:
+    def equip(kit: TurnContext, header: Header) -> TurnContext:
         kit.model = model
         kit.memory, kit.notes = (), ()
         kit.config = msgspec.structs.replace(kit.config, compaction_keep_last_messages=2, **config)
@@ -72,7 +72,7 @@ class World:
         self.line = gateway.lines[NAME]
 
     def route(self, chat: str = OWNER, user: str = "", thread: str = "") -> str:
-        return route_key("telegram", NAME, Address(chat, thread), user)
+        return route_key("telegram", NAME, ChatAddress(chat, thread), user)
 
     def session(self, chat: str = OWNER, user: str = "") -> str:
         found = self.store.route(self.route(chat, user))
@@ -101,7 +101,7 @@ class World:
 
 
 def events_of(store: LogStore, session_id: str) -> list[e.Event | e.Opaque]:
-    return [event for _, event in decoded(store, store.read(session_id))]
+    return [event for _, event in decode_events(store, store.read(session_id))]
 
 
 def inputs_of(store: LogStore, session_id: str) -> list[str]:

@@ -48,7 +48,7 @@ FULL: tuple[e.Event, ...] = (
     e.SessionForked(base_session_id="b" * 26, base_seq=41, reason="rotation", carried_inputs=[40, 41]),
     e.SessionRotated(to_session_id="c" * 26),
     e.SessionRenamed(title="Another \ud800 title"),
-    e.SessionEnded(reason="done"),
+    e.SessionClosed(reason="done"),
     e.SessionReopened(),
     e.SessionArchived(),
     e.SessionUnarchived(),

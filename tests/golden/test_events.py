@@ -10,7 +10,7 @@ from outlast.core import events as e
 from tests.golden.examples import FULL, minimal
 from tests.golden.make import EVENTS, golden, main
 
-EXAMPLES = {type(event).__name__: event for event in FULL}
+EXAMPLES = {e.KIND_OF[type(event)]: event for event in FULL}
 KINDS = sorted(e.KINDS)
 
 

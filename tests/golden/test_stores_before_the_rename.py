@@ -19,7 +19,7 @@ from outlast.app.sessions.search import search
 from outlast.core.errors import OutlastError, StoreUnavailable
 from outlast.core.messages import ReasoningPart
 from outlast.doors.cli import main
-from outlast.models.provider_signature import Proof, packed, unpacked
+from outlast.models.provider_signature import ProviderSignature, packed, unpacked
 from outlast.session import ConversationSession
 from outlast.store import open_store, open_to_read
 from outlast.store.files import FilesStore, former_name, setup
@@ -129,8 +129,8 @@ def test_what_a_provider_signed_then_is_sent_back_now(former: Former) -> None:
         [part] = [part for message in session.messages for part in message.parts if isinstance(part, ReasoningPart)]
         assert part.signature is not None
         assert part.signature.startswith(f"{FORMER}:")
-        assert unpacked(part.signature) == Proof(id="rs_1", signature="c2lnbmVk", details={"kept": True})
-    assert (packed(Proof(id="rs_1")) or "").startswith("outlast:")
+        assert unpacked(part.signature) == ProviderSignature(id="rs_1", signature="c2lnbmVk", details={"kept": True})
+    assert (packed(ProviderSignature(id="rs_1")) or "").startswith("outlast:")
 
 
 # --- files ---------------------------------------------------------------------------------------------------------

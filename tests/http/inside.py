@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from outlast.app.settings import Settings, load_settings
-from outlast.app.workers.options import Working
+from outlast.app.workers.options import WorkerOptions
 from outlast.http import HttpDoor, create_app
 
 TOKEN = "a-token-for-tests-of-more-than-32-characters"
@@ -51,7 +51,7 @@ class Inside:
 
     async def until(self, true: Callable[[dict[str, Any]], bool], session_id: str) -> dict[str, Any]:
         """Wait until a session's detail is so; that detail. Each look comes after something was stored."""
-        desk = await self.door.desk()
+        server = await self.door.server()
         seen = 0
         async with asyncio.timeout(60):
             while True:
@@ -59,7 +59,7 @@ class Inside:
                 if true(found):
                     return found
                 seen = max(seen, found["last_seq"])
-                async for _ in desk.store.follow_async(session_id, after=seen, timeout=0.2):
+                async for _ in server.store.follow_async(session_id, after=seen, timeout=0.2):
                     break
 
     async def until_idle(self, session_id: str) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def settings_in(folder: Path, *lines: dict[str, Any], **more: Any) -> Settings:
 
 @asynccontextmanager
 async def inside(
-    folder: Path, *lines: dict[str, Any], working: Working | None = None, **more: Any
+    folder: Path, *lines: dict[str, Any], working: WorkerOptions | None = None, **more: Any
 ) -> AsyncGenerator[Inside]:
     settings = settings_in(folder, *lines, **more)
     door = create_app(settings) if working is None else HttpDoor(settings, working=working)

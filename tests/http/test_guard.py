@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from outlast.app.api_token import TokenFile
-from outlast.doors.http.middleware.auth import COOKIE_SECONDS, Secret
+from outlast.doors.http.middleware.auth import COOKIE_SECONDS, Authenticator
 from outlast.http import create_app
 from outlast.store.port import Query
 from tests.http.inside import HOST, TOKEN, Inside, inside, settings_in
@@ -44,11 +44,11 @@ def routes_of(door: Inside, sid: str) -> list[tuple[str, str]]:
 
 
 async def fingerprint(door: Inside) -> dict[str, Any]:
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     return {header.session_id: header.last_seq for header in store.find(Query(limit=100)).headers}
 
 
-def cookie(secret: Secret) -> str:
+def cookie(secret: Authenticator) -> str:
     return secret.cookie(SCOPE).partition(";")[0]
 
 
@@ -56,8 +56,8 @@ def ways_in(tmp_path: Path) -> dict[str, dict[str, str]]:
     """What is no way in."""
     ours = TokenFile(settings_in(tmp_path))
     other = TokenFile(settings_in(tmp_path / "other", token="another-token-of-more-than-32-characters"))
-    expired = Secret(ours, now=lambda: 1_000_000_000.0)
-    good = cookie(Secret(ours))
+    expired = Authenticator(ours, now=lambda: 1_000_000_000.0)
+    good = cookie(Authenticator(ours))
     return {
         "nothing": {},
         "wrong token": {"Authorization": "Bearer wrong-token-of-more-than-thirty-two-chars"},
@@ -68,7 +68,7 @@ def ways_in(tmp_path: Path) -> dict[str, dict[str, str]]:
         "no scheme": {"Authorization": TOKEN},
         "token as cookie": {"Cookie": f"outlast={TOKEN}"},
         "expired cookie": {"Cookie": cookie(expired)},
-        "cookie of another token": {"Cookie": cookie(Secret(other))},
+        "cookie of another token": {"Cookie": cookie(Authenticator(other))},
         "cookie with a later date": {"Cookie": re.sub(r"=\d+", lambda m: f"={int(m[0][1:]) + 1}", good)},
         "cookie without its signature": {"Cookie": good.partition(".")[0]},
         "wrong token, good cookie": {"Authorization": "Bearer wrong", "Cookie": good},
@@ -135,7 +135,7 @@ async def test_a_login_link_works_once_and_becomes_a_strict_cookie(filled: tuple
 
 async def test_a_code_is_good_for_some_minutes(tmp_path: Path) -> None:
     now = [1000.0]
-    secret = Secret(TokenFile(settings_in(tmp_path)), now=lambda: now[0])
+    secret = Authenticator(TokenFile(settings_in(tmp_path)), now=lambda: now[0])
     code, late = secret.code(), secret.code()
     assert secret.take(code)
     assert not secret.take(code)

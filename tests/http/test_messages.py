@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outlast.app.workers.worker_pool import Crew
+from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.errors import StoreUnavailable
 from tests.http.inside import Inside, inside
 from tests.http.server import reply
@@ -188,7 +188,7 @@ async def test_a_store_that_fails_is_a_503_with_one_sentence(door: Inside, monke
     async def fails(*_: Any) -> Any:
         raise StoreUnavailable("the disk is full; free some space")
 
-    monkeypatch.setattr((await door.door.desk()).store, "commit_async", fails)
+    monkeypatch.setattr((await door.door.server()).store, "commit_async", fails)
     answer = await door.api("POST", f"/api/sessions/{sid}/messages", json={"content": "x"}, status=503)
     assert answer == {"detail": "the disk is full; free some space"}
 
@@ -196,10 +196,10 @@ async def test_a_store_that_fails_is_a_503_with_one_sentence(door: Inside, monke
 async def test_what_nobody_foresaw_is_a_500_without_a_trace(
     door: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def breaks(self: Crew, session_id: str) -> str:
+    def breaks(self: WorkerPool, session_id: str) -> str:
         raise RuntimeError("secret-internals")
 
-    monkeypatch.setattr(Crew, "trouble", breaks)
+    monkeypatch.setattr(WorkerPool, "trouble", breaks)
     sid = await door.create()
     answer = await door.api("GET", f"/api/sessions/{sid}", status=500)
     assert "secret-internals" not in str(answer)

@@ -34,7 +34,7 @@ async def test_events_are_the_log_as_it_is_page_by_page(spoken: tuple[Inside, st
     door, sid = spoken
     every = await view(spoken, "events")
     assert [event["seq"] for event in every] == list(range(1, len(every) + 1))
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     assert [event["hash"] for event in every] == [row.hash.hex() for row in store.read(sid)]
     paged: list[dict[str, Any]] = []
     after = "0"
@@ -54,7 +54,7 @@ async def test_events_are_the_log_as_it_is_page_by_page(spoken: tuple[Inside, st
 
 
 async def test_a_page_of_large_events_is_cut_and_goes_on(door: Inside) -> None:
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     session = ConversationSession(store=store, project_root=door.project)
     for n in range(6):
         session.append(Message(role=Role.USER, content=str(n) * 3_000_000))
@@ -86,7 +86,7 @@ async def test_an_export_is_what_the_command_line_writes_and_can_be_imported(
     answer = await door.client.get(f"/api/sessions/{sid}/export")
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     assert answer.headers["content-disposition"] == f'attachment; filename="outlast-{sid[:8]}.jsonl"'
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     assert answer.content.splitlines() == list(exported(store.url, sid))
     file = tmp_path / "session.jsonl"
     file.write_bytes(answer.content)

@@ -18,7 +18,7 @@ import pytest
 from outlast.app.api_token import TokenFile
 from outlast.app.settings import load_settings
 from outlast.core.errors import ConfigError
-from outlast.doors.http.server.listen import Listen, check, tls_context
+from outlast.doors.http.server.listen import ListenAddress, check, tls_context
 from outlast.doors.http.server.run import serve_here
 from tests.acceptance.terminal import Place
 from tests.http.certificate import certificate
@@ -232,23 +232,23 @@ def test_what_is_allowed_warns_where_others_can_reach_it(wanted: dict[str, Any],
     assert len(check(_listen(wanted))) == warnings
 
 
-def _listen(wanted: dict[str, Any]) -> Listen:
-    return msgspec.convert(wanted, Listen, dec_hook=lambda kind, value: kind(value))
+def _listen(wanted: dict[str, Any]) -> ListenAddress:
+    return msgspec.convert(wanted, ListenAddress, dec_hook=lambda kind, value: kind(value))
 
 
 def test_a_bad_certificate_is_told_in_one_sentence(tmp_path: Path) -> None:
     text, none = tmp_path / "text.pem", tmp_path / "none.pem"
     text.write_text("no certificate")
     with pytest.raises(ConfigError, match="PEM"):
-        tls_context(Listen(tls_cert=text, tls_key=text))
+        tls_context(ListenAddress(tls_cert=text, tls_key=text))
     with pytest.raises(ConfigError, match=r"none\.pem: there is no such file"):
-        tls_context(Listen(tls_cert=none, tls_key=none))
+        tls_context(ListenAddress(tls_cert=none, tls_key=none))
 
 
 def test_a_token_of_the_users_own_is_not_replaced(tmp_path: Path) -> None:
     settings = load_settings(home=tmp_path, token="x" * 43)
     with pytest.raises(ConfigError, match="change it there"):
-        serve_here(settings, Listen(port=0), new_token=True)
+        serve_here(settings, ListenAddress(port=0), new_token=True)
     made = TokenFile(load_settings(home=tmp_path))
     before = made.token()
     assert len(before) >= 43

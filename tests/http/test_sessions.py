@@ -29,14 +29,14 @@ async def test_a_new_session_is_stored_before_it_is_answered(door: Inside) -> No
     wanted = {"persona_name": "default-interactive", "model_override": "openai:gpt-x", "title": "Named"}
     answer = await door.api("POST", "/api/sessions", json={"repo_path": str(door.project), **wanted})
     assert answer["state"] == "active"
-    header = (await door.door.desk()).store.head(answer["session_id"])
+    header = (await door.door.server()).store.head(answer["session_id"])
     assert (header.title, header.model, header.persona) == ("Named", "openai:gpt-x", "default-interactive")
     assert header.project_key == project_key(door.project)
 
 
 async def test_a_session_without_a_body_is_of_the_servers_folder(door: Inside) -> None:
     answer = await door.api("POST", "/api/sessions")
-    assert (await door.door.desk()).store.head(answer["session_id"]).project_root == str(door.project)
+    assert (await door.door.server()).store.head(answer["session_id"]).project_root == str(door.project)
 
 
 async def test_what_does_not_fit_is_refused_by_name(door: Inside) -> None:
@@ -139,7 +139,7 @@ async def test_six_characters_are_enough_and_nothing_else_is_an_id(door: Inside)
 
 
 async def test_an_ambiguous_prefix_is_a_conflict_that_names_the_matches(door: Inside) -> None:
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     twins = [f"aaaaaa{letter * 20}" for letter in "bc"]
     for name in twins:
         ConversationSession(store=store, session_id=name, project_root=door.project).persist()
@@ -150,7 +150,7 @@ async def test_an_ambiguous_prefix_is_a_conflict_that_names_the_matches(door: In
 
 
 async def test_a_session_of_another_owner_is_not_there(door: Inside) -> None:
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     foreign = ConversationSession(store=store, project_root=door.project, owner_id="somebody")
     foreign.append(Message(role=Role.USER, content="private"))
     assert await door.api("GET", "/api/sessions") == []
@@ -176,7 +176,7 @@ async def test_messages_have_every_field_of_the_contract_and_no_system_prompt(tm
 
 
 async def test_the_last_200_messages_come_first_and_before_leads_back(door: Inside) -> None:
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     session = ConversationSession(store=store, project_root=door.project)
     session.extend([Message(role=Role.USER if n % 2 else Role.ASSISTANT, content=str(n)) for n in range(450)])
     newest = await door.messages(session.session_id)
@@ -187,7 +187,7 @@ async def test_the_last_200_messages_come_first_and_before_leads_back(door: Insi
 
 
 async def test_opening_a_long_session_reads_a_page_of_it(door: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     session = ConversationSession(store=store, project_root=door.project)
     session.extend([Message(role=Role.USER, content=str(n)) for n in range(6_000)])
     await door.messages(session.session_id)  # leaves a snapshot behind
@@ -233,7 +233,7 @@ async def test_pages_in_the_middle_of_a_turn_show_what_the_whole_would(talking: 
 
 
 async def test_text_that_is_no_valid_unicode_is_answered(door: Inside) -> None:
-    store = (await door.door.desk()).store
+    store = (await door.door.server()).store
     session = ConversationSession(store=store, project_root=door.project)
     session.append(Message(role=Role.USER, content="broken \ud800 text"))
     [message] = await door.messages(session.session_id)

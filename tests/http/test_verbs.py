@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from outlast.app.workers.options import Working
+from outlast.app.workers.options import WorkerOptions
 from outlast.core import events as e
 from outlast.core.errors import SessionDeleted
 from outlast.core.messages import Message, Role, TextPart
 from outlast.session import ConversationSession
-from outlast.store.port import Wanted
+from outlast.store.port import ClaimRequest
 from outlast.testing.contract.restores import elsewhere, part
 from tests.http.inside import Inside, inside
 from tests.http.server import reply
@@ -94,7 +94,7 @@ async def test_rewind_sets_aside_and_unrewind_brings_back(spoken: tuple[Inside, 
 
 
 async def test_compact_puts_a_summary_and_uncompact_takes_it_back(talking: Inside) -> None:
-    store = (await talking.door.desk()).store
+    store = (await talking.door.server()).store
     session = ConversationSession(store=store, project_root=talking.project)
     session.extend([Message(role=Role.USER if n % 2 == 0 else Role.ASSISTANT, content=f"m{n}") for n in range(20)])
     sid = session.session_id
@@ -174,9 +174,9 @@ async def test_continue_answers_what_waits(tmp_path: Path) -> None:
 
 async def test_continue_at_a_server_without_a_worker_reaches_the_workers_elsewhere(tmp_path: Path) -> None:
     rows = elsewhere("i" * 26, e.SessionCreated(), e.InputAdmitted(parts=(TextPart("waiting"),)))
-    wanted = Wanted(token="t", holder="another", most=1)
-    async with inside(tmp_path, reply("never"), working=Working(works=False)) as door:
-        store = (await door.door.desk()).store
+    wanted = ClaimRequest(token="t", holder="another", most=1)
+    async with inside(tmp_path, reply("never"), working=WorkerOptions(works=False)) as door:
+        store = (await door.door.server()).store
         store.commit(part(rows))
         assert store.claim(wanted) == [], "what came from a file waits until somebody asks for it"
         assert (await act(door, "i" * 26, "continue"))["result"] == "done"
@@ -252,7 +252,7 @@ async def test_delete_erases_and_leaves_a_receipt(spoken: tuple[Inside, str]) ->
     for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/events"), ("POST", "/end"), ("GET", "/stream")):
         assert "deleted" in (await door.api(method, f"/api/sessions/{sid}{path}", status=404))["detail"]
     with pytest.raises(SessionDeleted):
-        (await door.door.desk()).store.head(sid)
+        (await door.door.server()).store.head(sid)
     gone = await door.api("DELETE", f"/api/sessions/{forked}?with_forks=true")
     assert [one["session_id"] for one in gone] == [forked]
     assert await door.api("GET", "/api/sessions") == []

@@ -19,8 +19,8 @@ from outlast.core.messages import TextPart, Usage
 from outlast.doors.cli import main
 from outlast.store import open_store
 from outlast.store.doctor.schema_status import schema_of
-from outlast.store.engine.transaction import Row
-from outlast.store.files.header_cache import Note
+from outlast.store.engine.transaction import HeaderRow
+from outlast.store.files.header_cache import CachedHeader
 from outlast.store.files.line import encode
 from outlast.store.lineage import fork
 from outlast.store.log_store import LogStore
@@ -53,7 +53,7 @@ def lived(store: LogStore) -> dict[str, str]:
     begin("asked for", e.BoundaryRequested(what="clear"), e.BoundaryRequested(what="compact"), e.HistoryCleared())
     answered = e.AssistantReplied(attempt_seq=1, parts=(TextPart("y"),), usage=Usage(input_tokens=7))
     begin("answered", asked, answered, e.TurnEnded(outcome="done", answered=[2]))
-    begin("ended", asked, e.SessionEnded())
+    begin("ended", asked, e.SessionClosed())
     hidden = begin("hidden", asked, plan, e.BoundaryRequested(what="rewind"))
     for seq in (2, 3, 4):
         store.commit(Redact(session_id=hidden, seq=seq, actor="user"))
@@ -210,9 +210,11 @@ def test_a_files_store_believes_no_note_that_an_older_version_left(tmp_path: Pat
 
 def _of_an_older_version(index: Path) -> None:
     """Notes without the new fields, with checksums that fit."""
-    notes = [msgspec.json.decode(line, type=Note) for line in (index / "headers.jsonl").read_bytes().splitlines()]
+    notes = [
+        msgspec.json.decode(line, type=CachedHeader) for line in (index / "headers.jsonl").read_bytes().splitlines()
+    ]
     for note in notes:
         note.version = 0
         for name in ADDED:
-            setattr(note.row, name, getattr(Row(session_id=""), name))
+            setattr(note.row, name, getattr(HeaderRow(session_id=""), name))
     (index / "headers.jsonl").write_bytes(b"".join(map(encode, notes)))

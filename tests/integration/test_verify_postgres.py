@@ -12,10 +12,10 @@ from outlast.core.errors import DamagedSession, StoreUnavailable
 from outlast.core.event_row import StoredEvent
 from outlast.session import ConversationSession
 from outlast.store import open_store
-from outlast.store.doctor import Status, examine
+from outlast.store.doctor import CheckStatus, examine
 from outlast.store.doctor.schema_status import schema_of
 from outlast.store.port import Append
-from outlast.store.verify import Finding, Report, What, salvage, verify
+from outlast.store.verify import DamageKind, Finding, VerifyReport, salvage, verify
 from tests.pg import pg_server, pg_url
 from tests.unit.store.populated import populate, said
 
@@ -35,7 +35,7 @@ class Populated:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement, values)
 
-    def report(self) -> Report:
+    def report(self) -> VerifyReport:
         with open_store(self.url) as store:
             return verify(store, deep=True)
 
@@ -80,12 +80,12 @@ def test_missing_events_are_listed(there: Populated) -> None:
 def test_a_header_that_is_not_what_its_log_says_is_named(there: Populated) -> None:
     there.sql("UPDATE outlast.sessions SET message_count = 99 WHERE session_id = %s", there.names["turn"])
     [finding] = there.report().damage
-    assert (finding.what, finding.session_id) == (What.HEADER, there.names["turn"])
+    assert (finding.what, finding.session_id) == (DamageKind.HEADER, there.names["turn"])
 
 
 def test_a_key_that_lost_its_row_is_named(there: Populated) -> None:
     there.sql("DELETE FROM outlast.keys WHERE session_id = %s AND key = 'key-1'", there.names["talk"])
-    assert [finding.what for finding in there.report().damage] == [What.KEY]
+    assert [finding.what for finding in there.report().damage] == [DamageKind.KEY]
 
 
 def test_a_changed_scope_is_named(there: Populated) -> None:
@@ -98,14 +98,14 @@ def test_a_changed_scope_is_named(there: Populated) -> None:
     there.sql("UPDATE outlast.keys SET scope = %s WHERE session_id = %s AND key = 'key-1'", name[:-1] + "!", name)
     found = there.report().damage
     assert [(finding.what, finding.session_id, "scope" in finding.text) for finding in found] == [
-        (What.KEY, name, True)
+        (DamageKind.KEY, name, True)
     ] * 2
 
 
 def test_doctor_says_what_to_do_about_a_newer_schema(there: Populated, tmp_path: Path) -> None:
     there.sql("INSERT INTO outlast.migrations VALUES (99, 'future', 'x', 99, 0)")
     found = {check.name: check for check in examine(there.url, tmp_path)}
-    assert (found["store"].status, found["store"].remedy) == (Status.FAIL, "pip install -U outlast")
+    assert (found["store"].status, found["store"].remedy) == (CheckStatus.FAIL, "pip install -U outlast")
 
 
 def test_a_session_shows_its_whole_url_without_the_password(there: Populated) -> None:
@@ -116,14 +116,14 @@ def test_a_session_shows_its_whole_url_without_the_password(there: Populated) ->
 
 def test_doctor_looks_at_the_servers_settings(there: Populated, tmp_path: Path) -> None:
     found = {check.name: check for check in examine(there.url, tmp_path)}
-    assert found["sync"].status is Status.OK
+    assert found["sync"].status is CheckStatus.OK
     assert found["sync"].text.startswith("fsync on")
-    assert found["schema"].status is Status.OK
+    assert found["schema"].status is CheckStatus.OK
 
 
 def test_doctor_says_that_a_server_is_away(tmp_path: Path) -> None:
     found = {check.name: check for check in examine(f"postgresql://nobody@/x?host={tmp_path}", tmp_path)}
-    assert found["store"].status is Status.FAIL
+    assert found["store"].status is CheckStatus.FAIL
 
 
 def test_the_schema_is_read_without_migrating(pg_url: str) -> None:
@@ -144,7 +144,9 @@ def test_a_wrong_number_in_the_header_takes_no_event_away(there: Populated, last
     there.sql("UPDATE outlast.sessions SET last_seq = %s WHERE session_id = %s", last_seq, name)
     with open_store(there.url) as store:
         report = verify(store, name)
-        assert [(finding.what, "last_seq is" in finding.text) for finding in report.damage] == [(What.HEADER, True)]
+        assert [(finding.what, "last_seq is" in finding.text) for finding in report.damage] == [
+            (DamageKind.HEADER, True)
+        ]
         assert [event for event in salvage(store, name) if not isinstance(event, Finding)] == there.truth[name]
         with pytest.raises(DamagedSession):
             store.read(name)

@@ -15,7 +15,7 @@ from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.messages import TextPart
 from outlast.store import open_store
-from outlast.store.files.directory import Folder
+from outlast.store.files.directory import StoreDirectory
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, Query
 from outlast.store.sqlite.rows import WITH_OLDEST_WORK, WITH_WORK, SqliteRows
@@ -143,9 +143,9 @@ def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def test_files_read_no_log_of_an_idle_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     captures: list[str] = []
-    capture = Folder.capture
+    capture = StoreDirectory.capture
 
-    def counted(self: Folder, session_id: str, *, sync: bool = True) -> Any:
+    def counted(self: StoreDirectory, session_id: str, *, sync: bool = True) -> Any:
         captures.append(session_id)
         return capture(self, session_id, sync=sync)
 
@@ -154,7 +154,7 @@ def test_files_read_no_log_of_an_idle_session(tmp_path: Path, monkeypatch: pytes
         waiting = filled(store, IDLE_FILES)
         assert found(store) == waiting
         store.commit(admitted(waiting[1]))
-        monkeypatch.setattr(Folder, "capture", counted)
+        monkeypatch.setattr(StoreDirectory, "capture", counted)
         assert found(store) == waiting
         assert set(captures) <= {waiting[1]}
     captures.clear()

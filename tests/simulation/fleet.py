@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from outlast.app.settings import Settings
-from outlast.app.streams.broadcast import Live
+from outlast.app.streams.broadcast import StreamHub
 from outlast.app.turn_setup import AgentConfig
-from outlast.app.workers.worker_pool import Crew
+from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.header import Header
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from tests.crash.evidence import Evidence, Head, Row, Stored
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.memory import Memory
@@ -118,11 +118,11 @@ class Fleet:
         store = SimulatedStore(self.network, process)
         own = tools(self.witness, self.dice)
 
-        def equip(kit: Kit, header: Header) -> Kit:
+        def equip(kit: TurnContext, header: Header) -> TurnContext:
             return replace(kit, tools=own)
 
-        async def begin() -> Crew:
-            crew = Crew(
+        async def begin() -> WorkerPool:
+            pool = WorkerPool(
                 store,
                 self.settings,
                 AgentConfig(auto_context=False),
@@ -130,16 +130,16 @@ class Fleet:
                 lease_seconds=self.scale.lease_seconds,
                 equip=equip,
             )
-            crew._made[None] = SimulatedModel(self.dice)
-            await crew.start()
-            return crew
+            pool._made[None] = SimulatedModel(self.dice)
+            await pool.start()
+            return pool
 
         return Member(process, store, await self.loop.run_as(process, begin()))
 
     def _door(self, host: str) -> Member:
         process = self._process(host)
         store = SimulatedStore(self.network, process)
-        return Member(process, store, live=Live(store))
+        return Member(process, store, live=StreamHub(store))
 
     def _bury(self, member: Member) -> None:
         self.loop.kill(member.process)
@@ -182,9 +182,9 @@ class Fleet:
 
     async def _left(self, member: Member) -> None:
         """Asked to leave, it hands over what it runs; then somebody else starts there."""
-        assert member.crew is not None
+        assert member.pool is not None
         if member.process.alive:
-            closing = self.loop.run_as(member.process, member.crew.close(patience=self.dice.choice((0.0, 3.0))))
+            closing = self.loop.run_as(member.process, member.pool.close(patience=self.dice.choice((0.0, 3.0))))
             await asyncio.wait([closing], timeout=60)
             await self._replaced(member, 0.1)
 

@@ -18,13 +18,22 @@ from outlast.core.errors import OutlastError
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.store import process_identity
-from outlast.store.engine.commit import run
-from outlast.store.engine.transaction import KeyRow, Row
-from outlast.store.group_commit import Entry
+from outlast.store.engine.commit import apply_commit
+from outlast.store.engine.transaction import HeaderRow, KeyRow
+from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.read.inspection import Flaw, StoredKey
-from outlast.store.read.read_view import Listed, Mark, Slice, fits, in_order, mark_of, place_in, place_of
+from outlast.store.read.inspection import StoredKey, StoreFlaw
+from outlast.store.read.read_view import (
+    EventSlice,
+    ListedSession,
+    ReadMark,
+    fits,
+    in_order,
+    mark_of,
+    place_in,
+    place_of,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -34,7 +43,7 @@ V = TypeVar("V")
 class Memory:
     """The tables. `ended` counts transactions, `undo` takes the open one back."""
 
-    sessions: dict[str, Row] = field(default_factory=dict[str, Row])
+    sessions: dict[str, HeaderRow] = field(default_factory=dict[str, HeaderRow])
     events: dict[str, list[StoredEvent]] = field(default_factory=dict[str, list[StoredEvent]])
     keys: dict[tuple[str, str], KeyRow] = field(default_factory=dict[tuple[str, str], KeyRow])
     tips: dict[str, str] = field(default_factory=dict[str, str])
@@ -57,7 +66,7 @@ class Memory:
         else:
             table[key] = value
 
-    def put_session(self, row: Row) -> None:
+    def put_session(self, row: HeaderRow) -> None:
         before = self.sessions.get(row.session_id)
         was, now = (before.work_since if before is not None else None), row.work_since
         self.put(self.sessions, row.session_id, copy.copy(row))
@@ -86,7 +95,7 @@ class MemoryRows:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._seen: dict[str, Row] = {}
+        self._seen: dict[str, HeaderRow] = {}
 
     # --- headers
 
@@ -96,7 +105,7 @@ class MemoryRows:
     def lease_clock(self) -> tuple[int, str]:
         return process_identity.boot_ms(), "the store"
 
-    def header(self, session_id: str) -> Row | None:
+    def header(self, session_id: str) -> HeaderRow | None:
         if session_id not in self._seen:
             found = self._memory.sessions.get(session_id)
             if found is None:
@@ -104,17 +113,17 @@ class MemoryRows:
             self._seen[session_id] = copy.copy(found)
         return self._seen[session_id]
 
-    def create(self, row: Row) -> None:
+    def create(self, row: HeaderRow) -> None:
         self._memory.put(self._memory.events, row.session_id, [])
         self.save(row)
 
-    def save(self, row: Row) -> None:
+    def save(self, row: HeaderRow) -> None:
         self._seen[row.session_id] = row
         self._memory.put_session(row)
 
     # --- events and keys
 
-    def append(self, row: Row, events: list[StoredEvent]) -> None:
+    def append(self, row: HeaderRow, events: list[StoredEvent]) -> None:
         log = self._memory.events[row.session_id]
         count = len(log)
         self._memory.undo.append(lambda: log.__delitem__(slice(count, None)))
@@ -122,7 +131,7 @@ class MemoryRows:
         self.save(row)
 
     def restore(
-        self, row: Row, events: list[StoredEvent], deltas: Mapping[int, Delta], keys: Sequence[tuple[str, KeyRow]]
+        self, row: HeaderRow, events: list[StoredEvent], deltas: Mapping[int, Delta], keys: Sequence[tuple[str, KeyRow]]
     ) -> None:
         self.append(row, [event._replace(redacted=event.seq in deltas) for event in events])
         for key, found in keys:
@@ -169,7 +178,7 @@ class MemoryRows:
         ]
         self._memory.put(self._memory.events, session_id, log)
 
-    def forks(self, session_id: str) -> list[Row]:
+    def forks(self, session_id: str) -> list[HeaderRow]:
         found = (self.header(name) for name, row in self._memory.sessions.items() if row.base_id == session_id)
         return [row for row in found if row is not None]
 
@@ -242,21 +251,23 @@ class MemoryRows:
 
     # --- lists
 
-    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         if query.pending and query.oldest_first:
             places = self._memory.work[bisect_right(self._memory.work, position) :]
             found = (self._memory.sessions[name] for _, name in places)
-            rows: list[Listed] = []
+            rows: list[ListedSession] = []
             for row in found:
                 if fits(row, query):
-                    rows.append(Listed(row.session_id, row.work_since or 0, row))
+                    rows.append(ListedSession(row.session_id, row.work_since or 0, row))
                     if len(rows) == limit:
                         break
             return rows
         every = [row for row in self._memory.sessions.values() if fits(row, query)]
-        return in_order([Listed(row.session_id, place_of(row, query), row) for row in every], query, position)[:limit]
+        return in_order([ListedSession(row.session_id, place_of(row, query), row) for row in every], query, position)[
+            :limit
+        ]
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ReadMark]:
         return [mark_of(row) for row in self._memory.sessions.values()]
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
@@ -266,24 +277,24 @@ class MemoryRows:
 
     # --- housekeeping and inspection
 
-    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> EventSlice:
         places = [place for place in sorted(self._memory.keys) if place > tuple(place_in(cursor, ["", ""]))]
         rows = [(self._memory.keys[place].session_id, place) for place in places[:limit]]
         found = [(owner, place if self._was_deleted(owner, deleted_before) else None) for owner, place in rows]
-        return Slice.of(found, list(places[limit - 1]) if len(places) > limit else None, more=len(places) > limit)
+        return EventSlice.of(found, list(places[limit - 1]) if len(places) > limit else None, more=len(places) > limit)
 
     def _was_deleted(self, session_id: str, before: int) -> bool:
         row = self._memory.sessions.get(session_id)
         return row is not None and row.deleted_at is not None and row.deleted_at < before
 
-    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
         places = [place for place in sorted(self._memory.blobs) if place > tuple(place_in(cursor, ["", ""]))]
         found: list[tuple[str, tuple[str, str] | None]] = []
         for owner, name in places[:limit]:
             is_old = after <= self._memory.blobs[(owner, name)][0] < before
             lives = self._memory.sessions[owner].deleted_at is None
             found.append((owner, (name, "") if is_old and lives else None))
-        return Slice.of(found, list(places[limit - 1]) if len(places) > limit else None, more=len(places) > limit)
+        return EventSlice.of(found, list(places[limit - 1]) if len(places) > limit else None, more=len(places) > limit)
 
     def everything(self) -> tuple[list[str], list[str]]:
         return sorted(self._memory.sessions), []
@@ -303,10 +314,10 @@ class MemoryRows:
     def lineages(self) -> list[tuple[str, str]]:
         return sorted(self._memory.tips.items())
 
-    def flaws(self, session_id: str) -> Iterator[Flaw]:
+    def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
         yield from ()
 
-    def checks(self, deep: bool) -> Iterator[Flaw]:
+    def checks(self, deep: bool) -> Iterator[StoreFlaw]:
         yield from ()
 
 
@@ -318,7 +329,7 @@ class MemoryStore(LogStore):
         self.memory = memory
         self._heard = memory.ended
 
-    def _run(self, batch: list[Entry]) -> None:
+    def _run(self, batch: list[PendingCommit]) -> None:
         for entry in batch:
             try:
                 entry.receipts = self.carry_out(entry.commit)
@@ -329,7 +340,7 @@ class MemoryStore(LogStore):
         """One commit in one transaction."""
         with self.memory.mutex:
             try:
-                receipts = run(MemoryRows(self.memory), commit)
+                receipts = apply_commit(MemoryRows(self.memory), commit)
             except BaseException:
                 self.memory.roll_back()
                 raise

@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
-from outlast.store.engine.encode import Commit
+from outlast.store.engine.encode import EncodedCommit
 from outlast.store.notify import brings_work
 from outlast.store.port import Receipt, Write
-from outlast.store.read.read_view import View
+from outlast.store.read.read_view import ReadView
 from tests.simulation.loop import NOWHERE, Process, SimulatedLoop
 from tests.simulation.memory import Memory, MemoryStore
 
@@ -58,8 +58,8 @@ class Network:
 
     def listen(self, process: Process) -> Bell:
         process.reaches_store = lambda: self.passes(process)
-        bell = self._bells[process.name] = Bell(self.loop)
-        return bell
+        notifier = self._bells[process.name] = Bell(self.loop)
+        return notifier
 
     def forget(self, process: Process) -> None:
         self._bells.pop(process.name, None)
@@ -71,15 +71,15 @@ class Network:
 
     def _ring(self) -> None:
         work, self._ringing = bool(self._ringing), None
-        for bell in list(self._bells.values()):
+        for notifier in list(self._bells.values()):
             if not self.drops():
-                bell.ring(work=work)
+                notifier.ring(work=work)
 
 
 class Sending:
     """One commit on its way, whoever still waits for it. A process's commits go one after the other."""
 
-    def __init__(self, store: SimulatedStore, commit: Commit) -> None:
+    def __init__(self, store: SimulatedStore, commit: EncodedCommit) -> None:
         self.outcome: asyncio.Future[list[Receipt]] = store.network.loop.create_future()
         self.outcome.add_done_callback(self._over)
         self._store, self._commit, self._net = store, commit, store.network
@@ -169,7 +169,7 @@ class SimulatedStore(MemoryStore):
         finally:
             self.network.ring_soon(brings_work(commit))
 
-    def _reading(self) -> AbstractContextManager[View]:
+    def _reading(self) -> AbstractContextManager[ReadView]:
         self._reach()
         return super()._reading()
 

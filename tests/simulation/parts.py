@@ -13,8 +13,8 @@ from outlast.core.messages import Part, TextPart, ToolCall, ToolResult, Usage, t
 from outlast.models.port import Abilities, CallDelta, Finished, ModelEvent, ModelRequest, TextDelta
 from outlast.runtime.tools.builtin.read import READ
 from outlast.runtime.tools.builtin.write import WRITE
-from outlast.runtime.tools.port import Context, Outcome, Spawned, Target
-from outlast.runtime.tools.registry import Registry
+from outlast.runtime.tools.port import Spawned, Target, ToolContext, ToolOutcome
+from outlast.runtime.tools.registry import BuiltinRegistry
 from tests.crash.oracle import saying
 
 PIECES = 3
@@ -77,10 +77,10 @@ class SimulatedShell:
         self._witness, self._dice = witness, dice
         self._pid = 1000
 
-    async def target(self, arguments: dict[str, Any], context: Context) -> Target | None:
+    async def target(self, arguments: dict[str, Any], context: ToolContext) -> Target | None:
         return None
 
-    async def run(self, arguments: dict[str, Any], context: Context) -> Outcome:
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutcome:
         self._pid += 1
         await context.spawned(Spawned(pid=self._pid, started="1", host="simulated"))
         await asyncio.sleep(self._dice.random())
@@ -88,9 +88,9 @@ class SimulatedShell:
         if "echo" in words:
             self._witness.append(words[words.index("echo") + 1])
         await asyncio.sleep(self._dice.random() * 2)
-        return Outcome(text=f"ran {words[-1]}", facts={"exit_code": 0})
+        return ToolOutcome(text=f"ran {words[-1]}", facts={"exit_code": 0})
 
 
-def tools(witness: list[str], dice: random.Random) -> Registry:
+def tools(witness: list[str], dice: random.Random) -> BuiltinRegistry:
     """Files are real, in the simulation's folder; commands are not."""
-    return Registry((READ, WRITE, SimulatedShell(witness, dice)))
+    return BuiltinRegistry((READ, WRITE, SimulatedShell(witness, dice)))

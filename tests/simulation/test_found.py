@@ -12,7 +12,7 @@ import pytest
 
 from outlast import load_settings
 from outlast.app.sessions.create import create
-from outlast.app.workers.worker_pool import Crew
+from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core import events as e
 from outlast.core.errors import StaleLease, StoreUnavailable
 from outlast.core.header import Header
@@ -20,7 +20,7 @@ from outlast.runtime import driver as driver_module
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
 from outlast.runtime.service import SessionService
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.port import Batch, Create, NewEvent
 from outlast.testing.contract.exam import new_id
 from tests.simulation.memory import Memory, MemoryStore
@@ -99,15 +99,15 @@ async def test_what_was_claimed_right_before_a_crew_is_closed_is_given_back_unbe
     await SessionService(store, "http").admit(session_id, "hello")
     opening, go_on = threading.Event(), threading.Event()
 
-    def equip(kit: Kit, header: Header) -> Kit:
+    def equip(kit: TurnContext, header: Header) -> TurnContext:
         opening.set()
         go_on.wait(10)
         return kit
 
-    crew = Crew(store, settings, equip=equip)
-    await crew.start()
+    pool = WorkerPool(store, settings, equip=equip)
+    await pool.start()
     assert await asyncio.to_thread(opening.wait, 10)
-    closing = asyncio.create_task(crew.close())
+    closing = asyncio.create_task(pool.close())
     await asyncio.sleep(0.05)
     go_on.set()
     await asyncio.wait_for(closing, 10)
@@ -134,16 +134,16 @@ async def test_what_went_wrong_is_noted_without_stopping_the_loop_while_the_stor
     session_id = await asyncio.to_thread(create, store, settings, tmp_path, door="http")
     await SessionService(store, "http").admit(session_id, "hello")
 
-    def equip(kit: Kit, header: Header) -> Kit:
+    def equip(kit: TurnContext, header: Header) -> TurnContext:
         store.threads.clear()
         raise StoreUnavailable("the store is away")
 
-    crew = Crew(store, settings, equip=equip)
-    await crew.start()
+    pool = WorkerPool(store, settings, equip=equip)
+    await pool.start()
     async with asyncio.timeout(10):
-        while crew.trouble(session_id) is None:
+        while pool.trouble(session_id) is None:
             await asyncio.sleep(0.005)
-    await crew.close()
+    await pool.close()
     assert store.threads
     assert threading.get_ident() not in store.threads
     store.close()

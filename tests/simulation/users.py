@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from outlast.app.sessions.create import create
 from outlast.app.settings import Settings
-from outlast.app.streams.broadcast import BEGINNING, Live, cursor_from
-from outlast.app.workers.worker_pool import Crew
+from outlast.app.streams.broadcast import BEGINNING, StreamHub, cursor_from
+from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.errors import OutlastError
 from outlast.core.events import Delivery
 from outlast.runtime.service import SessionService
@@ -34,8 +34,8 @@ class Member:
 
     process: Process
     store: SimulatedStore
-    crew: Crew | None = None
-    live: Live | None = None
+    pool: WorkerPool | None = None
+    live: StreamHub | None = None
 
 
 class Users:

@@ -38,12 +38,12 @@ def worker_name() -> str:
     return f"{hostname()}:{os.getpid()}"
 
 
-def say(log: logging.Logger, level: int, event: str, **facts: Any) -> None:
+def log_event(log: logging.Logger, level: int, event: str, **facts: Any) -> None:
     """Log an event with its facts: names and numbers. Those that are None are left out."""
     log.log(level, event, extra={FACTS: {name: value for name, value in facts.items() if value is not None}})
 
 
-def why(error: OutlastError) -> dict[str, str]:
+def error_fields(error: OutlastError) -> dict[str, str]:
     """What may be logged of an error."""
     kind = type(error).__name__
     return {"error": kind, "why": str(error)} if isinstance(error, TOLD) else {"error": kind}
@@ -52,7 +52,7 @@ def why(error: OutlastError) -> dict[str, str]:
 def log_to(stream: TextIO, form: str = TEXT, level: int = logging.INFO) -> None:
     """Our own events from `level` on, and that something of others' went wrong."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Lines(form, worker_name()))
+    handler.setFormatter(LogLineFormatter(form, worker_name()))
     root = logging.getLogger()
     for before in root.handlers[:]:
         root.removeHandler(before)
@@ -61,7 +61,7 @@ def log_to(stream: TextIO, form: str = TEXT, level: int = logging.INFO) -> None:
     logging.getLogger(OURS).setLevel(level)
 
 
-class Lines(logging.Formatter):
+class LogLineFormatter(logging.Formatter):
     def __init__(self, form: str, worker: str) -> None:
         super().__init__()
         self._form = form

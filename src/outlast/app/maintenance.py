@@ -18,22 +18,22 @@ from outlast.core.errors import OutlastError, SessionNotFound
 from outlast.core.event_row import StoredEvent
 from outlast.core.ids import ID_LENGTH, is_id
 from outlast.store import open_existing, open_store, open_to_read
-from outlast.store.doctor import Check, Status, examine
-from outlast.store.doctor.schema_status import Schema, schema_of
+from outlast.store.doctor import Check, CheckStatus, examine
+from outlast.store.doctor.schema_status import SchemaStatus, schema_of
 from outlast.store.engine.encode import plain_body
 from outlast.store.engine.remove import mentioned
 from outlast.store.log_store import LogStore
-from outlast.store.maintenance.migrations import Watch
-from outlast.store.verify import Finding, Report, What, salvage, verify
+from outlast.store.maintenance.migrations import UpgradeProgress
+from outlast.store.verify import DamageKind, Finding, VerifyReport, salvage, verify
 from outlast.store.verify.wal import log_findings
 
 __all__ = [
     "Check",
+    "CheckStatus",
     "Finding",
-    "Report",
-    "Schema",
-    "Status",
-    "Upgraded",
+    "SchemaStatus",
+    "UpgradeResult",
+    "VerifyReport",
     "back_up",
     "examine_store",
     "exported",
@@ -48,7 +48,7 @@ Progress = Callable[[int, int], None]
 
 def verify_store(
     url: str | None, session: str | None, *, deep: bool = False, progress: Progress | None = None
-) -> Report:
+) -> VerifyReport:
     """Verify all sessions, or the one whose id begins so."""
     place = _url(url)
     lost = log_findings(place)  # before the database is opened
@@ -60,7 +60,7 @@ def verify_store(
 
 def back_up(
     url: str | None, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
-) -> tuple[str, Report]:
+) -> tuple[str, VerifyReport]:
     """An online copy of the store, verified; the copy's URL and what verifying it found."""
     with closing(open_to_read(_url(url))) as store:
         return verified_backup(store, target.expanduser().absolute(), copying=copying, verifying=verifying)
@@ -71,25 +71,25 @@ def examine_store(url: str | None) -> Iterator[Check]:
     return examine(settings.store, settings.home)
 
 
-def schema(url: str | None) -> Schema:
+def schema(url: str | None) -> SchemaStatus:
     return schema_of(_url(url))
 
 
-class Upgraded(msgspec.Struct, frozen=True, kw_only=True):
+class UpgradeResult(msgspec.Struct, frozen=True, kw_only=True):
     """`copy` is the store as it was before, where one was made: the way back."""
 
-    before: Schema
-    after: Schema
+    before: SchemaStatus
+    after: SchemaStatus
     copy: Path | None = None
 
 
-def upgrade(url: str | None, *, copying: Progress | None = None, filling: Progress | None = None) -> Upgraded:
+def upgrade(url: str | None, *, copying: Progress | None = None, filling: Progress | None = None) -> UpgradeResult:
     """Apply what is outstanding, as opening a store does. `SchemaTooNew` when there is nothing that could be done."""
     place = _url(url)
     before = schema_of(place)
-    watch = Watch(copying, filling)
+    watch = UpgradeProgress(copying, filling)
     open_existing(place, watch=watch).close()
-    return Upgraded(before=before, after=schema_of(place), copy=watch.copy)
+    return UpgradeResult(before=before, after=schema_of(place), copy=watch.copy)
 
 
 def exported(url: str | None, session: str) -> Iterator[bytes | Finding]:
@@ -159,7 +159,7 @@ def _blobs(store: LogStore, event: StoredEvent, written: set[tuple[str, str]]) -
             if sha256 not in named:
                 continue
             text = str(getattr(error, "what", error))
-            yield Finding(what=What.BLOB, session_id=event.session_id, seq=event.seq, text=text)
+            yield Finding(what=DamageKind.BLOB, session_id=event.session_id, seq=event.seq, text=text)
             continue
         line = {"blob": sha256, "session_id": event.session_id, "base64": base64.b64encode(data).decode("ascii")}
         yield msgspec.json.encode(line)
@@ -167,7 +167,7 @@ def _blobs(store: LogStore, event: StoredEvent, written: set[tuple[str, str]]) -
 
 def verified_backup(
     store: LogStore, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
-) -> tuple[str, Report]:
+) -> tuple[str, VerifyReport]:
     """Copy the store to a path where nothing is yet, while others write; the copy's URL, and what verify says of it."""
     copy = store.backup(target, copying)
     with open_store(copy) as opened:

@@ -16,7 +16,7 @@ from outlast.app.settings import Settings, variables
 from outlast.core.errors import ConfigError, InvalidInput
 from outlast.core.messages import Usage
 from outlast.models import prices
-from outlast.models.default_choice import LOCAL_NOTE, Choice, Found, chosen, ollama_models
+from outlast.models.default_choice import LOCAL_NOTE, Choice, OllamaModels, chosen, ollama_models
 from outlast.models.local import LocalModel, installed
 from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
@@ -90,9 +90,9 @@ def choice_for(settings: Settings) -> Choice:
         return Choice(None, f"--base-url {settings.base_url} needs a model: add --model openai:NAME")
     keys = _keys()
     if any(PROVIDERS[name].default for name in keys):
-        return chosen(Found(keys))
+        return chosen(OllamaModels(keys))
     ollama = ollama_models(_ollama_url(settings)) if PROVIDERS["ollama"].installed else None
-    return chosen(Found(keys, ollama, installed()))
+    return chosen(OllamaModels(keys, ollama, installed()))
 
 
 def remember_model(settings: Settings, model: str) -> Path:
@@ -138,7 +138,7 @@ def key_variables() -> frozenset[str]:
 # ---- what there is --------------------------------------------------------------------------------------------------
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that could answer. `ready`: it would, as things are now."""
 
     name: str
@@ -148,19 +148,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     models: list[str] = []
 
 
-class Overview(msgspec.Struct, frozen=True, kw_only=True):
+class ModelOverview(msgspec.Struct, frozen=True, kw_only=True):
     """What can answer here, which one would, and why."""
 
     used: str | None
     reason: str
     options: tuple[str, ...]
-    rows: list[Row]
+    rows: list[ModelRow]
 
 
 _SHOWN_ELSEWHERE = ("ollama", "openai-chat")
 
 
-def overview(settings: Settings) -> Overview:
+def overview(settings: Settings) -> ModelOverview:
     keys = _keys()
     ollama = ollama_models(_ollama_url(settings))
     shown = [
@@ -169,28 +169,30 @@ def overview(settings: Settings) -> Overview:
     rows = [_row(one, keys) for one in shown]
     rows.append(_ollama_row(ollama))
     here = installed()
-    rows.append(Row(name="local", ready=here, note=LOCAL_NOTE if here else f"pip install '{DISTRIBUTION}[local]'"))
+    rows.append(ModelRow(name="local", ready=here, note=LOCAL_NOTE if here else f"pip install '{DISTRIBUTION}[local]'"))
     if settings.model is not None:
-        return Overview(used=settings.model, reason="named in your settings", options=(), rows=rows)
+        return ModelOverview(used=settings.model, reason="named in your settings", options=(), rows=rows)
     choice = choice_for(settings)
-    return Overview(used=choice.model, reason=choice.reason, options=choice.options, rows=rows)
+    return ModelOverview(used=choice.model, reason=choice.reason, options=choice.options, rows=rows)
 
 
-def _row(provider: Provider, keys: Mapping[str, str]) -> Row:
+def _row(provider: Provider, keys: Mapping[str, str]) -> ModelRow:
     default = f"{provider.name}:{provider.default}" if provider.default else None
     if provider.name not in keys:
-        return Row(name=provider.name, ready=False, note=f"no key: set {provider.variable}", default=default)
+        return ModelRow(name=provider.name, ready=False, note=f"no key: set {provider.variable}", default=default)
     if not provider.installed:
         extra = DISTRIBUTION if provider.default else "pydantic-ai-slim"
-        return Row(name=provider.name, ready=False, note=f"pip install '{extra}[{provider.extra}]'", default=default)
-    return Row(name=provider.name, ready=True, note=f"{_key(provider)[1]} is set", default=default)
+        return ModelRow(
+            name=provider.name, ready=False, note=f"pip install '{extra}[{provider.extra}]'", default=default
+        )
+    return ModelRow(name=provider.name, ready=True, note=f"{_key(provider)[1]} is set", default=default)
 
 
-def _ollama_row(models: list[str] | None) -> Row:
+def _ollama_row(models: list[str] | None) -> ModelRow:
     if models is None:
-        return Row(name="ollama", ready=False, note="not running on this machine")
+        return ModelRow(name="ollama", ready=False, note="not running on this machine")
     note = f"runs on this machine with {len(models)} models" if models else "runs, but has no model: `ollama pull` one"
-    return Row(name="ollama", ready=bool(models), note=note, models=[f"ollama:{name}" for name in models])
+    return ModelRow(name="ollama", ready=bool(models), note=note, models=[f"ollama:{name}" for name in models])
 
 
 def _keys() -> dict[str, str]:

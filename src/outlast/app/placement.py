@@ -22,7 +22,7 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOTHING: Mapping[str, Path] = MappingProxyType({})
 
 
-class Places:
+class Placement:
     """What is offered here. `folders` are those of labels; for `@` and another machine's name, what stands for its root
     directory: `@old=/` takes over the sessions of a machine that is gone, at the same paths."""
 
@@ -30,7 +30,7 @@ class Places:
         self.folders = dict(folders)
 
     @classmethod
-    def parse(cls, words: Sequence[str]) -> Places:
+    def parse(cls, words: Sequence[str]) -> Placement:
         """From `LABEL=PATH`s, as they are typed."""
         found = {label: Path(path).expanduser().resolve() for label, path in spelled(words).items()}
         for label, folder in found.items():

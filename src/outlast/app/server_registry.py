@@ -13,7 +13,7 @@ from outlast.core.errors import ConfigError
 from outlast.store.process_identity import holder, holder_is_gone
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
     """`url` is what a browser opens; `connect` where a program of this machine connects: a URL, or the path of a Unix
     socket. `certificate` is what the server shows when it speaks TLS, `holder` the process."""
 
@@ -23,7 +23,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = msgspec.field(default_factory=holder)
 
 
-def note_running(settings: Settings, running: Running) -> None:
+def note_running(settings: Settings, running: RunningServer) -> None:
     """Say where this server is. The newest one of a home is the one that is found."""
     path = _path(settings)
     partial = path.with_name(f"{path.name}.{os.getpid()}")
@@ -40,7 +40,7 @@ def note_running(settings: Settings, running: Running) -> None:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); correct its permissions") from error
 
 
-def running(settings: Settings) -> Running | None:
+def running(settings: Settings) -> RunningServer | None:
     """The server that runs with this home; None when there is none, or when the one that was noted is gone."""
     found = _noted(settings)
     return None if found is None or holder_is_gone(found.holder) else found
@@ -53,9 +53,9 @@ def forget_running(settings: Settings) -> None:
         _path(settings).unlink(missing_ok=True)
 
 
-def _noted(settings: Settings) -> Running | None:
+def _noted(settings: Settings) -> RunningServer | None:
     try:
-        return msgspec.json.decode(_path(settings).read_bytes(), type=Running)
+        return msgspec.json.decode(_path(settings).read_bytes(), type=RunningServer)
     except (OSError, msgspec.MsgspecError):
         return None
 

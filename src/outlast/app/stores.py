@@ -41,9 +41,9 @@ def shown_url(url: str) -> str:
     """A store's URL without its password, wherever in it that stands."""
     if place_of(url)[1] is not None:
         return url
-    from outlast.store.postgres.dsn import Address  # with its driver, which only those have who use it
+    from outlast.store.postgres.dsn import PostgresAddress  # with its driver, which only those have who use it
 
-    return Address.parse(url).shown
+    return PostgresAddress.parse(url).shown
 
 
 def _after_fork_in_child() -> None:

@@ -10,27 +10,27 @@ import msgspec
 from outlast.app.settings import Settings, whole_environment
 from outlast.core.messages import Message, Role
 from outlast.core.state import SessionState
-from outlast.core.text import shown, text_tokens
+from outlast.core.text import show_invisible, text_tokens
 from outlast.runtime.history.boundaries import settings_of, window_of
 from outlast.runtime.history.compaction import limits, message_tokens, request_tokens
 from outlast.runtime.hooks import load_hooks
 from outlast.runtime.permissions.consent import Consents
 from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.permissions.rule_files import Pending, load_rules
-from outlast.runtime.permissions.session_policy import PermissionGate
+from outlast.runtime.permissions.rule_files import PendingConsent, load_rules
+from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.subagents import child_of as sub_agent_of
 from outlast.store.port import Store
 from outlast.store.process_identity import holder, holder_is_gone, holder_pid
 
 __all__ = [
-    "ContextUse",
-    "Kit",
-    "Pending",
+    "ContextUsage",
+    "PendingConsent",
     "RunningKit",
+    "TurnContext",
     "breaks_lines_anew",
     "consent",
     "context_use",
@@ -39,7 +39,7 @@ __all__ = [
     "pending_consents",
     "personas_here",
     "project_key",
-    "shown",
+    "show_invisible",
     "sub_agent_of",
     "wants_colours",
 ]
@@ -64,10 +64,10 @@ class RunningKit:
     what a running call puts out: the call's id, and the next piece."""
 
     def __init__(self) -> None:
-        self.kit: Kit | None = None
+        self.kit: TurnContext | None = None
         self.progress: Callable[[str, str], None] = lambda call_id, text: None
 
-    def __call__(self, kit: Kit) -> Kit:
+    def __call__(self, kit: TurnContext) -> TurnContext:
         self.kit = kit
         kit.progress = lambda call_id, text: self.progress(call_id, text)
         return kit
@@ -75,7 +75,7 @@ class RunningKit:
     def request(self, mode: str) -> None:
         """Ask for a mode in the turn that runs; the gate keeps to its ceiling."""
         gate = self.kit.gate if self.kit is not None else None
-        if isinstance(gate, PermissionGate):
+        if isinstance(gate, SessionPolicy):
             gate.request(PermissionMode(mode))
 
 
@@ -91,7 +91,7 @@ def personas_here(settings: Settings) -> list[Persona]:
     return load_personas(settings.home, settings.project_root).all()
 
 
-def pending_consents(settings: Settings) -> list[Pending]:
+def pending_consents(settings: Settings) -> list[PendingConsent]:
     """What the project brings along and the user has not consented to yet: its allow rules, its hooks."""
     project = settings.project_root
     rules = load_rules(home=settings.home, project=project, project_key=project_key(project)).pending
@@ -99,7 +99,7 @@ def pending_consents(settings: Settings) -> list[Pending]:
     return [one for one in (rules, hooks) if one is not None]
 
 
-def consent(settings: Settings, pending: Pending) -> None:
+def consent(settings: Settings, pending: PendingConsent) -> None:
     """The user saw this content and wants it to count; durable on return."""
     Consents(settings.home).give(pending.path, pending.digest)
 
@@ -115,7 +115,7 @@ def wants_colours() -> bool:
     return not whole_environment().get("NO_COLOR")
 
 
-class ContextUse(msgspec.Struct, frozen=True, kw_only=True):
+class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
     """How full the window is, estimated; `compacts_at` is where older messages are summarised."""
 
     window: int
@@ -126,7 +126,7 @@ class ContextUse(msgspec.Struct, frozen=True, kw_only=True):
     by_role: dict[str, tuple[int, int]]
 
 
-def context_use(kit: Kit | None, messages: list[Message], state: SessionState) -> ContextUse:
+def context_use(kit: TurnContext | None, messages: list[Message], state: SessionState) -> ContextUsage:
     """What the next request would hold. Without a model the window is unknown: 0."""
     system, tools = _system_tokens(state), 0
     window = compacts_at = 0
@@ -140,7 +140,7 @@ def context_use(kit: Kit | None, messages: list[Message], state: SessionState) -
         count, tokens = by_role.get(_kind(message), (0, 0))
         by_role[_kind(message)] = (count + 1, tokens + message_tokens(message))
     used = system + tools + sum(tokens for _, tokens in by_role.values())
-    return ContextUse(window=window, used=used, compacts_at=compacts_at, system=system, tools=tools, by_role=by_role)
+    return ContextUsage(window=window, used=used, compacts_at=compacts_at, system=system, tools=tools, by_role=by_role)
 
 
 def _kind(message: Message) -> str:

@@ -19,30 +19,30 @@ from outlast.runtime.hooks import load_hooks
 from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rule_files import load_rules
-from outlast.runtime.permissions.session_policy import PermissionGate
+from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT
 from outlast.runtime.prompt.memory_files import read_memory
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
 from outlast.runtime.tools.process.background_jobs import Jobs
 from outlast.runtime.tools.process.environment import clean_environment
-from outlast.runtime.tools.registry import Registry
+from outlast.runtime.tools.registry import BuiltinRegistry
 from outlast.runtime.turn.approvals import Answerer
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.workflow.manifests import project_of
 
-__all__ = ["AgentConfig", "ReasoningConfig", "kit_for", "permitted_mode", "persona_for"]
+__all__ = ["AgentConfig", "ReasoningConfig", "build_turn_context", "permitted_mode", "persona_for"]
 
 _jobs = Jobs()
 """Background jobs live as long as the process, whichever agent started them."""
 
 
 @cache
-def _tools() -> Registry:
-    return Registry(jobs=_jobs)
+def _tools() -> BuiltinRegistry:
+    return BuiltinRegistry(jobs=_jobs)
 
 
-def kit_for(
+def build_turn_context(
     settings: Settings,
     config: AgentConfig,
     project: Path,
@@ -53,7 +53,7 @@ def kit_for(
     heard: Callable[[ModelEvent], None] | None = None,
     made: dict[str | None, Model | None] | None = None,
     depth: int = 0,
-) -> Kit:
+) -> TurnContext:
     """What a driver of this session works with. `made` keeps the models that are made here, by name, for whoever asks
     again; whoever keeps it closes them. A malformed rule file, hook file or persona is refused here, in one
     sentence, before anything is done."""
@@ -63,7 +63,7 @@ def kit_for(
     environment = whole_environment()
     prompting = config.prompting or answerer is not None
     key = project_key(project)
-    gate = PermissionGate(
+    gate = SessionPolicy(
         ceiling=settings.permission_mode,
         rules=load_rules(home=settings.home, project=project, project_key=key, flags=config.allow).rules,
         home=settings.home,
@@ -76,7 +76,7 @@ def kit_for(
     gate.request(mode)
     clean = {**clean_environment(environment), **GIT_ENVIRONMENT}
     tools = _tools()
-    kit = Kit(
+    kit = TurnContext(
         model=backend if backend is not None else _model(settings, state.model or persona.model, made),
         tools=tools if persona.tools is None else tools.only(persona.tools),
         gate=gate,
@@ -123,9 +123,9 @@ def permitted_mode(
     return persona.mode_under(mode) if persona is not None else mode
 
 
-def keep_mode(settings: Settings, config: AgentConfig, kit: Kit, state: SessionState) -> None:
+def keep_mode(settings: Settings, config: AgentConfig, kit: TurnContext, state: SessionState) -> None:
     """Somebody may have changed the mode of the session while its turn runs: what is permitted now is in force now."""
-    if isinstance(kit.gate, PermissionGate):
+    if isinstance(kit.gate, SessionPolicy):
         kit.gate.request(permitted_mode(settings, config, state, kit.persona))
 
 
@@ -154,7 +154,7 @@ def _more_roots(config: AgentConfig) -> tuple[Path, ...]:
     return roots
 
 
-def _sub_kit(settings: Settings, project: Path, parent: Kit, name: str | None) -> Kit:
+def _sub_kit(settings: Settings, project: Path, parent: TurnContext, name: str | None) -> TurnContext:
     """The kit of a sub-agent: another persona, nobody to ask but whom the parent asks, the same rights or fewer."""
     persona = load_personas(settings.home, project).get(name) if name else parent.persona
     tools = parent.tools if persona.tools is None else _tools().only(persona.tools)

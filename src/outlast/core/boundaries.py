@@ -19,7 +19,7 @@ JOURNAL_LENGTH = 128
 HIDDEN_LENGTH = 512
 
 
-class What(StrEnum):
+class BoundaryKind(StrEnum):
     COMPACTED = "compacted"
     UNCOMPACTED = "uncompacted"
     CLEARED = "cleared"
@@ -35,7 +35,7 @@ class Boundary(msgspec.Struct, frozen=True, array_like=True):
     """
 
     seq: int
-    what: What
+    what: BoundaryKind
     target: int = 0
     needs: int = 0
     carried: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
         return self.first <= seq <= self.last
 
 
-class View(msgspec.Struct, frozen=True, omit_defaults=True):
+class BoundaryView(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the boundaries of a log come to."""
 
     cleared_at: int = 0
@@ -86,7 +86,9 @@ class _InForce(NamedTuple):
     before: tuple[_InForce, ...] = ()
 
 
-def journal_with(start: View, journal: list[Boundary], boundary: Boundary) -> tuple[View, list[Boundary]]:
+def journal_with(
+    start: BoundaryView, journal: list[Boundary], boundary: Boundary
+) -> tuple[BoundaryView, list[Boundary]]:
     """The journal after one more boundary, and the view it starts from."""
     grown = [*journal, boundary]
     while len(grown) > JOURNAL_LENGTH:
@@ -94,7 +96,7 @@ def journal_with(start: View, journal: list[Boundary], boundary: Boundary) -> tu
     return start, grown
 
 
-def view_of(start: View, journal: Sequence[Boundary]) -> View:
+def view_of(start: BoundaryView, journal: Sequence[Boundary]) -> BoundaryView:
     """What these boundaries, in their order, come to."""
     in_force: tuple[_InForce, ...] = ()
     history: list[tuple[int, tuple[_InForce, ...]]] = []
@@ -108,50 +110,50 @@ def _after(
     in_force: tuple[_InForce, ...], boundary: Boundary, history: list[tuple[int, tuple[_InForce, ...]]]
 ) -> tuple[_InForce, ...]:
     match boundary.what:
-        case What.COMPACTED | What.CLEARED:
+        case BoundaryKind.COMPACTED | BoundaryKind.CLEARED:
             return (*in_force, _InForce(boundary))
-        case What.REWOUND:
+        case BoundaryKind.REWOUND:
             then = next((old for seq, old in reversed(history) if seq <= boundary.target), ())
             return (*then, _InForce(boundary, in_force))
-        case What.UNCOMPACTED | What.UNREWOUND:
+        case BoundaryKind.UNCOMPACTED | BoundaryKind.UNREWOUND:
             return _without(in_force, boundary)
 
 
 def _without(in_force: tuple[_InForce, ...], undoing: Boundary) -> tuple[_InForce, ...]:
-    undone = What.COMPACTED if undoing.what is What.UNCOMPACTED else What.REWOUND
+    undone = BoundaryKind.COMPACTED if undoing.what is BoundaryKind.UNCOMPACTED else BoundaryKind.REWOUND
     for n, (boundary, before) in enumerate(in_force):
         if boundary.seq == undoing.target and boundary.what is undone:
-            kept = before if undone is What.REWOUND else in_force[:n]
+            kept = before if undone is BoundaryKind.REWOUND else in_force[:n]
             return (*kept, *in_force[n + 1 :])
     return (*in_force, _InForce(undoing))  # what it undoes may be part of the view we start from
 
 
-def _drawn(view: View, entry: _InForce) -> View:
+def _drawn(view: BoundaryView, entry: _InForce) -> BoundaryView:
     it = entry.boundary
     match it.what:
-        case What.CLEARED:
-            return View(cleared_at=it.seq, needs=it.needs, carried=it.carried)
-        case What.COMPACTED:
+        case BoundaryKind.CLEARED:
+            return BoundaryView(cleared_at=it.seq, needs=it.needs, carried=it.carried)
+        case BoundaryKind.COMPACTED:
             return msgspec.structs.replace(
                 view, compacted_at=it.seq, first_kept=min(it.target, it.seq), needs=it.needs, carried=it.carried
             )
-        case What.REWOUND:
+        case BoundaryKind.REWOUND:
             return msgspec.structs.replace(_seen_at(view, it.target), hidden=_hidden_with(view.hidden, it))
-        case What.UNCOMPACTED:
+        case BoundaryKind.UNCOMPACTED:
             return _not_compacted(view) if view.compacted_at == it.target else view
-        case What.UNREWOUND:
+        case BoundaryKind.UNREWOUND:
             return msgspec.structs.replace(view, hidden=tuple(s for s in view.hidden if s.last != it.target))
 
 
-def _seen_at(view: View, seq: int) -> View:
+def _seen_at(view: BoundaryView, seq: int) -> BoundaryView:
     """The view without boundaries after `seq`: only one that has left the journal can still be in it."""
     if view.cleared_at > seq:
-        return View(hidden=view.hidden)
+        return BoundaryView(hidden=view.hidden)
     return _not_compacted(view) if view.compacted_at > seq else view
 
 
-def _not_compacted(view: View) -> View:
-    return View(cleared_at=view.cleared_at, hidden=view.hidden)
+def _not_compacted(view: BoundaryView) -> BoundaryView:
+    return BoundaryView(cleared_at=view.cleared_at, hidden=view.hidden)
 
 
 def _hidden_with(hidden: tuple[Span, ...], rewound: Boundary) -> tuple[Span, ...]:

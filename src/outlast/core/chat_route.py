@@ -22,14 +22,14 @@ DEBT = "|"
 _KEPT = frozenset(string.ascii_letters + string.digits + "-._~@!$#")
 
 
-class Address(NamedTuple):
+class ChatAddress(NamedTuple):
     """Where in a platform something is said."""
 
     chat: str
     thread: str = ""
 
 
-def route_key(platform: str, gateway: str, address: Address, user: str = "") -> str:
+def route_key(platform: str, gateway: str, address: ChatAddress, user: str = "") -> str:
     """The route of a chat; thread and user are empty where the policy does not tell them apart."""
     place = route_prefix(platform, gateway) + ":".join(map(escaped, address))
     key = f"{place}:{named(user)}"
@@ -43,10 +43,10 @@ def route_prefix(platform: str, gateway: str) -> str:
     return f"{escaped(platform)}:{escaped(gateway)}:"
 
 
-def address_of(route: str) -> Address:
+def address_of(route: str) -> ChatAddress:
     """Where a route's chat is."""
     _, _, chat, thread, _ = route.split(":")
-    return Address(_plain(chat), _plain(thread))
+    return ChatAddress(_plain(chat), _plain(thread))
 
 
 def debt_key(route: str, session_id: str) -> str:

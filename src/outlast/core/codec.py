@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from outlast.core.errors import InvalidInput
-from outlast.core.events import KINDS, Event, InputAdmitted, MessageAppended, Opaque
+from outlast.core.events import KIND_OF, KINDS, Event, InputAdmitted, MessageAppended, Opaque
 from outlast.core.messages import Role, TextPart
-from outlast.core.unstorable import MAX_DEPTH, culprit, largest, named
+from outlast.core.unstorable import MAX_DEPTH, find_unstorable, largest, named
 
 MAX_BODY = 4 * 1024 * 1024
 BLOB_FROM = 64 * 1024
@@ -51,7 +51,7 @@ class Encoded(NamedTuple):
 
 def encode(event: Event) -> Encoded:
     """The stored form of an event, and the blobs that must be stored before it."""
-    kind = type(event).__name__
+    kind = KIND_OF[type(event)]
     body = _text_only(event)
     if body is not None:
         return Encoded(kind, VERSIONS[kind], body, {})
@@ -65,7 +65,7 @@ def encode(event: Event) -> Encoded:
     again = decode(kind, VERSIONS[kind], body, blobs.__getitem__)
     if isinstance(again, Opaque):
         raise InvalidInput(f"{kind} holds a value of the wrong type: {again.why}")
-    if again != event and (strange := culprit(event, kind)) is not None:
+    if again != event and (strange := find_unstorable(event, kind)) is not None:
         raise InvalidInput(f"{strange.path} {strange.why}")
     return Encoded(kind, VERSIONS[kind], body, blobs)
 
@@ -107,7 +107,7 @@ def _plain(event: Event, kind: str) -> Any:
     try:
         return msgspec.to_builtins(event, builtin_types=_BINARY)
     except (TypeError, RecursionError) as error:
-        strange = culprit(event, kind)
+        strange = find_unstorable(event, kind)
         if strange is None:
             raise InvalidInput(f"{kind} cannot be stored: {error}") from error
         raise InvalidInput(f"{strange.path} {strange.why}") from error

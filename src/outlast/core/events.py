@@ -1,8 +1,8 @@
 """Every fact a session can record.
 
-Frozen, past tense, one closed union. The stored kind of an event is the name of its class, or `KIND` where the class
-sets it. A body never holds its own position, time or author: those are fields of the row (`outlast.core.event_row`).
-Adding a field means a new version and an upcaster in `outlast.core.codec`; golden files pin version 1 of every event.
+Frozen, past tense, one closed union. The stored kind of an event is the name of its class, except in `_OTHER_KINDS`.
+A body never holds its own position, time or author: those are fields of the row (`outlast.core.event_row`). Adding a
+field means a new version and an upcaster in `outlast.core.codec`; golden files pin version 1 of every event.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class SessionRenamed(Event, frozen=True, kw_only=True):
     title: str
 
 
-class SessionEnded(Event, frozen=True, kw_only=True):
+class SessionClosed(Event, frozen=True, kw_only=True):
+    """The session takes no more input. Stored as `SessionEnded`, which is also the name of the error."""
+
     reason: str | None = None
 
 
@@ -368,4 +370,7 @@ class Opaque(msgspec.Struct, frozen=True):
     why: str
 
 
-KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
+_OTHER_KINDS: dict[type[Event], str] = {SessionClosed: "SessionEnded"}
+KIND_OF: dict[type[Event], str] = {cls: _OTHER_KINDS.get(cls, cls.__name__) for cls in Event.__subclasses__()}
+"""The stored kind of each class. A stored kind never changes, whatever the class is called."""
+KINDS: dict[str, type[Event]] = {kind: cls for cls, kind in KIND_OF.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from outlast.core import events as e
-from outlast.core.boundaries import Boundary, What, journal_with, view_of
+from outlast.core.boundaries import Boundary, BoundaryKind, journal_with, view_of
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import ACTIVE, ARCHIVED, ENDED, REDACTED, UNARCHIVED, excerpt_of, life_after
 from outlast.core.inbox import PendingInput
@@ -19,8 +19,8 @@ from outlast.core.messages import ToolCall, Usage
 from outlast.core.state import (
     Approval,
     BoundaryRequest,
-    Call,
     CompactionCounters,
+    OpenCall,
     OpenTurn,
     SessionState,
     UnknownEvent,
@@ -103,7 +103,7 @@ def _renamed(state: SessionState, stored: StoredEvent, event: e.SessionRenamed) 
     state.title = event.title
 
 
-def _ended(state: SessionState, stored: StoredEvent, event: e.SessionEnded) -> None:
+def _ended(state: SessionState, stored: StoredEvent, event: e.SessionClosed) -> None:
     _lives(state, ENDED)
 
 
@@ -213,8 +213,8 @@ def _replied(state: SessionState, stored: StoredEvent, event: e.AssistantReplied
     _progressed(state)
 
 
-def _requested(seq: int, call: ToolCall) -> Call:
-    return Call(
+def _requested(seq: int, call: ToolCall) -> OpenCall:
+    return OpenCall(
         call_id=call.id,
         name=call.name,
         arguments=_small(call.arguments),
@@ -238,7 +238,7 @@ def _reply_interrupted(state: SessionState, stored: StoredEvent, event: e.ReplyI
         state.usage.add(event.usage, event.model)
 
 
-def _call(state: SessionState, call_id: str) -> Call | None:
+def _call(state: SessionState, call_id: str) -> OpenCall | None:
     """The newest call of that id which is not finished yet: ids may repeat."""
     return next((call for call in reversed(state.calls) if call.call_id == call_id and not call.finished_seq), None)
 
@@ -246,7 +246,7 @@ def _call(state: SessionState, call_id: str) -> Call | None:
 def _call_started(state: SessionState, stored: StoredEvent, event: e.ToolCallStarted) -> None:
     call = _call(state, event.call_id)
     if call is None:
-        call = Call(call_id=event.call_id, name=event.name)
+        call = OpenCall(call_id=event.call_id, name=event.name)
         state.calls.append(call)
         _keep_live(state)
     call.name, call.arguments, call.effect = event.name, _small(event.arguments), event.effect
@@ -315,29 +315,29 @@ def _turn_ended(state: SessionState, stored: StoredEvent, event: e.TurnEnded) ->
 # --- boundaries of the window ------------------------------------------------------------------------------------
 
 
-def _draw(state: SessionState, stored: StoredEvent, what: What, target: int = 0) -> None:
+def _draw(state: SessionState, stored: StoredEvent, what: BoundaryKind, target: int = 0) -> None:
     carried = _carried(state, stored, what, target)
     boundary = Boundary(stored.seq, what, target, _needs(state, what, target), carried)
     state.view_start, state.journal = journal_with(state.view_start, state.journal, boundary)
     state.view = view_of(state.view_start, state.journal)
 
 
-def _needs(state: SessionState, what: What, target: int) -> int:
+def _needs(state: SessionState, what: BoundaryKind, target: int) -> int:
     """The oldest input that is read behind the boundary: one that waits, or whose turn is kept."""
-    kept = [seq for seq, read_at in state.reads if what is What.COMPACTED and read_at >= target]
+    kept = [seq for seq, read_at in state.reads if what is BoundaryKind.COMPACTED and read_at >= target]
     return min((seq for seq in (*kept, state.inbox.oldest()) if seq), default=0)
 
 
-def _carried(state: SessionState, stored: StoredEvent, what: What, target: int) -> tuple[int, ...]:
+def _carried(state: SessionState, stored: StoredEvent, what: BoundaryKind, target: int) -> tuple[int, ...]:
     """The inputs of the running turn that the model would not see any more."""
-    turn, first = state.turn, stored.seq if what is What.CLEARED else max(target, state.view.cleared_at + 1)
-    if turn is None or what not in {What.COMPACTED, What.CLEARED} or turn.seq >= first:
+    turn, first = state.turn, stored.seq if what is BoundaryKind.CLEARED else max(target, state.view.cleared_at + 1)
+    if turn is None or what not in {BoundaryKind.COMPACTED, BoundaryKind.CLEARED} or turn.seq >= first:
         return ()
     return tuple(seq for seq in turn.inputs if seq < first)
 
 
 def _compacted(state: SessionState, stored: StoredEvent, event: e.Compacted) -> None:
-    _draw(state, stored, What.COMPACTED, event.first_kept_seq)
+    _draw(state, stored, BoundaryKind.COMPACTED, event.first_kept_seq)
     _carried_out(state, "compact")
     before, counters = event.tokens_before, state.compactions
     futile = counters.futile + 1 if event.tokens_after * 10 > before * 9 else 0
@@ -355,23 +355,23 @@ def _compacted(state: SessionState, stored: StoredEvent, event: e.Compacted) -> 
 
 
 def _compaction_undone(state: SessionState, stored: StoredEvent, event: e.CompactionUndone) -> None:
-    _draw(state, stored, What.UNCOMPACTED, event.compacted_seq)
+    _draw(state, stored, BoundaryKind.UNCOMPACTED, event.compacted_seq)
     _carried_out(state, "uncompact")
     state.compactions.undone += 1
 
 
 def _cleared(state: SessionState, stored: StoredEvent, event: e.HistoryCleared) -> None:
-    _draw(state, stored, What.CLEARED)
+    _draw(state, stored, BoundaryKind.CLEARED)
     _carried_out(state, "clear")
 
 
 def _rewound(state: SessionState, stored: StoredEvent, event: e.Rewound) -> None:
-    _draw(state, stored, What.REWOUND, event.to_seq)
+    _draw(state, stored, BoundaryKind.REWOUND, event.to_seq)
     _carried_out(state, "rewind")
 
 
 def _rewind_undone(state: SessionState, stored: StoredEvent, event: e.RewindUndone) -> None:
-    _draw(state, stored, What.UNREWOUND, event.rewound_seq)
+    _draw(state, stored, BoundaryKind.UNREWOUND, event.rewound_seq)
     _carried_out(state, "unrewind")
 
 
@@ -419,7 +419,7 @@ HANDLERS: dict[type[e.Event], Handler] = {
     e.SessionForked: _forked,
     e.SessionRotated: _rotated,
     e.SessionRenamed: _renamed,
-    e.SessionEnded: _ended,
+    e.SessionClosed: _ended,
     e.SessionReopened: _reopened,
     e.SessionArchived: _archived,
     e.SessionUnarchived: _unarchived,

@@ -182,7 +182,7 @@ def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
         case e.Compacted(usage=usage):
             return _counted(usage, boundary=True, settled=_SETTLED["Compacted"])
         case e.CompactionUndone() | e.HistoryCleared() | e.Rewound() | e.RewindUndone():
-            return Delta(boundary=True, settled=_SETTLED[type(event).__name__])
+            return Delta(boundary=True, settled=_SETTLED[e.KIND_OF[type(event)]])
         case e.BoundaryRequested(what=what):
             return Delta(requested=_request(what))
         case e.RuntimeStateChanged(changes=changes):
@@ -202,7 +202,7 @@ def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
             return Delta(title=_name(title))
         case e.SessionRotated(to_session_id=to):
             return Delta(state=ENDED, rotated_to=_name(to), settled=REQUESTS["rotate"])
-        case e.SessionEnded():
+        case e.SessionClosed():
             return Delta(state=ENDED)
         case e.SessionReopened():
             return Delta(state=ACTIVE)

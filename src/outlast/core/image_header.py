@@ -12,7 +12,7 @@ _JPEG_SIZES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
-class Picture(NamedTuple):
+class ImageSize(NamedTuple):
     """Width and height are 0 where the header is not whole."""
 
     media_type: str
@@ -20,16 +20,16 @@ class Picture(NamedTuple):
     height: int = 0
 
 
-def picture_of(data: bytes) -> Picture | None:
+def picture_of(data: bytes) -> ImageSize | None:
     """The picture in these bytes: PNG, JPEG, GIF or WebP, which every provider reads; None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return Picture("image/png", _big(data, 16, 4), _big(data, 20, 4))
+        return ImageSize("image/png", _big(data, 16, 4), _big(data, 20, 4))
     if data.startswith((b"GIF87a", b"GIF89a")):
-        return Picture("image/gif", _little(data, 6, 2), _little(data, 8, 2))
+        return ImageSize("image/gif", _little(data, 6, 2), _little(data, 8, 2))
     if data.startswith(b"\xff\xd8\xff"):
-        return Picture("image/jpeg", *_jpeg_size(data))
+        return ImageSize("image/jpeg", *_jpeg_size(data))
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return Picture("image/webp", *_webp_size(data))
+        return ImageSize("image/webp", *_webp_size(data))
     return None
 
 

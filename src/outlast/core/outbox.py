@@ -45,14 +45,14 @@ READ = frozenset(
 """The kinds that an outbox is made of."""
 
 
-class What(StrEnum):
+class DeliveryKind(StrEnum):
     TURN = "turn"
     QUESTION = "question"
     NOTICE = "notice"
     REQUEST = "request"
 
 
-class Piece(msgspec.Struct, kw_only=True):
+class SentMessage(msgspec.Struct, kw_only=True):
     """One message in the chat. `message_id` is the platform's, None while nobody knows whether it was sent."""
 
     attempt: int
@@ -60,7 +60,7 @@ class Piece(msgspec.Struct, kw_only=True):
     message_id: str | None = None
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A question of the session: about a call, or the model's own (`ask_user`)."""
 
     name: str
@@ -69,14 +69,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Item(msgspec.Struct, kw_only=True):
+class OutboxItem(msgspec.Struct, kw_only=True):
     """Something that the chat is owed. `of_seq` is the event it began with; `needs` the first event it is made of.
 
     `texts` are a turn's replies or a notice's text, `partial` what there is of one that broke off, `working` the tool
     that runs. It is `over` when nothing will be added to it; a question is `answered` by whoever was first.
     """
 
-    what: What
+    what: DeliveryKind
     of_seq: int
     needs: int
     turn: str | None = None
@@ -87,10 +87,10 @@ class Item(msgspec.Struct, kw_only=True):
     over: bool = False
     outcome: str | None = None
     reason: str | None = None
-    asked: Asked | None = None
+    asked: OpenQuestion | None = None
     answered: str | None = None
     facts: dict[str, Any] = {}
-    pieces: dict[int, Piece] = {}
+    pieces: dict[int, SentMessage] = {}
 
 
 class Outbox:
@@ -101,7 +101,7 @@ class Outbox:
         self.route = route
         self.session_id = ""
         self.seq = 0
-        self.items: dict[int, Item] = {}
+        self.items: dict[int, OutboxItem] = {}
         self.inputs: dict[int, str | None] = {}
         self._turn: StoredEvent | None = None
 
@@ -134,8 +134,8 @@ class Outbox:
                 self._join(inputs)
             case e.BoundaryRequested(what=what):
                 if route_in(stored.actor) == self.route:
-                    self.items[stored.seq] = Item(
-                        what=What.REQUEST, of_seq=stored.seq, needs=stored.seq, facts={"request": what}
+                    self.items[stored.seq] = OutboxItem(
+                        what=DeliveryKind.REQUEST, of_seq=stored.seq, needs=stored.seq, facts={"request": what}
                     )
             case e.Compacted(tokens_before=before, tokens_after=after):
                 self._carried_out(f"Older messages are summarised now: about {before:,} tokens became {after:,}.")
@@ -150,7 +150,7 @@ class Outbox:
                 self._said(stored, event)
 
     @property
-    def turn_item(self) -> Item | None:
+    def turn_item(self) -> OutboxItem | None:
         """The turn that is running for this chat."""
         return self.items.get(self._turn.seq) if self._turn is not None else None
 
@@ -170,8 +170,8 @@ class Outbox:
         turn = self._turn
         if turn is None or not ours or turn.seq in self.items:
             return
-        self.items[turn.seq] = Item(
-            what=What.TURN,
+        self.items[turn.seq] = OutboxItem(
+            what=DeliveryKind.TURN,
             of_seq=turn.seq,
             needs=min(ours),
             turn=turn.turn,
@@ -179,8 +179,8 @@ class Outbox:
         )
 
     def _noticed(self, stored: StoredEvent, event: e.NoticePosted) -> None:
-        self.items[stored.seq] = Item(
-            what=What.NOTICE,
+        self.items[stored.seq] = OutboxItem(
+            what=DeliveryKind.NOTICE,
             of_seq=stored.seq,
             needs=stored.seq,
             reply_to=event.reply_to,
@@ -192,7 +192,7 @@ class Outbox:
     def _carried_out(self, text: str) -> None:
         """What the chat asked the driver for is done, or is refused."""
         for item in self.items.values():
-            if item.what is What.REQUEST and not item.over:
+            if item.what is DeliveryKind.REQUEST and not item.over:
                 item.over, item.texts = True, [text]
 
     def _said(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
@@ -221,10 +221,12 @@ class Outbox:
             case _:
                 return
 
-    def _asked(self, stored: StoredEvent, event: e.ApprovalRequested, turn: Item) -> None:
-        asked = Asked(name=event.name, arguments=event.arguments, call_digest=event.call_digest, reason=event.reason)
-        self.items[stored.seq] = Item(
-            what=What.QUESTION,
+    def _asked(self, stored: StoredEvent, event: e.ApprovalRequested, turn: OutboxItem) -> None:
+        asked = OpenQuestion(
+            name=event.name, arguments=event.arguments, call_digest=event.call_digest, reason=event.reason
+        )
+        self.items[stored.seq] = OutboxItem(
+            what=DeliveryKind.QUESTION,
             of_seq=stored.seq,
             needs=turn.needs,
             turn=stored.turn,
@@ -237,17 +239,17 @@ class Outbox:
         if item is not None:
             self._finish_question(item, event.answer)
 
-    def _finish_question(self, item: Item, answer: str) -> None:
+    def _finish_question(self, item: OutboxItem, answer: str) -> None:
         """Over. One that the chat never saw need not be shown any more."""
         item.answered, item.over = answer, True
         if not item.pieces:
             del self.items[item.of_seq]
 
-    def _ended(self, item: Item | None, event: e.TurnEnded) -> None:
+    def _ended(self, item: OutboxItem | None, event: e.TurnEnded) -> None:
         if item is not None:
             item.over, item.working = True, None
             item.outcome, item.reason = event.outcome, event.reason
-            for question in [one for one in self.items.values() if one.what is What.QUESTION and not one.over]:
+            for question in [one for one in self.items.values() if one.what is DeliveryKind.QUESTION and not one.over]:
                 self._finish_question(question, "dropped")
         self._turn = None
         self._answered(event.answered)
@@ -264,9 +266,9 @@ class Outbox:
             return
         match event:
             case e.DeliveryBegun(part=part, attempt=attempt, by=by):
-                item.pieces = {**item.pieces, part: Piece(attempt=attempt, by=by)}
+                item.pieces = {**item.pieces, part: SentMessage(attempt=attempt, by=by)}
             case e.DeliveryMade(part=part, message_id=message_id):
-                known = item.pieces.get(part) or Piece(attempt=event.attempt, by="")
+                known = item.pieces.get(part) or SentMessage(attempt=event.attempt, by="")
                 item.pieces = {**item.pieces, part: msgspec.structs.replace(known, message_id=message_id)}
             case e.DeliveryClosed():
                 del self.items[event.of_seq]

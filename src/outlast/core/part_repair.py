@@ -44,7 +44,7 @@ class Repair(NamedTuple):
     detail: str
 
 
-class Cleaner:
+class PartSanitizer:
     """Cleans the parts of messages and notes what it changed."""
 
     def __init__(self, provider: str | None, max_image_bytes: int, repairs: list[Repair]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from outlast.core.messages import FilePart, ImagePart, Message, Part, Role, ToolCall, ToolResult
-from outlast.core.part_repair import Cleaner, Repair, sent_id, sent_name
+from outlast.core.part_repair import PartSanitizer, Repair, sent_id, sent_name
 
 __all__ = ["ASKED", "EMPTY", "GO_ON", "NOT_EXECUTED", "OPENING", "OUTCOME_UNKNOWN", "Repair", "accepted"]
 
@@ -27,7 +27,7 @@ ASKED = Message(role=Role.USER, content=GO_ON)
 """Stands, by identity, where the model was asked; said only where nothing else is there to be answered."""
 
 
-class _Asked:
+class _AskedCalls:
     """One call of one message, and what answered it."""
 
     def __init__(self, message: Message, call: ToolCall, call_id: str) -> None:
@@ -49,7 +49,7 @@ def accepted(
     """These messages, repaired. `started` holds (seq of the reply, call id) of each call that was begun, `inputs` the
     seqs of what was admitted: that is said even when nothing is in it."""
     repairs: list[Repair] = []
-    cleaner = Cleaner(provider, max_image_bytes, repairs)
+    sanitizer = PartSanitizer(provider, max_image_bytes, repairs)
     asked = _asked(messages, repairs)
     late = _answer(messages, asked, repairs)
     out: list[Message] = []
@@ -58,16 +58,16 @@ def accepted(
             _ask(out, repairs)
             continue
         goes_on = bool(out) and out[-1].role is Role.ASSISTANT
-        said = cleaner.cleaned(message, _own_parts(message, asked.get(n, []), repairs), goes_on=goes_on)
+        said = sanitizer.cleaned(message, _own_parts(message, asked.get(n, []), repairs), goes_on=goes_on)
         if said is None and message.seq in inputs and message.role is Role.USER:
             said = Message(role=Role.USER, content=EMPTY, seq=message.seq, at=message.at)
         if said is not None:
             out.append(said)
         for one in asked.get(n, []):
             answer = _answered(one, started, repairs)
-            out.append(cleaner.cleaned(answer, answer.parts) or answer)
+            out.append(sanitizer.cleaned(answer, answer.parts) or answer)
         if n in late:
-            out.append(cleaner.cleaned(late[n], late[n].parts) or late[n])
+            out.append(sanitizer.cleaned(late[n], late[n].parts) or late[n])
     return _opened(out, repairs), repairs
 
 
@@ -79,10 +79,10 @@ def _ask(out: list[Message], repairs: list[Repair]) -> None:
         out.append(ASKED)
 
 
-def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_Asked]]:
+def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_AskedCalls]]:
     """The calls by the position of their message, each with an id that no other has."""
     ids = _Ids()
-    found: dict[int, list[_Asked]] = {}
+    found: dict[int, list[_AskedCalls]] = {}
     for n, message in enumerate(messages):
         if message.role is not Role.ASSISTANT or not message.tool_calls:
             continue
@@ -91,7 +91,7 @@ def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_As
             call_id = ids.unused(call.id)
             if call_id != call.id:
                 repairs.append(Repair("call_renamed", message.seq, f"{call.id!a} is now {call_id!a}"))
-            found[n].append(_Asked(message, call, call_id))
+            found[n].append(_AskedCalls(message, call, call_id))
     return found
 
 
@@ -112,11 +112,11 @@ class _Ids:
         return name
 
 
-def _answer(messages: list[Message], asked: dict[int, list[_Asked]], repairs: list[Repair]) -> dict[int, Message]:
+def _answer(messages: list[Message], asked: dict[int, list[_AskedCalls]], repairs: list[Repair]) -> dict[int, Message]:
     """Give each result to the newest message that asked for it before. By position, what is said of results that came
     after the model had been told that there is none."""
-    newest: dict[str, list[_Asked]] = {}
-    closed: dict[str, _Asked] = {}
+    newest: dict[str, list[_AskedCalls]] = {}
+    closed: dict[str, _AskedCalls] = {}
     late: dict[int, Message] = {}
     for n, message in enumerate(messages):
         if message is ASKED:
@@ -139,19 +139,19 @@ def _answer(messages: list[Message], asked: dict[int, list[_Asked]], repairs: li
     return late
 
 
-def _result(one: _Asked, result: ToolResult, attached: tuple[Part, ...]) -> ToolResult:
+def _result(one: _AskedCalls, result: ToolResult, attached: tuple[Part, ...]) -> ToolResult:
     content = result.content if result.content.strip() or not attached else ATTACHED
     return msgspec.structs.replace(result, call_id=one.call_id, content=content, name=sent_name(one.call.name))
 
 
-def _late(one: _Asked, result: ToolResult, at: Message, before: Message | None, repairs: list[Repair]) -> Message:
+def _late(one: _AskedCalls, result: ToolResult, at: Message, before: Message | None, repairs: list[Repair]) -> Message:
     repairs.append(Repair("result_late", at.seq, f"the model was asked before {one.call_id!a} was answered"))
     said = f"[The result of {sent_name(one.call.name)} {one.call_id} came late:]\n{result.content}"
     content = f"{before.content}\n{said}" if before else said
     return Message(role=Role.SYSTEM, content=content, seq=at.seq, at=at.at)
 
 
-def _own_parts(message: Message, asked: list[_Asked], repairs: list[Repair]) -> tuple[Part, ...]:
+def _own_parts(message: Message, asked: list[_AskedCalls], repairs: list[Repair]) -> tuple[Part, ...]:
     """The parts that stay with the message: results go behind their calls, calls get their unique ids."""
     if message.role is Role.TOOL:
         if not message.tool_results:
@@ -173,7 +173,7 @@ def _own_parts(message: Message, asked: list[_Asked], repairs: list[Repair]) -> 
     return tuple(parts)
 
 
-def _answered(one: _Asked, started: set[tuple[int | None, str]], repairs: list[Repair]) -> Message:
+def _answered(one: _AskedCalls, started: set[tuple[int | None, str]], repairs: list[Repair]) -> Message:
     if one.answer is not None:
         return Message(role=Role.TOOL, parts=one.parts, seq=one.answer.seq, at=one.answer.at)
     begun = (one.message.seq, one.call.id) in started

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from outlast.core.boundaries import Boundary, View
+from outlast.core.boundaries import Boundary, BoundaryView
 from outlast.core.codec import from_json, to_json
 from outlast.core.events import EffectClass
 from outlast.core.header import ACTIVE, PLAN
@@ -47,7 +47,7 @@ class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
     nudges: int = 0
 
 
-class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
+class OpenCall(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A tool call of the newest reply, or one that was started without a reply (a verification command).
 
     `arguments` is None when they are larger than 16 KiB: read them at `requested_seq` (or `started_seq`).
@@ -131,15 +131,15 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     turn: OpenTurn | None = None
     attempt: int | None = None
-    calls: list[Call] = []
+    calls: list[OpenCall] = []
     approvals: list[Approval] = []
     reads: list[tuple[int, int]] = []
     inbox: Inbox = msgspec.field(default_factory=Inbox)
     interrupt: int | None = None
     requests: list[BoundaryRequest] = []
 
-    view: View = View()
-    view_start: View = View()
+    view: BoundaryView = BoundaryView()
+    view_start: BoundaryView = BoundaryView()
     journal: list[Boundary] = []
     compactions: CompactionCounters = msgspec.field(default_factory=CompactionCounters)
 
@@ -169,7 +169,7 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.inbox.seqs()
 
     @property
-    def open_calls(self) -> list[Call]:
+    def open_calls(self) -> list[OpenCall]:
         return [call for call in self.calls if not call.finished_seq]
 
     @property

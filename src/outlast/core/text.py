@@ -19,7 +19,7 @@ _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180e\u2800\u3164\uffa0")
 _HIDDEN = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def shown(text: str) -> str:
+def show_invisible(text: str) -> str:
     """The text with every invisible, direction-changing or private character spelled out as `<U+200B>`."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text

@@ -15,7 +15,7 @@ import msgspec
 MAX_DEPTH = 64
 
 
-class Culprit(NamedTuple):
+class UnstorableValue(NamedTuple):
     """The path to a value, from the event's kind on, and what is wrong with it."""
 
     path: str
@@ -30,14 +30,14 @@ class _Place(NamedTuple):
     """Inside a field that may hold anything."""
 
 
-def culprit(event: Any, kind: str) -> Culprit | None:
+def find_unstorable(event: Any, kind: str) -> UnstorableValue | None:
     """The first value in this event that would not come back as it is."""
     waiting = [_Place(event, kind, 0, free=False)]
     while waiting:
         place = waiting.pop()
         why = _objection(place)
         if why is not None:
-            return Culprit(named(place.path), why)
+            return UnstorableValue(named(place.path), why)
         waiting.extend(reversed(list(_inside(place))))
     return None
 

@@ -10,7 +10,7 @@ MODELS = 32
 OTHER_MODELS = "other"
 
 
-class Spent(msgspec.Struct, kw_only=True, omit_defaults=True):
+class ModelUsage(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Sums over replies. `cost_micros` adds up what is known; `unpriced` counts replies whose price is not."""
 
     input_tokens: int = 0
@@ -34,8 +34,8 @@ class Spent(msgspec.Struct, kw_only=True, omit_defaults=True):
 class UsageTotals(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A session's own usage: a fork starts at nothing. Past 32 models the rest is one sum."""
 
-    total: Spent = msgspec.field(default_factory=Spent)
-    models: dict[str, Spent] = {}
+    total: ModelUsage = msgspec.field(default_factory=ModelUsage)
+    models: dict[str, ModelUsage] = {}
     turns: int = 0
     replies: int = 0
     tool_calls: int = 0
@@ -45,4 +45,4 @@ class UsageTotals(msgspec.Struct, kw_only=True, omit_defaults=True):
         name = model or "unknown"
         if name not in self.models and len(self.models) >= MODELS:
             name = OTHER_MODELS
-        self.models.setdefault(name, Spent()).add(usage)
+        self.models.setdefault(name, ModelUsage()).add(usage)

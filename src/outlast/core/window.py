@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from outlast.core import events as e
-from outlast.core.boundaries import View
+from outlast.core.boundaries import BoundaryView
 from outlast.core.event_row import StoredEvent
 from outlast.core.fold import Row
 from outlast.core.messages import Message, Role, TextPart
@@ -29,7 +29,7 @@ class Window(NamedTuple):
     repairs: list[Repair]
 
 
-class Said(NamedTuple):
+class WindowMessage(NamedTuple):
     """A message as it was said, and the event at which the model came to know it: an input's is where it was read."""
 
     place: int
@@ -59,7 +59,7 @@ def window(
     return Window(sent, heard.repairs + repairs)
 
 
-def said(rows: Iterable[Row], state: SessionState) -> list[Said]:
+def said(rows: Iterable[Row], state: SessionState) -> list[WindowMessage]:
     """What the window is made of, before it is repaired; a summary has place 0."""
     return [one for one in _heard(rows, state).said if one.message is not ASKED]
 
@@ -75,9 +75,9 @@ def _heard(rows: Iterable[Row], state: SessionState) -> _Heard:
 class _Heard:
     """Collects what was said since the last boundary, in the order in which the model came to know it."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: BoundaryView) -> None:
         self.view = view
-        self.said: list[Said] = []
+        self.said: list[WindowMessage] = []
         self.started: set[tuple[int | None, str]] = set()
         self.inputs_said: set[int] = set()
         self.repairs: list[Repair] = []
@@ -93,7 +93,7 @@ class _Heard:
         if message is not None and stored.kind == "InputAdmitted":
             self._inputs[stored.seq] = message
         elif stored.seq == self.view.compacted_at and message is not None:
-            self.said.insert(0, Said(0, _summary(message)))
+            self.said.insert(0, WindowMessage(0, _summary(message)))
         elif stored.seq >= self.view.window_from and not self.view.hides(stored.seq):
             self.place_carried(stored.seq)
             self._hear_visible(stored.seq, event, message)
@@ -120,7 +120,7 @@ class _Heard:
                     self._say(seq, message)
 
     def _say(self, place: int, message: Message) -> None:
-        self.said.append(Said(place, message))
+        self.said.append(WindowMessage(place, message))
         self._last = message
         if message.role is Role.ASSISTANT:
             self._broken = None
@@ -129,7 +129,7 @@ class _Heard:
     def _asked(self, seq: int) -> None:
         """What the model was told here about its calls is what it is told again."""
         self._broken, self._calls = None, {}
-        self.said.append(Said(seq, ASKED))
+        self.said.append(WindowMessage(seq, ASKED))
 
     def _read(self, place: int, inputs: list[int]) -> None:
         for seq in inputs:

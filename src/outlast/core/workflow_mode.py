@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Mode(StrEnum):
+class WorkflowMode(StrEnum):
     CLARIFY = "clarify"
     PLAN = "plan"
     EXECUTE = "execute"
@@ -21,6 +21,6 @@ class DecisionKind(StrEnum):
     FORCED = "forced"
 
 
-def mode_of(name: object, otherwise: Mode = Mode.EXECUTE) -> Mode:
+def mode_of(name: object, otherwise: WorkflowMode = WorkflowMode.EXECUTE) -> WorkflowMode:
     """The mode of that name; a name from a log that this version does not know is `otherwise`."""
-    return Mode(name) if isinstance(name, str) and name in set(Mode) else otherwise
+    return WorkflowMode(name) if isinstance(name, str) and name in set(WorkflowMode) else otherwise

@@ -21,7 +21,7 @@ from outlast.models.provider_catalog import PROVIDERS
 LOCAL_NOTE = "a demo model: it talks, but it cannot work; set a key or start Ollama for a real one"
 
 
-class Found(NamedTuple):
+class OllamaModels(NamedTuple):
     """What there is: keys by provider, the models of a reachable Ollama (None: there is none), and `local`."""
 
     keys: Mapping[str, str]
@@ -37,7 +37,7 @@ class Choice(NamedTuple):
     options: tuple[str, ...] = ()
 
 
-def chosen(found: Found) -> Choice:
+def chosen(found: OllamaModels) -> Choice:
     """The model to use when none was named."""
     keyed = [one for one in PROVIDERS.values() if one.default and one.name in found.keys]
     if keyed:

@@ -33,7 +33,7 @@ _SECRET = re.compile(r"\b(sk|pk|rk|gsk|xai|AIza|hf|key)[-_]?[A-Za-z0-9_*.-]{12,}
 _LONGEST = 300
 
 
-class Asked(NamedTuple):
+class RequestedModel(NamedTuple):
     """Who was asked, for the sentences: `secrets` must not appear in any of them."""
 
     model: str
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     secrets: tuple[str, ...] = ()
 
 
-def explained(error: Exception, asked: Asked) -> ModelError:
+def explained(error: Exception, asked: RequestedModel) -> ModelError:
     """The error of ours that this one of pydantic-ai, of an SDK or of the network means."""
     text = _said(error, asked.secrets)
     status = error.status_code if isinstance(error, x.ModelHTTPError) else None
@@ -111,17 +111,17 @@ def _wait(error: Exception) -> float | None:
     return found if found is not None else error.retry_after
 
 
-def _key_refused(asked: Asked, status: int | None, text: str) -> str:
+def _key_refused(asked: RequestedModel, status: int | None, text: str) -> str:
     remedy = f"check {asked.variable}" if asked.variable else "check its key"
     return f"{asked.model}: the key was refused ({status or 'no status'}: {text}); {remedy}"
 
 
-def _not_found(asked: Asked, text: str) -> str:
+def _not_found(asked: RequestedModel, text: str) -> str:
     name = asked.model.partition(":")[2] or asked.model
     return f"{_place(asked)} has no model '{name}' ({text}); `outlast models` shows what can answer"
 
 
-def _place(asked: Asked) -> str:
+def _place(asked: RequestedModel) -> str:
     return asked.where or asked.model.partition(":")[0]
 
 

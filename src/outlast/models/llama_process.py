@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 
-class Order(msgspec.Struct, frozen=True):
+class LlamaOptions(msgspec.Struct, frozen=True):
     """What to serve. Only who knows `key` is answered: every program on a machine can reach its loopback."""
 
     model: str
@@ -32,7 +32,7 @@ class Ready(msgspec.Struct, frozen=True):
     url: str
 
 
-def _serve(order: Order) -> str:
+def _serve(order: LlamaOptions) -> str:
     xllamacpp: Any = import_module("xllamacpp")  # it has no types
     params = xllamacpp.CommonParams()
     params.model.path = order.model
@@ -65,7 +65,7 @@ def _end_with(parent: int) -> None:
 
 def main() -> None:
     parent = os.getppid()
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=LlamaOptions)
     answers = os.dup(1)
     os.dup2(2, 1)  # llama.cpp prints; only we may speak on the pipe
     if not Path(order.model).is_file():

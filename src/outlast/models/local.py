@@ -26,7 +26,7 @@ from typing import IO, NamedTuple, cast
 import msgspec
 
 from outlast.core.errors import MissingExtra, ModelUnavailable
-from outlast.models.llama_process import Order, Ready
+from outlast.models.llama_process import LlamaOptions, Ready
 from outlast.models.port import Abilities, ModelEvent, ModelRequest
 from outlast.models.providers import ProviderModel
 
@@ -57,7 +57,7 @@ def model_file() -> Path:
 # ---- the server -----------------------------------------------------------------------------------------------------
 
 
-class Running(NamedTuple):
+class RunningLlama(NamedTuple):
     process: subprocess.Popen[bytes]
     url: str
     key: str
@@ -68,7 +68,7 @@ class LlamaServer:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._running: Running | None = None
+        self._running: RunningLlama | None = None
         self._users = 0
         self._pid = os.getpid()
 
@@ -83,7 +83,7 @@ class LlamaServer:
             if self._users <= 0:
                 self._stop()
 
-    def running(self) -> Running:
+    def running(self) -> RunningLlama:
         """The server, started if need be. Blocks until it answers; `ModelUnavailable` in one sentence if it cannot."""
         with self._mutex:
             if self._running is None or self._running.process.poll() is not None:
@@ -113,9 +113,11 @@ def _stop_at_exit() -> None:
     _server._stop()  # pyright: ignore[reportPrivateUsage]
 
 
-def _started(model: Path) -> Running:
+def _started(model: Path) -> RunningLlama:
     key = secrets.token_urlsafe(24)
-    order = Order(model=str(model), name=NAME, key=key, context_window=WINDOW, threads=_threads(os.cpu_count() or 1))
+    order = LlamaOptions(
+        model=str(model), name=NAME, key=key, context_window=WINDOW, threads=_threads(os.cpu_count() or 1)
+    )
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "outlast.models.llama_process"],  # -P: no module from whatever folder this is
@@ -136,7 +138,7 @@ def _started(model: Path) -> Running:
             raise ModelUnavailable(
                 f"the local model's server did not start ({reason[:200]}); choose another with --model"
             ) from error
-    return Running(process, ready.url, key)
+    return RunningLlama(process, ready.url, key)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
@@ -152,7 +154,7 @@ def _threads(cores: int) -> int:
     return max(1, min(4, cores // 2))
 
 
-def _told(process: subprocess.Popen[bytes], order: Order) -> Ready:
+def _told(process: subprocess.Popen[bytes], order: LlamaOptions) -> Ready:
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout as answers:
@@ -188,7 +190,7 @@ class LocalModel:
 
     def __init__(self) -> None:
         model_file()  # a missing part is known at once, not with the first request
-        self._reached: tuple[Running, ProviderModel] | None = None
+        self._reached: tuple[RunningLlama, ProviderModel] | None = None
         self._uses = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:

@@ -24,13 +24,13 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from outlast.core.errors import ConfigError, ModelRefused, ModelUnavailable
-from outlast.models.errors import Asked, explained, wants_turns
+from outlast.models.errors import RequestedModel, explained, wants_turns
 from outlast.models.port import Finished, ModelEvent, ModelRequest
-from outlast.models.reply_stream import Incoming, finished
-from outlast.models.request_messages import Outgoing
+from outlast.models.reply_stream import ReplyStream, finished
+from outlast.models.request_messages import RequestMessages
 
 
-class Address(NamedTuple):
+class ModelEndpoint(NamedTuple):
     """Where a model is. `kind` is the provider's name, `provider` says whose signatures it takes."""
 
     shown: str
@@ -42,18 +42,18 @@ class Address(NamedTuple):
     variable: str | None
 
     @property
-    def who(self) -> Asked:
-        return Asked(self.shown, self.variable, self.url, (self.key,) if self.key else ())
+    def who(self) -> RequestedModel:
+        return RequestedModel(self.shown, self.variable, self.url, (self.key,) if self.key else ())
 
 
-class TurnsWanted(Exception):
+class AlternatingTurnsNeeded(Exception):
     """The server does not take two user messages in a row, and nothing was said yet."""
 
 
-class Asking:
+class ProviderRequest:
     """A model on one event loop."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ModelEndpoint) -> None:
         self.address = address
         self._sdk: Sdk = sdk_for(address.kind, address.name, address.key, address.url)
         self._merged = False
@@ -63,9 +63,11 @@ class Asking:
         kind, who = self.address.kind, self.address.who
         settings = settings_for(kind, request, official=self.address.url is None)
         system = self._sdk.model.system
-        out = Outgoing(self.address.provider, system, tools=bool(request.tools), images=images, merged=self._merged)
+        out = RequestMessages(
+            self.address.provider, system, tools=bool(request.tools), images=images, merged=self._merged
+        )
         messages = out.messages(request.messages)
-        incoming = Incoming()
+        incoming = ReplyStream()
         whole: Finished | None = None
         spoke = False
         try:
@@ -85,7 +87,7 @@ class Asking:
         except (x.AgentRunError, x.UserError, httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             if wants_turns(error) and not self._merged and not spoke:
                 self._merged = True  # found out once
-                raise TurnsWanted from error
+                raise AlternatingTurnsNeeded from error
             raise explained(error, who) from error
         except (ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:
             # An SDK tripped over an answer that is none: nothing of it can be trusted.

@@ -18,7 +18,7 @@ _FORMER_MARK = "holdfast:"
 """What the mark was before the project was renamed; logs hold it for ever."""
 
 
-class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProviderSignature(msgspec.Struct, frozen=True, omit_defaults=True):
     """`of_next`: it belongs to the part that follows."""
 
     id: str | None = None
@@ -31,7 +31,7 @@ class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.id is None and self.signature is None and not self.details
 
 
-def packed(proof: Proof) -> str | None:
+def packed(proof: ProviderSignature) -> str | None:
     """The proof as text. A signature that stands alone is kept as it is, so that it reads the same everywhere."""
     if proof.empty:
         return None
@@ -40,13 +40,13 @@ def packed(proof: Proof) -> str | None:
     return _MARK + msgspec.json.encode(proof).decode()
 
 
-def unpacked(signature: str | None) -> Proof:
+def unpacked(signature: str | None) -> ProviderSignature:
     if signature is None or not signature.startswith((_MARK, _FORMER_MARK)):
-        return Proof(signature=signature)
+        return ProviderSignature(signature=signature)
     try:
-        return msgspec.json.decode(signature.partition(":")[2].encode(), type=Proof)
+        return msgspec.json.decode(signature.partition(":")[2].encode(), type=ProviderSignature)
     except msgspec.DecodeError:
-        return Proof()  # written by hand or by a later version: no proof is better than a wrong one
+        return ProviderSignature()  # written by hand or by a later version: no proof is better than a wrong one
 
 
 def plain(details: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -60,7 +60,7 @@ def plain(details: dict[str, Any] | None) -> dict[str, Any] | None:
     return kept or None
 
 
-def bearer(proof: Proof, provider: str) -> ReasoningPart | None:
+def bearer(proof: ProviderSignature, provider: str) -> ReasoningPart | None:
     """A reasoning part without text that carries the proof of the part after it."""
     signature = packed(msgspec.structs.replace(proof, of_next=True))
     return None if signature is None else ReasoningPart(signature=signature, provider=provider)

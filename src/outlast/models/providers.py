@@ -16,7 +16,7 @@ from outlast.models import prices
 from outlast.models.port import UNKNOWN_WINDOW, Abilities, ModelEvent, ModelRequest
 
 if TYPE_CHECKING:
-    from outlast.models.provider_request import Asking
+    from outlast.models.provider_request import ProviderRequest
 
 
 class ProviderModel:
@@ -43,7 +43,7 @@ class ProviderModel:
         self._variable = variable
         self._abilities = abilities
         self._window = context_window
-        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, Asking] = WeakKeyDictionary()
+        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderRequest] = WeakKeyDictionary()
 
     @property
     def provider(self) -> str:
@@ -63,14 +63,14 @@ class ProviderModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """The reply as it comes. Every fault is one of `outlast.core.errors`; a broken reply is `ModelUnavailable`."""
         asking = await self._opened()
-        from outlast.models.provider_request import TurnsWanted
+        from outlast.models.provider_request import AlternatingTurnsNeeded
 
         images = self.abilities.images
         try:
             async with aclosing(asking.ask(request, images=images)) as events:
                 async for event in events:
                     yield event
-        except TurnsWanted:
+        except AlternatingTurnsNeeded:
             async with aclosing(asking.ask(request, images=images)) as events:
                 async for event in events:
                     yield event
@@ -80,7 +80,7 @@ class ProviderModel:
         if asking is not None:
             await asking.close()
 
-    async def _opened(self) -> Asking:
+    async def _opened(self) -> ProviderRequest:
         loop = asyncio.get_running_loop()
         asking = self._open.get(loop)
         if asking is None:
@@ -90,7 +90,9 @@ class ProviderModel:
                 await made.close()
         return asking
 
-    def _make(self) -> Asking:
-        from outlast.models.provider_request import Address, Asking
+    def _make(self) -> ProviderRequest:
+        from outlast.models.provider_request import ModelEndpoint, ProviderRequest
 
-        return Asking(Address(self.name, self._kind, self._model, self.provider, self._key, self._url, self._variable))
+        return ProviderRequest(
+            ModelEndpoint(self.name, self._kind, self._model, self.provider, self._key, self._url, self._variable)
+        )

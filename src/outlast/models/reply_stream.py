@@ -10,14 +10,14 @@ from pydantic_ai.usage import RequestUsage
 
 from outlast.core.messages import Part, ReasoningPart, TextPart, ToolCall, Usage
 from outlast.models.port import CallDelta, Finished, ReasoningDelta, TextDelta
-from outlast.models.provider_signature import Proof, bearer, packed, plain
+from outlast.models.provider_signature import ProviderSignature, bearer, packed, plain
 
 Delta = TextDelta | ReasoningDelta | CallDelta
 
 _FINISHED = {"tool_call": "tool_calls"}
 
 
-class Incoming:
+class ReplyStream:
     """Turns the events of one stream into deltas."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def _parts(part: p.ModelResponsePart, provider: str, *, cut: bool) -> list[Part]
         case p.TextPart(content=text) if text:
             return [*_proof(part, provider), TextPart(text)]
         case p.ThinkingPart():
-            proof = Proof(id=part.id, signature=part.signature, details=plain(part.provider_details))
+            proof = ProviderSignature(id=part.id, signature=part.signature, details=plain(part.provider_details))
             if proof.empty and not part.content:
                 return []
             signature = packed(proof)
@@ -110,7 +110,7 @@ def _parts(part: p.ModelResponsePart, provider: str, *, cut: bool) -> list[Part]
 
 
 def _proof(part: p.TextPart | p.ToolCallPart, provider: str) -> list[Part]:
-    held = bearer(Proof(id=part.id, details=plain(part.provider_details)), provider)
+    held = bearer(ProviderSignature(id=part.id, details=plain(part.provider_details)), provider)
     return [held] if held is not None else []
 
 

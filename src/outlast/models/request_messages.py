@@ -26,7 +26,7 @@ from outlast.core.messages import (
     ToolCall,
     ToolResult,
 )
-from outlast.models.provider_signature import Proof, unpacked
+from outlast.models.provider_signature import ProviderSignature, unpacked
 
 INVALID_JSON = "INVALID_JSON"
 """The argument under which a call's text goes back when it was not valid JSON."""
@@ -35,7 +35,7 @@ _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-class Outgoing:
+class RequestMessages:
     """Turns windows into messages for one provider. `merged` joins user messages that stand side by side."""
 
     def __init__(self, provider: str, sdk_provider: str, *, tools: bool, images: bool, merged: bool = False) -> None:
@@ -70,11 +70,11 @@ class Outgoing:
 
     def _response(self, message: Message) -> list[p.ModelResponsePart]:
         parts: list[p.ModelResponsePart] = []
-        proof = Proof()
+        proof = ProviderSignature()
         for part in message.parts:
             match part:
                 case ReasoningPart():
-                    held = unpacked(part.signature) if part.provider == self.provider else Proof()
+                    held = unpacked(part.signature) if part.provider == self.provider else ProviderSignature()
                     if held.of_next:
                         proof = held
                         continue
@@ -87,19 +87,19 @@ class Outgoing:
                     parts.append(p.TextPart(f"[called {part.name} with {_arguments(part)}]"))
                 case _:
                     pass  # a model does not attach images or answer calls
-            proof = Proof()
+            proof = ProviderSignature()
         return parts
 
-    def _thinking(self, part: ReasoningPart, held: Proof) -> list[p.ModelResponsePart]:
+    def _thinking(self, part: ReasoningPart, held: ProviderSignature) -> list[p.ModelResponsePart]:
         if held.empty:
             return []  # without a proof it would go back as something the model said
         return [p.ThinkingPart(part.text, signature=held.signature, **self._proven(held))]
 
-    def _call(self, call: ToolCall, proof: Proof) -> p.ToolCallPart:
+    def _call(self, call: ToolCall, proof: ProviderSignature) -> p.ToolCallPart:
         arguments = call.arguments if call.raw is None else {INVALID_JSON: call.raw}
         return p.ToolCallPart(call.name, arguments, call_id(call.id), **self._proven(proof))
 
-    def _proven(self, proof: Proof) -> dict[str, Any]:
+    def _proven(self, proof: ProviderSignature) -> dict[str, Any]:
         if proof.empty:
             return {}
         return {"id": proof.id, "provider_name": self.sdk_provider, "provider_details": proof.details}

@@ -18,15 +18,15 @@ import msgspec
 from outlast.core.codec import VERSIONS
 from outlast.core.errors import OutcomeUnknown, StaleLease, StoreUnavailable
 from outlast.core.event_row import Actor, StoredEvent
-from outlast.core.events import KINDS, Event, RuntimeStateChanged, TurnStarted
+from outlast.core.events import KIND_OF, KINDS, Event, RuntimeStateChanged, TurnStarted
 from outlast.core.fold import Row, fold
 from outlast.core.ids import id_from
 from outlast.core.state import SessionState
 from outlast.runtime.clock import Clock
-from outlast.runtime.imported_trust import known_state
+from outlast.runtime.imported_trust import trusted_state
 from outlast.store.port import LEASE_MS, Append, Claim, Create, Lease, NewEvent, Receipt, Release, Renew, Store, Write
 from outlast.store.process_identity import holder
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 
 SYSTEM = Actor("system", "runtime").text()
 MODEL = Actor("model", "runtime").text()
@@ -92,7 +92,7 @@ class Driver:
 
     @classmethod
     async def open(cls, store: Store, session_id: str, clock: Clock, ttl_ms: int = LEASE_MS) -> Driver:
-        return cls(store, session_id, await asyncio.to_thread(known_state, store, session_id), clock, ttl_ms)
+        return cls(store, session_id, await asyncio.to_thread(trusted_state, store, session_id), clock, ttl_ms)
 
     async def opened_again(self, clock: Clock, ttl_ms: int = LEASE_MS) -> Driver:
         """A driver of the same session as it is now. What this one knows is read no second time; it must not be used
@@ -103,7 +103,7 @@ class Driver:
             return await Driver.open(self.store, self.session_id, clock, ttl_ms)
         again = Driver(self.store, self.session_id, self.state, clock, ttl_ms)
         again._rows, again._rows_from = self._rows, self._rows_from
-        for row in decoded(self.store, new):
+        for row in decode_events(self.store, new):
             again._take(row)
         return again
 
@@ -201,7 +201,7 @@ class Driver:
     async def move(self, session_id: str, token: str, lease: Lease) -> None:
         """Drive another session from now on, whose lease was taken in the commit that made it."""
         self.session_id, self.token, self.lease = session_id, token, lease
-        self.state = await asyncio.to_thread(known_state, self.store, session_id)
+        self.state = await asyncio.to_thread(trusted_state, self.store, session_id)
         self._rows, self._rows_from, self._renewed = None, 0, self.clock.monotonic()
 
     async def release(self) -> None:
@@ -244,7 +244,7 @@ class Driver:
 
     def _stored(self, item: NewEvent, seq: int, epoch: int) -> StoredEvent:
         """Its row, but for what only a reader needs."""
-        kind = type(item.event).__name__
+        kind = KIND_OF[type(item.event)]
         return StoredEvent(
             session_id=self.session_id,
             seq=seq,
@@ -270,7 +270,7 @@ class Driver:
     async def catch_up(self) -> None:
         """Fold what others wrote since; `StaleLease` when one of them is the driver that took over from us."""
         after = self.state.last_seq
-        rows = await asyncio.to_thread(lambda: decoded(self.store, self.store.read(self.session_id, after=after)))
+        rows = await asyncio.to_thread(lambda: decode_events(self.store, self.store.read(self.session_id, after=after)))
         for row in rows:
             if row[0].seq == self.state.last_seq + 1:  # two may catch up at once
                 self._refuse_successor(row[0])
@@ -300,7 +300,7 @@ class Driver:
         after = first - 1
         while after < (last := self.state.last_seq):  # somebody may be heard while we read
             read = partial(self.store.read, self.session_id, after=after, before=last + 1, kinds=kinds)
-            rows += decoded(self.store, await asyncio.to_thread(read))
+            rows += decode_events(self.store, await asyncio.to_thread(read))
             after = last
         return rows
 
@@ -310,7 +310,7 @@ class Driver:
             if row[0].seq == seq:
                 return row
         [stored] = await asyncio.to_thread(self.store.read, self.session_id, after=seq - 1, before=seq + 1)
-        return (await asyncio.to_thread(decoded, self.store, [stored]))[0]
+        return (await asyncio.to_thread(decode_events, self.store, [stored]))[0]
 
     async def watch(self, noticed: Callable[[], None]) -> None:
         """Follow what doors write, until cancelled: fold it, then call `noticed` and set `news`.
@@ -368,7 +368,7 @@ def _merged(events: tuple[Event, ...]) -> tuple[Event, ...]:
 
 
 def _actor(event: Event) -> str:
-    return _ACTORS.get(type(event).__name__, SYSTEM)
+    return _ACTORS.get(KIND_OF[type(event)], SYSTEM)
 
 
 def _with_key(writes: tuple[Write, ...], key: str) -> tuple[Write, ...]:

@@ -27,9 +27,9 @@ from outlast.core.errors import ConfigError
 from outlast.core.messages import ToolCall
 from outlast.runtime.permissions.consent import Consents, content_digest
 from outlast.runtime.permissions.decision import Decision, Verdict
-from outlast.runtime.permissions.rule_files import Pending
+from outlast.runtime.permissions.rule_files import PendingConsent
 from outlast.runtime.private_file import Table, parsed, read_bytes
-from outlast.runtime.tools.port import Outcome
+from outlast.runtime.tools.port import ToolOutcome
 
 FILE_NAME = "hooks.json"
 EVENTS = ("pre", "post", "failure")
@@ -51,7 +51,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How a hook ended. `code` is None when it had to be stopped."""
 
     code: int | None
@@ -68,7 +68,7 @@ class Hooks:
         *,
         project: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        pending: Pending | None = None,
+        pending: PendingConsent | None = None,
     ) -> None:
         self.hooks = tuple(hooks)
         self.project = project or Path.cwd()
@@ -87,7 +87,7 @@ class Hooks:
                 break
         return verdict
 
-    async def after(self, call: ToolCall, outcome: Outcome) -> str | None:
+    async def after(self, call: ToolCall, outcome: ToolOutcome) -> str | None:
         """What the hooks after a call, or after its failure, have to say; None when they say nothing."""
         event = "failure" if outcome.is_error else "post"
         notes = await self._told(event, call, {"result": outcome.text, "is_error": outcome.is_error})
@@ -116,9 +116,9 @@ class Hooks:
                 notes.append(f"the hook `{hook.command}` failed ({answer.code}): {answer.err or answer.out}")
         return notes
 
-    async def _run(self, hook: Hook, call: ToolCall, more: dict[str, Any]) -> Answer:
+    async def _run(self, hook: Hook, call: ToolCall, more: dict[str, Any]) -> HookAnswer:
         if hook.project is not None and _consent_digest(hook.project) != hook.digest:
-            return Answer(code=None, err="it has changed since you consented to it; start again to look at it")
+            return HookAnswer(code=None, err="it has changed since you consented to it; start again to look at it")
         told = {
             "event": hook.event,
             "tool": call.name,
@@ -163,7 +163,7 @@ def _decision(verdict: Verdict, hook: Hook, reason: str) -> Decision:
 # --- running one
 
 
-async def run(command: str, content: bytes, folder: Path, environment: Mapping[str, str], timeout: float) -> Answer:
+async def run(command: str, content: bytes, folder: Path, environment: Mapping[str, str], timeout: float) -> HookAnswer:
     """Run a command with `content` on stdin, in a process group of its own that ends with it or with the time."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -178,16 +178,16 @@ async def run(command: str, content: bytes, folder: Path, environment: Mapping[s
             start_new_session=True,
         )
     except OSError as error:
-        return Answer(code=None, err=f"it cannot be started ({error.strerror})")
+        return HookAnswer(code=None, err=f"it cannot be started ({error.strerror})")
     try:
         async with asyncio.timeout(timeout):
             _, out, err = await asyncio.gather(
                 _feed(process, content), _bounded(process.stdout), _bounded(process.stderr)
             )
             code = await process.wait()
-        return Answer(code=code, out=out, err=err)
+        return HookAnswer(code=code, out=out, err=err)
     except TimeoutError:
-        return Answer(code=None, err=f"it did not end within {timeout:g} seconds")
+        return HookAnswer(code=None, err=f"it did not end within {timeout:g} seconds")
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -220,14 +220,14 @@ def load_hooks(*, home: Path, project: Path, environment: Mapping[str, str]) -> 
     own, path = home / FILE_NAME, project / ".outlast" / FILE_NAME
     content = read_bytes(own)
     hooks = _hooks(own, content) if content is not None else []
-    pending: Pending | None = None
+    pending: PendingConsent | None = None
     theirs = read_bytes(path) if os.path.realpath(path) != os.path.realpath(own) else None
     if theirs is not None and (found := _hooks(path, theirs)):
         digest = _consent_digest(project)
         if Consents(home).covers(path, digest):
             hooks += [msgspec.structs.replace(hook, project=project, digest=digest) for hook in found]
         else:
-            pending = Pending(path=path, content=theirs, digest=digest)
+            pending = PendingConsent(path=path, content=theirs, digest=digest)
     return Hooks(hooks, project=project, environment=environment, pending=pending)
 
 

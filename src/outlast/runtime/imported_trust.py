@@ -10,22 +10,22 @@ from __future__ import annotations
 from outlast.core.events import EffectClass
 from outlast.core.state import SessionState
 from outlast.store.port import Store
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 GRANTING = ("grants", "restoring")
 """Of the runtime state: permissions, and files that are about to be written."""
 
 
-def known_state(store: Store, session_id: str) -> SessionState:
+def trusted_state(store: Store, session_id: str) -> SessionState:
     """The folded state that a driver may act on."""
-    state = folded_state(store, session_id)
+    state = load_state(store, session_id)
     imported = store.head(session_id).imported_seq
     if imported:
-        distrust(state, imported)
+        strip_imported_grants(state, imported)
     return state
 
 
-def distrust(state: SessionState, upto: int) -> None:
+def strip_imported_grants(state: SessionState, upto: int) -> None:
     """Take from a state, in place, every right and every open effect that events up to `upto` gave it."""
     for name in GRANTING:
         if name in state.runtime and state.runtime_at.get(name, 0) <= upto:

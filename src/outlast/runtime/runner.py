@@ -19,11 +19,11 @@ from outlast.core.state import SessionState
 from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
-from outlast.runtime.history.boundaries import carry_out_requests, rotated
+from outlast.runtime.history.boundaries import apply_boundary_requests, rotated
 from outlast.runtime.history.rewind import finish_restoring
-from outlast.runtime.turn.context import Kit
-from outlast.runtime.turn.guided_policy import Lanes
-from outlast.runtime.turn.recovery import closing, handed_over, take_over
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.guided_policy import GuidedPolicy
+from outlast.runtime.turn.recovery import closing_events, handover_events, take_over
 from outlast.runtime.turn_loop import BUDGET, INTERRUPTED, Turn
 from outlast.store.port import Store
 
@@ -31,7 +31,7 @@ RACES = 20
 LEFT = "left"
 
 
-class Stop(Exception):
+class StopRequest(Exception):
     """Why a running turn is to end now."""
 
     def __init__(self, outcome: str, reason: str) -> None:
@@ -40,13 +40,13 @@ class Stop(Exception):
         self.reason = reason
 
 
-StopNow = Callable[[Stop], None]
+StopNow = Callable[[StopRequest], None]
 
 
 class Runner:
     """Runs the turns of one session with one kit."""
 
-    def __init__(self, store: Store, session_id: str, kit: Kit, opened: Driver | None = None) -> None:
+    def __init__(self, store: Store, session_id: str, kit: TurnContext, opened: Driver | None = None) -> None:
         """`opened` is a driver of the session that was opened just now; without it one is opened. Once the kit is
         `outdated` no further turn is begun with it."""
         self.store = store
@@ -70,7 +70,7 @@ class Runner:
         broke off, its calls by their class. `drain` returns as soon as everything below it has stopped."""
         self._left = True
         if self._stop_now is not None:
-            self._stop_now(Stop(LEFT, "this process leaves the turn to the next one"))
+            self._stop_now(StopRequest(LEFT, "this process leaves the turn to the next one"))
 
     async def drain(self) -> Driver:
         """Answer what waits, oldest first, until nothing does. The driver, its lease given back.
@@ -103,7 +103,7 @@ class Runner:
                 await finish_restoring(driver, self.kit)
             elif driver.state.requests:
                 await driver.claim()
-                await carry_out_requests(driver, self.kit)
+                await apply_boundary_requests(driver, self.kit)
                 self.session_id = driver.session_id  # a rotation goes on elsewhere
                 continue
             elif await self._rotated(driver):
@@ -130,10 +130,10 @@ class Runner:
         """In rotate mode a window that is due is left behind before the next turn begins."""
         if self.kit.config.compaction_mode != "rotate" or not next_inputs(driver.state):
             return False
-        lanes = Lanes(driver, self.kit)
+        policy = GuidedPolicy(driver, self.kit)
         if driver.lease is None:
             await driver.claim()
-        if await rotated(driver, self.kit, lanes.prompt().text, self.kit.tools.specs()):
+        if await rotated(driver, self.kit, policy.prompt().text, self.kit.tools.specs()):
             self.session_id = driver.session_id
             return True
         return False
@@ -144,10 +144,10 @@ class Runner:
             inputs = next_inputs(driver.state)
             if not inputs or driver.state.life == ENDED or driver.state.turn is not None:
                 return driver.state.turn is not None
-            lanes = Lanes(driver, self.kit)
-            begun = await lanes.begun(inputs)
+            policy = GuidedPolicy(driver, self.kit)
+            begun = await policy.begun(inputs)
             assert self.kit.model is not None
-            started = TurnStarted(inputs=inputs, model=self.kit.model.name, mode=lanes.mode)
+            started = TurnStarted(inputs=inputs, model=self.kit.model.name, mode=policy.mode)
             try:
                 await driver.write(started, *begun, claim=driver.lease is None, unmoved=True)
             except ConflictError:
@@ -162,9 +162,9 @@ class Runner:
         self.kit.noticed(driver.state)  # what was written between two turns counts from the first call on
         turn = Turn(driver, self.kit)
         working = asyncio.ensure_future(turn.run())
-        stop: list[Stop] = []
+        stop: list[StopRequest] = []
 
-        def stop_now(why: Stop) -> None:
+        def stop_now(why: StopRequest) -> None:
             if not stop:
                 stop.append(why)
             working.cancel()
@@ -196,9 +196,9 @@ class Runner:
         _look(state, stop_now)
         self.kit.noticed(state)
 
-    async def _close(self, driver: Driver, partial: tuple[Part, ...], stop: list[Stop]) -> None:
+    async def _close(self, driver: Driver, partial: tuple[Part, ...], stop: list[StopRequest]) -> None:
         """End a turn that was stopped, unless its last commit had already ended it."""
-        why = stop[0] if stop else Stop(INTERRUPTED, "the caller was cancelled")
+        why = stop[0] if stop else StopRequest(INTERRUPTED, "the caller was cancelled")
         if why.outcome == "stale":
             driver.lease = None
             raise StaleLease(str(why))
@@ -206,9 +206,9 @@ class Runner:
             return
         await driver.catch_up()
         events = (
-            handed_over(driver.state, partial)
+            handover_events(driver.state, partial)
             if self._left
-            else closing(driver.state, why.outcome, why.reason, partial)
+            else closing_events(driver.state, why.outcome, why.reason, partial)
         )
         if events:
             await driver.write(*events, release=True)
@@ -218,14 +218,14 @@ class Runner:
         left = self.kit.budgets.seconds_left(turn, driver.clock.now_us()) if turn is not None else None
         if left is not None:
             await driver.clock.sleep(max(0.0, left))
-            stop_now(Stop(BUDGET, f"the time budget of {self.kit.budgets.max_seconds:g} s is used up"))
+            stop_now(StopRequest(BUDGET, f"the time budget of {self.kit.budgets.max_seconds:g} s is used up"))
 
     async def _let_go(self, driver: Driver) -> None:
         if driver.lease is not None:
             await _shielded(driver.release())
 
 
-async def drained(store: Store, session_id: str, kit: Kit) -> str:
+async def drained(store: Store, session_id: str, kit: TurnContext) -> str:
     """Answer what waits in a session; the last answer. Raises what its last turn failed with."""
     runner = Runner(store, session_id, kit)
     await runner.drain()
@@ -246,19 +246,19 @@ async def _minded(work: Awaitable[None], stop_now: StopNow) -> None:
     try:
         await work
     except StaleLease as error:
-        stop_now(Stop("stale", str(error)))
+        stop_now(StopRequest("stale", str(error)))
     except OutlastError as error:
-        stop_now(Stop(INTERRUPTED, str(error)))
+        stop_now(StopRequest(INTERRUPTED, str(error)))
 
 
 def _look(state: SessionState, stop_now: StopNow) -> None:
     """Whether something that a door wrote stops the turn."""
     if state.interrupt is not None:
-        stop_now(Stop(INTERRUPTED, "the user interrupted it"))
+        stop_now(StopRequest(INTERRUPTED, "the user interrupted it"))
     elif state.life == ENDED:
-        stop_now(Stop(INTERRUPTED, "the session was ended"))
+        stop_now(StopRequest(INTERRUPTED, "the session was ended"))
     elif any(item.delivery is Delivery.INTERRUPT and not item.promoted for item in state.inbox.inputs):
-        stop_now(Stop(INTERRUPTED, "a newer message interrupts it"))
+        stop_now(StopRequest(INTERRUPTED, "a newer message interrupts it"))
 
 
 def next_inputs(state: SessionState) -> list[int]:

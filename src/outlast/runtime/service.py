@@ -21,7 +21,7 @@ from outlast.core.events import (
     PersonaChanged,
     RuntimeStateChanged,
     SessionArchived,
-    SessionEnded,
+    SessionClosed,
     SessionRenamed,
     SessionReopened,
     SessionUnarchived,
@@ -30,12 +30,12 @@ from outlast.core.messages import Part, TextPart
 from outlast.core.state import SessionState
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
-from outlast.runtime.history.boundaries import carry_out
+from outlast.runtime.history.boundaries import apply_boundary
 from outlast.runtime.turn import approvals
-from outlast.runtime.turn.context import Kit
-from outlast.runtime.turn.recovery import closing, left_of_reply
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
 from outlast.store.port import Append, Header, NewEvent, Receipt, Store
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 BOUNDARIES = ("clear", "rewind", "unrewind", "compact", "uncompact", "rotate")
 RACES = 20
@@ -86,7 +86,7 @@ class SessionService:
         """Take back inputs that no turn has read yet; `ConflictError` names one that was."""
         withdrawn = InputWithdrawn(inputs=inputs, reason=reason)
         for _ in range(RACES):
-            state = folded_state(self.store, session_id)
+            state = load_state(self.store, session_id)
             waiting = {item.seq for item in state.inbox.inputs if not item.promoted} | set(state.inbox.seqs()[64:])
             for seq in inputs:
                 if seq not in waiting:
@@ -109,7 +109,7 @@ class SessionService:
 
     async def answer(self, session_id: str, approval_seq: int, text: str, call_digest: str | None = None) -> int:
         """Answer a question. For a call: once, session, always or deny, bound to the digest that was shown."""
-        state = folded_state(self.store, session_id)
+        state = load_state(self.store, session_id)
         found = next((one for one in state.approvals if one.seq == approval_seq), None)
         if found is None:
             raise ConflictError(f"session {session_id} has no open question {approval_seq}")
@@ -141,16 +141,18 @@ class SessionService:
     async def unarchive(self, session_id: str) -> int:
         return await self._write(session_id, SessionUnarchived())
 
-    async def end(self, session_id: str, kit: Kit, reason: str | None = None) -> None:
+    async def end(self, session_id: str, kit: TurnContext, reason: str | None = None) -> None:
         """End it: take the lease by force, so that whoever drives it stops, close its turn, take no more input."""
         driver = await Driver.open(self.store, session_id, kit.clock, kit.ttl_ms)
         await driver.claim(force=True)
-        closed = closing(driver.state, "interrupted", "the session was ended", await left_of_reply(driver))
-        await driver.write(*closed, SessionEnded(reason=reason), release=True)
+        closed = closing_events(
+            driver.state, "interrupted", "the session was ended", await stored_partial_reply(driver)
+        )
+        await driver.write(*closed, SessionClosed(reason=reason), release=True)
 
     # --- boundaries
 
-    async def boundary(self, session_id: str, what: str, arguments: dict[str, Any], kit: Kit) -> str:
+    async def boundary(self, session_id: str, what: str, arguments: dict[str, Any], kit: TurnContext) -> str:
         """Draw a boundary: now when nobody drives the session, else as a request to its driver. Which of both it was:
         "done" or "requested"."""
         if what not in BOUNDARIES:
@@ -162,7 +164,7 @@ class SessionService:
             await self._write(session_id, BoundaryRequested(what=what, arguments=arguments))
             return "requested"
         try:
-            await carry_out(driver, kit, what, arguments)
+            await apply_boundary(driver, kit, what, arguments)
         finally:
             await driver.release()
         return "done"
@@ -173,7 +175,7 @@ class SessionService:
         return self.store.head(session_id)
 
     def state(self, session_id: str) -> SessionState:
-        return folded_state(self.store, session_id)
+        return load_state(self.store, session_id)
 
     # --- inside
 

@@ -18,7 +18,7 @@ class HasState(Protocol):
     def state(self) -> SessionState: ...
 
 
-class Recorded(Generic[T]):
+class LoggedAttribute(Generic[T]):
     """An attribute that is folded from the log. A stored value of another type than the default's reads as default."""
 
     def __init__(self, default: T, kind: type | tuple[type, ...]) -> None:
@@ -49,16 +49,16 @@ NAMES: dict[str, type | tuple[type, ...]] = {}
 """Every name that a session records, and what it may hold besides None."""
 
 
-def text() -> Recorded[str | None]:
-    return Recorded[str | None](None, str)
+def text() -> LoggedAttribute[str | None]:
+    return LoggedAttribute[str | None](None, str)
 
 
-def number() -> Recorded[float | None]:
-    return Recorded[float | None](None, (float, int))
+def number() -> LoggedAttribute[float | None]:
+    return LoggedAttribute[float | None](None, (float, int))
 
 
-def texts() -> Recorded[list[str]]:
-    return Recorded[list[str]]([], list)
+def texts() -> LoggedAttribute[list[str]]:
+    return LoggedAttribute[list[str]]([], list)
 
 
 def checked(changes: dict[str, Any]) -> dict[str, Any]:

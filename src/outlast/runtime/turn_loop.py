@@ -31,13 +31,13 @@ from outlast.core.window import window
 from outlast.models.port import Finished, ModelRequest
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
-from outlast.runtime.history.boundaries import carry_out_requests, compact, compact_if_needed
+from outlast.runtime.history.boundaries import apply_boundary_requests, compact, compact_if_needed
 from outlast.runtime.history.compaction import request_tokens
-from outlast.runtime.turn.context import Kit
-from outlast.runtime.turn.guided_policy import Judged, Lanes
-from outlast.runtime.turn.model_call import Attempts
-from outlast.runtime.turn.phases import Kind, Phase, Phases
-from outlast.runtime.turn.tool_calls import Calls
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.guided_policy import GuidedPolicy, PolicyVerdict
+from outlast.runtime.turn.model_call import ModelCaller
+from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
+from outlast.runtime.turn.tool_calls import ToolExecutor
 from outlast.runtime.turn.turn_stats import TurnRecord
 
 COMPLETED, STOPPED, FAILED, BUDGET, INTERRUPTED = "completed", "stopped", "failed", "budget_exhausted", "interrupted"
@@ -48,14 +48,14 @@ FINAL = frozenset({"accept", "complete", "finalize", "failed"})
 class Turn:
     """The running turn of a driver."""
 
-    def __init__(self, driver: Driver, kit: Kit) -> None:
+    def __init__(self, driver: Driver, kit: TurnContext) -> None:
         assert kit.model is not None
         self.driver = driver
         self.kit = kit
         self.model = kit.model
-        self.lanes = Lanes(driver, kit)
-        self.calls = Calls(driver, kit, self.lanes.noted)
-        self.attempts = Attempts(driver, kit.model, kit.heard)
+        self.policy = GuidedPolicy(driver, kit)
+        self.calls = ToolExecutor(driver, kit, self.policy.noted)
+        self.attempts = ModelCaller(driver, kit.model, kit.heard)
         self.phases = Phases.resume(driver.state.runtime.get("active_turn_phase"))
         self.error: ModelError | None = None
         self.answer = ""
@@ -80,9 +80,9 @@ class Turn:
         elif turn.decided == VERIFY:
             await self._verify()
         elif (spent := self.kit.budgets.used_up(turn, self.driver.clock.now_us())) is not None:
-            self.phases.enter(Phase.FINALIZE, "budget_exhausted", spent, Kind.TERMINAL)
+            self.phases.enter(Phase.FINALIZE, "budget_exhausted", spent, PhaseEnd.TERMINAL)
             await self._end(BUDGET, spent)
-        elif not await carry_out_requests(self.driver, self.kit):
+        elif not await apply_boundary_requests(self.driver, self.kit):
             await self._ask_model()
 
     # --- the model
@@ -96,7 +96,7 @@ class Turn:
             self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
         estimate = request_tokens(request.messages, request.system, request.tools)
         opened = self.attempts.requested(request, _digest(request), estimate)
-        await self.driver.write(*self._moved(), *self.lanes.prompted(), opened)
+        await self.driver.write(*self._moved(), *self.policy.prompted(), opened)
         try:
             finished = await self.attempts.reply(request)
         except ContextOverflow as error:
@@ -108,7 +108,7 @@ class Turn:
 
     async def _request(self) -> ModelRequest:
         seen = window(await self.driver.rows(), self.state, provider=self.model.provider, asking=True)
-        prompt = self.lanes.prompt()
+        prompt = self.policy.prompt()
         tools = self.kit.tools.specs() if self.model.abilities.tools and prompt.format == "native" else ()
         return ModelRequest(
             system=prompt.text,
@@ -139,7 +139,7 @@ class Turn:
 
     async def _failed(self, error: ModelError) -> None:
         self.error = error
-        self.phases.enter(Phase.FINALIZE, "model_failed", str(error), Kind.TERMINAL)
+        self.phases.enter(Phase.FINALIZE, "model_failed", str(error), PhaseEnd.TERMINAL)
         await self._end(FAILED, str(error))
 
     async def _replied(self, finished: Finished) -> None:
@@ -162,9 +162,9 @@ class Turn:
             await self.driver.write(replied)
             reach("reply.recorded")
             return
-        judged = self.lanes.judged_reply(parts, await self._record())
+        judged = self.policy.judged_reply(parts, await self._record())
         if judged.parts is not None:  # a tool call that was written as text
-            self.phases.enter(Phase.REPAIR, "repair_raw_text_tool_fallback", judged.summary, Kind.RETRY)
+            self.phases.enter(Phase.REPAIR, "repair_raw_text_tool_fallback", judged.summary, PhaseEnd.RETRY)
             replied = msgspec.structs.replace(replied, parts=judged.parts)
         else:
             self.phases.enter(Phase.COMPLETION, "completion_gate", "Checking whether the turn is complete")
@@ -181,13 +181,13 @@ class Turn:
         if self.phases.now in {Phase.ASSISTANT, Phase.REPAIR}:
             self.phases.enter(Phase.TOOLS, "execute_tool_batch", "Carrying out tool calls")
         await self.calls.carry_out()
-        judged = self.lanes.judged_tools(await self._record())
+        judged = self.policy.judged_tools(await self._record())
         if judged is not None:
             await self._decided(judged)
 
     async def _verify(self) -> None:
         """The next verification command of the definition of done; when all have run, what they come to."""
-        call = self.lanes.next_verification()
+        call = self.policy.next_verification()
         if call is not None:
             reach("verification.started")
             await self.calls.verify(call)
@@ -195,11 +195,11 @@ class Turn:
             return
         if self.phases.now is not Phase.COMPLETION:
             self.phases = Phases(Phase.COMPLETION)
-        await self._decided(self.lanes.judged_verification(await self._record()))
+        await self._decided(self.policy.judged_verification(await self._record()))
 
     # --- decisions and the end
 
-    async def _decided(self, judged: Judged, *first: Event) -> None:
+    async def _decided(self, judged: PolicyVerdict, *first: Event) -> None:
         """Record a decision; one that ends the turn shares its commit with the end."""
         decided = CompletionDecided(
             outcome=judged.outcome, code=judged.code, summary=judged.summary, facts=judged.facts
@@ -207,13 +207,13 @@ class Turn:
         events: list[Event] = [*first, decided, *judged.events]
         if judged.outcome in FINAL and not self._steering():
             outcome = STOPPED if judged.outcome in {"finalize", "failed"} else COMPLETED
-            self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", Kind.TERMINAL)
+            self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", PhaseEnd.TERMINAL)
             await self._end(outcome, judged.code, *events, note=judged.note)
         else:
             if judged.nudge:
                 events.append(MessageAppended(role=Role.SYSTEM, parts=(TextPart(judged.nudge),)))
             if judged.outcome == CONTINUE:
-                self.phases.enter(Phase.ASSISTANT, judged.code, judged.summary, Kind.REROUTE)
+                self.phases.enter(Phase.ASSISTANT, judged.code, judged.summary, PhaseEnd.REROUTE)
             await self.driver.write(*events, *self._moved())
         reach("decision.made")
 
@@ -222,12 +222,14 @@ class Turn:
         assert turn is not None
         if self.phases.now is not Phase.FINALIZE:
             self.phases = Phases(Phase.COMPLETION)
-            self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", Kind.TERMINAL)
+            self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", PhaseEnd.TERMINAL)
         facts = {"note": note} if note else {}
         self.answer = f"{self.answer or (await self._record()).last_answer}{note or ''}"
         ended = TurnEnded(outcome=outcome, reason=reason, answered=list(turn.inputs), facts=facts)
         others = [seq for seq in self.state.unanswered if seq not in turn.inputs]
-        await self.driver.write(*first, *self._moved(), *self.lanes.closing(outcome, reason), ended, release=not others)
+        await self.driver.write(
+            *first, *self._moved(), *self.policy.closing(outcome, reason), ended, release=not others
+        )
         reach("turn.ended")
 
     def _moved(self) -> tuple[Event, ...]:

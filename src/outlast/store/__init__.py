@@ -7,13 +7,13 @@ from urllib.parse import unquote
 
 from outlast.core.errors import ConfigError, StoreUnavailable
 from outlast.store.log_store import LogStore
-from outlast.store.maintenance.migrations import Watch
+from outlast.store.maintenance.migrations import UpgradeProgress
 from outlast.store.process_identity import may_write
 
 __all__ = ["open_existing", "open_store", "open_to_read", "place_of"]
 
 
-def open_store(url: str, *, watch: Watch | None = None) -> LogStore:
+def open_store(url: str, *, watch: UpgradeProgress | None = None) -> LogStore:
     """Open (and if need be create or migrate) the store at a URL.
 
     `sqlite:///PATH`, `files:///DIR` (after the three slashes a relative or an absolute path, so an absolute one gives
@@ -33,7 +33,7 @@ def open_store(url: str, *, watch: Watch | None = None) -> LogStore:
     return SqliteStore(path, url, watch)
 
 
-def open_existing(url: str, *, watch: Watch | None = None) -> LogStore:
+def open_existing(url: str, *, watch: UpgradeProgress | None = None) -> LogStore:
     """The same, but never creates one: `StoreUnavailable` where there is none yet."""
     _refuse_missing(url)
     return open_store(url, watch=watch)

@@ -11,15 +11,15 @@ from outlast.core.errors import DamagedSession
 from outlast.core.event_row import Actor
 from outlast.core.header import Header
 from outlast.store.engine.commit import expired
-from outlast.store.engine.transaction import Row
-from outlast.store.port import Query, Queue, Wanted
+from outlast.store.engine.transaction import HeaderRow
+from outlast.store.port import ClaimRequest, Query, WorkQueueStats
 from outlast.store.process_identity import now_us
-from outlast.store.read.read_view import FIRST_OF_OLDEST, View
+from outlast.store.read.read_view import FIRST_OF_OLDEST, ReadView
 
 PAGE = 64
 
 
-def candidates(view: View, wanted: Wanted) -> Iterator[tuple[str, bool]]:
+def candidates(view: ReadView, wanted: ClaimRequest) -> Iterator[tuple[str, bool]]:
     """The sessions to claim, oldest first and no more than are wanted, and whether somebody's lease ran out there."""
     left = wanted.most
     clock = view.lease_clock()
@@ -35,7 +35,7 @@ def candidates(view: View, wanted: Wanted) -> Iterator[tuple[str, bool]]:
             return
 
 
-def queue_in(view: View, owner_id: str) -> Queue:
+def queue_in(view: ReadView, owner_id: str) -> WorkQueueStats:
     clock = view.lease_clock()
     waiting, driven, oldest = 0, 0, None
     for header in with_work(view, owner_id):
@@ -47,10 +47,10 @@ def queue_in(view: View, owner_id: str) -> Queue:
             continue
         waiting += 1
         oldest = oldest if oldest is not None else header.work_since
-    return Queue(waiting=waiting, driven=driven, oldest=oldest, now=now_us())
+    return WorkQueueStats(waiting=waiting, driven=driven, oldest=oldest, now=now_us())
 
 
-def with_work(view: View, owner_id: str) -> Iterator[Header]:
+def with_work(view: ReadView, owner_id: str) -> Iterator[Header]:
     """Oldest first; without those whose header cannot be read, which nobody can drive."""
     query = Query(owner_id=owner_id, pending=True, oldest_first=True)
     position = FIRST_OF_OLDEST
@@ -64,11 +64,11 @@ def with_work(view: View, owner_id: str) -> Iterator[Header]:
             return
 
 
-def is_free(row: Row, now: int, boot: str) -> bool:
+def is_free(row: HeaderRow, now: int, boot: str) -> bool:
     return row.lease_token is None or expired(row, now, boot)
 
 
-def _is_wanted(header: Header, wanted: Wanted) -> bool:
+def _is_wanted(header: Header, wanted: ClaimRequest) -> bool:
     session_id = header.session_id
     if wanted.only is not None and session_id not in wanted.only:
         return False
@@ -79,7 +79,7 @@ def _is_wanted(header: Header, wanted: Wanted) -> bool:
     return wanted.besides.get(session_id) != header.last_seq
 
 
-def _may_be_taken(view: View, row: Row, wanted: Wanted) -> bool:
+def _may_be_taken(view: ReadView, row: HeaderRow, wanted: ClaimRequest) -> bool:
     """Whether nobody else is about to come for it."""
     if row.session_id in wanted.woken:
         return True
@@ -91,7 +91,7 @@ def _may_be_taken(view: View, row: Row, wanted: Wanted) -> bool:
     return bool(newest) and Actor.parse(newest[-1].actor).door in wanted.served
 
 
-def _row(view: View, session_id: str) -> Row | None:
+def _row(view: ReadView, session_id: str) -> HeaderRow | None:
     try:
         return view.header(session_id)
     except DamagedSession:

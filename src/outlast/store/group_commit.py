@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from outlast.core.errors import OutcomeUnknown, StoreUnavailable
-from outlast.store.engine.encode import Commit
+from outlast.store.engine.encode import EncodedCommit
 from outlast.store.port import Receipt
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ MAX_BYTES = 1024 * 1024
 CLOSED = "the store is closed; open it again"
 
 
-class Entry:
+class PendingCommit:
     """A commit in the line, and how it ended. `gate` is shut while its caller sleeps, `led` the batch that it leads."""
 
     __slots__ = ("commit", "error", "future", "gate", "led", "receipts")
 
-    def __init__(self, commit: Commit, future: asyncio.Future[list[Receipt]] | None = None) -> None:
+    def __init__(self, commit: EncodedCommit, future: asyncio.Future[list[Receipt]] | None = None) -> None:
         self.commit = commit
         self.future = future
         self.gate: threading.Lock | None = None
-        self.led: list[Entry] | None = None
+        self.led: list[PendingCommit] | None = None
         self.receipts: list[Receipt] | None = None
         self.error: BaseException | None = None
 
@@ -53,19 +53,19 @@ class Entry:
 class GroupCommit:
     """`run` gets a batch and must decide every entry of it; it is never called by two threads at once."""
 
-    def __init__(self, run: Callable[[list[Entry]], None], *, by_halves: bool = False) -> None:
+    def __init__(self, run: Callable[[list[PendingCommit]], None], *, by_halves: bool = False) -> None:
         self._run = run
         self._by_halves = by_halves
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
-        self._queue: deque[Entry] = deque()
-        self._leader: Entry | _Worker | None = None
+        self._queue: deque[PendingCommit] = deque()
+        self._leader: PendingCommit | _CommitThread | None = None
         self._closed = False
         self._worker: threading.Thread | None = None
         self._worker_leads: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def submit(self, commit: Commit) -> list[Receipt]:
-        entry = Entry(commit)
+    def submit(self, commit: EncodedCommit) -> list[Receipt]:
+        entry = PendingCommit(commit)
         try:
             with self._mutex:
                 if self._closed:
@@ -88,7 +88,7 @@ class GroupCommit:
             raise
         return entry.outcome()
 
-    def submit_soon(self, commit: Commit) -> asyncio.Future[list[Receipt]]:
+    def submit_soon(self, commit: EncodedCommit) -> asyncio.Future[list[Receipt]]:
         """The same for a running event loop: stand in the line, and await the outcome.
 
         A caller that is cancelled cancels the future, which is only its wish to know.
@@ -99,12 +99,12 @@ class GroupCommit:
         with self._mutex:
             if self._closed:
                 raise StoreUnavailable(CLOSED)
-            self._queue.append(Entry(commit, future))
+            self._queue.append(PendingCommit(commit, future))
             if self._leader is None:
                 self._let_worker_lead()
         return future
 
-    async def submit_async(self, commit: Commit) -> list[Receipt]:
+    async def submit_async(self, commit: EncodedCommit) -> list[Receipt]:
         return await self.submit_soon(commit)
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class GroupCommit:
             self._worker_leads.put(None)
             worker.join()
 
-    def _withdraw(self, entry: Entry) -> None:
+    def _withdraw(self, entry: PendingCommit) -> None:
         """The caller was interrupted (Ctrl-C), wherever that was: its write stays in the line, but nobody must wait for
         it to lead, and those whom it has led hear how it went."""
         led = entry.led or []
@@ -130,7 +130,7 @@ class GroupCommit:
                 self._pass_on()
             elif leader is _WORKER:
                 self._let_worker_lead()
-            elif isinstance(leader, Entry):
+            elif isinstance(leader, PendingCommit):
                 _wake(leader)  # it may not have heard of it yet
         _deliver(led)
 
@@ -139,7 +139,7 @@ class GroupCommit:
             batch = self._next_batch()
         self._lead(batch)
 
-    def _lead(self, batch: list[Entry]) -> None:
+    def _lead(self, batch: list[PendingCommit]) -> None:
         try:
             self._run(batch)
         except Exception as error:  # noqa: BLE001 - whatever it was, it is one commit's, and not its neighbours' trouble
@@ -159,7 +159,7 @@ class GroupCommit:
             if len(batch) > 1 or batch[0].future is not None or batch[0].gate is not None:
                 _deliver(batch)
 
-    def _hand_back(self, batch: list[Entry]) -> None:
+    def _hand_back(self, batch: list[PendingCommit]) -> None:
         """The leader was interrupted: that is not the others' business, they stand first in the line for the next."""
         with self._mutex:
             others = [entry for entry in batch[1:] if not entry.decided]
@@ -169,7 +169,7 @@ class GroupCommit:
                 if entry not in self._queue:
                     self._queue.appendleft(entry)
 
-    def _run_alone(self, batch: list[Entry], error: Exception) -> None:
+    def _run_alone(self, batch: list[PendingCommit], error: Exception) -> None:
         """A fault that no adapter foresaw decided nothing: each commit is run again by itself, under its key."""
         for entry in batch:
             if entry.decided:
@@ -182,11 +182,11 @@ class GroupCommit:
                 entry.error = OutcomeUnknown(told, key=entry.commit.key)
                 entry.error.__cause__ = error
 
-    def _next_batch(self) -> list[Entry]:
+    def _next_batch(self) -> list[PendingCommit]:
         # Where another process does the work, half of a long line goes first: its callers come back with their next
         # commits while the other half is being written, instead of everybody waiting for everybody.
         most = min(MAX_COMMITS, max(LEAST_HALF, (len(self._queue) + 1) // 2)) if self._by_halves else MAX_COMMITS
-        batch: list[Entry] = []
+        batch: list[PendingCommit] = []
         size = 0
         for entry in self._queue:
             size += entry.commit.size
@@ -239,14 +239,14 @@ class GroupCommit:
             self._lead_once()
 
 
-class _Worker:
+class _CommitThread:
     """Leads for those who do not wait in a thread."""
 
 
-_WORKER = _Worker()
+_WORKER = _CommitThread()
 
 
-def _wake(entry: Entry) -> None:
+def _wake(entry: PendingCommit) -> None:
     """Let its caller go on; once, however often it is told to."""
     gate = entry.gate
     if gate is not None:
@@ -255,8 +255,8 @@ def _wake(entry: Entry) -> None:
         entry.gate = None
 
 
-def _deliver(batch: list[Entry]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[Entry]] = {}
+def _deliver(batch: list[PendingCommit]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[PendingCommit]] = {}
     for entry in batch:
         if entry.future is not None:
             by_loop.setdefault(entry.future.get_loop(), []).append(entry)
@@ -267,7 +267,7 @@ def _deliver(batch: list[Entry]) -> None:
             loop.call_soon_threadsafe(_resolve, entries)
 
 
-def _resolve(entries: list[Entry]) -> None:
+def _resolve(entries: list[PendingCommit]) -> None:
     for entry in entries:
         assert entry.future is not None
         if entry.future.done():

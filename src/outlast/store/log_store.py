@@ -32,35 +32,35 @@ from outlast.core.header import Header
 from outlast.core.ids import ID_LENGTH, is_id, is_prefix
 from outlast.store.claim import candidates, queue_in
 from outlast.store.engine.commit import expired
-from outlast.store.engine.encode import Commit, seal
+from outlast.store.engine.encode import EncodedCommit, seal
 from outlast.store.engine.fast_append import plain_append, plain_message
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.engine.validate import storable
-from outlast.store.group_commit import Entry, GroupCommit
-from outlast.store.maintenance.gc import Housekeeper
-from outlast.store.notify import POLL_SECONDS, Bell, brings_work, touched
+from outlast.store.group_commit import GroupCommit, PendingCommit
+from outlast.store.maintenance.gc import GarbageCollector
+from outlast.store.notify import POLL_SECONDS, ChangeNotifier, brings_work, touched
 from outlast.store.port import (
     Append,
     Batch,
     Chunk,
     Claim,
     Claimed,
+    ClaimRequest,
     Holder,
     NewEvent,
     Page,
     Query,
-    Queue,
     Receipt,
     Snapshot,
     Swept,
-    Wanted,
+    WorkQueueStats,
     Write,
 )
 from outlast.store.process_identity import now_us
-from outlast.store.read.read_view import Listed as Listed
-from outlast.store.read.read_view import View as View
+from outlast.store.read.read_view import ListedSession as ListedSession
+from outlast.store.read.read_view import ReadView as ReadView
 from outlast.store.read.read_view import cursor_at, page_of, position_in, public, wanted
-from outlast.store.read.verified_log import Log
+from outlast.store.read.verified_log import VerifiedLog
 
 FOLLOW_PAGE = 256
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -91,18 +91,18 @@ class LogStore(ABC):
     def __init__(self, url: str) -> None:
         self.url = url
         self._group = GroupCommit(self._run_and_ring, by_halves=self.writes_elsewhere)
-        self._bell = Bell(self._changed, self.poll_seconds, tells_work=self.writes_elsewhere)
-        self._housekeeper = Housekeeper(self.commit, self._reading)
+        self._bell = ChangeNotifier(self._changed, self.poll_seconds, tells_work=self.writes_elsewhere)
+        self._housekeeper = GarbageCollector(self.commit, self._reading)
         self._closed = False
 
     # --- what an adapter does
 
     @abstractmethod
-    def _run(self, batch: list[Entry]) -> None:
+    def _run(self, batch: list[PendingCommit]) -> None:
         """Decide every entry: durable receipts, or an error. Called by one thread at a time."""
 
     @abstractmethod
-    def _view(self) -> AbstractContextManager[View]: ...
+    def _view(self) -> AbstractContextManager[ReadView]: ...
 
     @abstractmethod
     def _changed(self) -> bool:
@@ -154,24 +154,24 @@ class LogStore(ABC):
         self._usable()
         return await self._group.submit_async(self._seal(writes))
 
-    def _seal(self, writes: tuple[Write, ...]) -> Commit:
+    def _seal(self, writes: tuple[Write, ...]) -> EncodedCommit:
         plain = plain_append(writes[0]) if self.knows_plain and len(writes) == 1 else None
         return seal(writes, compress=self.compress) if plain is None else plain
 
-    def _run_and_ring(self, batch: list[Entry]) -> None:
+    def _run_and_ring(self, batch: list[PendingCommit]) -> None:
         began = time.perf_counter()
         try:
             self._run(batch)
         finally:
             if self.timed is not None:
                 self.timed(time.perf_counter() - began, len(batch))
-            bell = self._bell
-            work = bell.minds_work and any(brings_work(entry.commit) for entry in batch)
-            bell.ring(touched(batch) if bell.is_heard else (), work=work)
+            notifier = self._bell
+            work = notifier.minds_work and any(brings_work(entry.commit) for entry in batch)
+            notifier.ring(touched(batch) if notifier.is_heard else (), work=work)
             if time.monotonic() >= self._housekeeper.due:
                 self._housekeeper.start()
 
-    def claim(self, wanted: Wanted) -> list[Claimed]:
+    def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         """One after the other: where one process writes at a time, nobody is in the way for long."""
         with self._reading() as view:
             found = list(candidates(view, wanted))
@@ -187,7 +187,7 @@ class LogStore(ABC):
             claimed.append(Claimed(receipt.lease, was_held))
         return claimed
 
-    async def claim_async(self, wanted: Wanted) -> list[Claimed]:
+    async def claim_async(self, wanted: ClaimRequest) -> list[Claimed]:
         import asyncio
 
         return await asyncio.to_thread(self.claim, wanted)
@@ -227,7 +227,7 @@ class LogStore(ABC):
         newest_first: bool = False,
     ) -> list[StoredEvent]:
         with self._reading() as view:
-            log = Log(view, _live(view, session_id))
+            log = VerifiedLog(view, _live(view, session_id))
             last = log.row.last_seq if before is None else min(before - 1, log.row.last_seq)
             pages = (
                 log.backwards(max(after, 0), last, limit) if newest_first else log.forwards(max(after, 0), last, limit)
@@ -279,7 +279,7 @@ class LogStore(ABC):
             raise AmbiguousSession(prefix, matches)
         return matches[0]
 
-    def queue(self, *, owner_id: str = "local") -> Queue:
+    def queue(self, *, owner_id: str = "local") -> WorkQueueStats:
         with self._reading() as view:
             return queue_in(view, owner_id)
 
@@ -359,7 +359,7 @@ class LogStore(ABC):
                     raise ConflictError(
                         f"session {session_id} has no event {cursor.seq}; its last one is {row.last_seq}"
                     )
-                events = next(Log(view, row).forwards(cursor.seq, row.last_seq, FOLLOW_PAGE), NO_EVENTS)
+                events = next(VerifiedLog(view, row).forwards(cursor.seq, row.last_seq, FOLLOW_PAGE), NO_EVENTS)
                 caught_up = cursor.seq + len(events) == row.last_seq
                 chunks = view.chunks(session_id, 0 if events else cursor.chunk) if caught_up else []
         except SessionDeleted:
@@ -371,7 +371,7 @@ class LogStore(ABC):
     def closed(self) -> bool:
         return self._closed
 
-    def inspect(self) -> AbstractContextManager[View]:
+    def inspect(self) -> AbstractContextManager[ReadView]:
         """The rows as they lie there, unchecked: for `outlast.store.verify` and nobody else."""
         return self._reading()
 
@@ -401,7 +401,7 @@ class LogStore(ABC):
 
         await asyncio.to_thread(self.close)
 
-    def _reading(self) -> AbstractContextManager[View]:
+    def _reading(self) -> AbstractContextManager[ReadView]:
         self._usable()
         return self._view()
 
@@ -438,7 +438,7 @@ def _names(query: Query) -> tuple[str | None, ...]:
     return query.owner_id, query.state, query.project_key, query.project_fingerprint, query.base_id
 
 
-def _there(view: View, session_id: str) -> Row:
+def _there(view: ReadView, session_id: str) -> HeaderRow:
     """The row of a session, tombstones included."""
     row = view.header(session_id) if is_id(session_id) else None
     if row is None:
@@ -451,7 +451,7 @@ def _named(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")[:80]
 
 
-def _blob(view: View, row: Row, sha256: str) -> bytes | None:
+def _blob(view: ReadView, row: HeaderRow, sha256: str) -> bytes | None:
     """A payload of the session, or of the history that it shares."""
     data = view.blob(row.session_id, sha256)
     while data is None and row.base_id is not None:
@@ -460,7 +460,7 @@ def _blob(view: View, row: Row, sha256: str) -> bytes | None:
     return data
 
 
-def _live(view: View, session_id: str) -> Row:
+def _live(view: ReadView, session_id: str) -> HeaderRow:
     row = _there(view, session_id)
     if row.deleted_at is not None:
         raise SessionDeleted(f"session {session_id} was deleted")

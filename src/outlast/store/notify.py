@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from outlast.core.errors import OutcomeUnknown
-from outlast.store.engine.encode import Commit
+from outlast.store.engine.encode import EncodedCommit
 from outlast.store.engine.fast_append import PlainAppend
-from outlast.store.group_commit import Entry
+from outlast.store.group_commit import PendingCommit
 from outlast.store.port import Append, Create, Delete, Release, Restore
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ IDLE_SECONDS = 0.05
 """As often it is looked while somebody waits for work, and nobody follows anything."""
 
 
-class Ear:
+class Subscription:
     """Whoever follows one session."""
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self, notifier: ChangeNotifier) -> None:
+        self._bell = notifier
         self.rung = 0
         self.futures: set[asyncio.Future[None]] = set()
 
@@ -49,7 +49,7 @@ class Ear:
         return await self._bell.sleep_async(self.futures, lambda: self.rung != since, timeout)
 
 
-class Bell:
+class ChangeNotifier:
     """`minds_work` tells whether anybody here looks for work at all. What `changed` finds may be work, too, unless
     others tell of theirs (`tells_work`)."""
 
@@ -63,7 +63,7 @@ class Bell:
         self.minds_work = False
         self._worked = 0
         self._listeners = 0
-        self._ears: dict[str, set[Ear]] = {}
+        self._ears: dict[str, set[Subscription]] = {}
         self._idle: set[asyncio.Future[None]] = set()
         self._poller: threading.Thread | None = None
         self._closed = False
@@ -74,9 +74,9 @@ class Bell:
         return bool(self._ears)
 
     @contextmanager
-    def ear(self, session_id: str) -> Generator[Ear]:
+    def ear(self, session_id: str) -> Generator[Subscription]:
         """To be had before the first look: what is rung from then on is heard."""
-        ear = Ear(self)
+        ear = Subscription(self)
         with self._condition:
             self._ears.setdefault(session_id, set()).add(ear)
         try:
@@ -186,7 +186,7 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def touched(batch: Iterable[Entry]) -> set[str] | None:
+def touched(batch: Iterable[PendingCommit]) -> set[str] | None:
     """The sessions that something was written to; None when that cannot be told."""
     found: set[str] = set()
     for entry in batch:
@@ -200,12 +200,12 @@ def touched(batch: Iterable[Entry]) -> set[str] | None:
     return found
 
 
-def _spreads(commit: Commit) -> bool:
+def _spreads(commit: EncodedCommit) -> bool:
     """Whether it may have changed sessions that it does not name."""
     return any(isinstance(sealed.write, Delete) for sealed in commit.writes)
 
 
-def brings_work(commit: Commit) -> bool:
+def brings_work(commit: EncodedCommit) -> bool:
     """Whether there may be something to drive after it: a door wrote, or a driver let go of what it has not ended."""
     if isinstance(commit, PlainAppend):
         return False

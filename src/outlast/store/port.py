@@ -286,7 +286,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody would drive, and how many of it: see `Store.claim`.
 
     Of those bound to a place only these `places`; not `besides` while they stand at that seq; with `only` just those.
@@ -315,7 +315,7 @@ class Claimed(msgspec.Struct, frozen=True):
     taken_over: bool = False
 
 
-class Queue(msgspec.Struct, frozen=True, kw_only=True):
+class WorkQueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions with work nobody drives (`waiting`) and how many somebody does; since when (microseconds UTC,
     as `Header.work_since`) the oldest of the former has waited, and the store's clock now."""
 
@@ -406,15 +406,15 @@ class Store(Protocol):
         are seen exactly once."""
         ...
 
-    def claim(self, wanted: Wanted) -> list[Claimed]:
+    def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         """Take the leases of sessions with work that nobody drives (the lease is free, expired, or its holder dead on
         this host), those that have waited longest first. Each goes to one of however many ask at once, and nobody waits
         for the others. None is left out because of its neighbours; nothing is taken when this raises."""
         ...
 
-    async def claim_async(self, wanted: Wanted) -> list[Claimed]: ...
+    async def claim_async(self, wanted: ClaimRequest) -> list[Claimed]: ...
 
-    def queue(self, *, owner_id: str = "local") -> Queue:
+    def queue(self, *, owner_id: str = "local") -> WorkQueueStats:
         """What there is to do, as of now."""
         ...
 

@@ -15,7 +15,7 @@ from outlast.store import open_store, open_to_read
 from outlast.store.files import FilesStore
 from outlast.store.files.directory import MOST_OPEN, sessions_open
 from outlast.store.port import Query
-from outlast.store.verify import Finding, Report, salvage, verify
+from outlast.store.verify import Finding, VerifyReport, salvage, verify
 from tests.integration.files.builders import append, begin, live, new_id, texts, without_cache
 from tests.unit.store.populated import populate
 
@@ -41,7 +41,7 @@ def exported(store: FilesStore, session_id: str) -> tuple[list[int], list[Findin
     ]
 
 
-def told(report: Report, *, damage: bool) -> str:
+def told(report: VerifyReport, *, damage: bool) -> str:
     return "\n".join(finding.line() for finding in report.findings if finding.damage is damage)
 
 

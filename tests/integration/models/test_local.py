@@ -169,7 +169,7 @@ async def _idle() -> None:
     pytest.fail("the server went on after its client was gone")
 
 
-def _get(running: local.Running, path: str, key: str) -> Any:
+def _get(running: local.RunningLlama, path: str, key: str) -> Any:
     """What it answers, or the status when that is not 200."""
     link = http.client.HTTPConnection(running.url.removeprefix("http://"), timeout=20)
     try:

@@ -13,7 +13,7 @@ from outlast.store import open_store
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent
 from outlast.store.postgres import PostgresStore
-from outlast.store.postgres.connection import Link
+from outlast.store.postgres.connection import PostgresConnection
 
 
 def opened(url: str) -> PostgresStore:
@@ -42,7 +42,7 @@ def message(session_id: str, text: str, **more: Any) -> Append:
     return Append(session_id=session_id, events=(said(text),), **more)
 
 
-def writing_link(store: PostgresStore) -> Link:
+def writing_link(store: PostgresStore) -> PostgresConnection:
     """The connection that the store writes on."""
     link = store._writer._link
     assert link is not None

@@ -19,12 +19,12 @@ from outlast.core.errors import (
     StaleLease,
 )
 from outlast.core.events import ModelRequested, ReplyInterrupted, SessionRotated, TurnStarted
-from outlast.core.events import SessionEnded as Ended
+from outlast.core.events import SessionClosed as Ended
 from outlast.core.header import Header, apply
 from outlast.store.engine.commit import AFTER_ROTATION, AFTER_THE_END
-from outlast.store.engine.encode import SealedWrite, seal
-from outlast.store.engine.transaction import Row
-from outlast.store.group_commit import Entry
+from outlast.store.engine.encode import EncodedWrite, seal
+from outlast.store.engine.transaction import HeaderRow
+from outlast.store.group_commit import PendingCommit
 from outlast.store.port import Append, Claim, Delete, Lease, NewEvent, PutChunk, Receipt, Write
 from outlast.store.postgres import PostgresStore
 from outlast.store.postgres.append_function import MOST_EVENTS, is_plain
@@ -45,7 +45,7 @@ def store(pg_server: PgServer) -> Iterator[PostgresStore]:
 
 def outcomes(store: PostgresStore, *writes: Write) -> list[Receipt | OutlastError]:
     """Each write as its own commit, all of them in one batch."""
-    batch = [Entry(seal((write,), compress=True)) for write in writes]
+    batch = [PendingCommit(seal((write,), compress=True)) for write in writes]
     store._run(batch)
     told: list[Receipt | OutlastError] = []
     for entry in batch:
@@ -92,7 +92,7 @@ def test_the_header_is_the_one_that_python_adds_up(
         assert list(view.checks(deep=False)) == []
 
 
-def _folded(header: Header, sealed: SealedWrite, touch: bool) -> int | None:
+def _folded(header: Header, sealed: EncodedWrite, touch: bool) -> int | None:
     """Add the append to the header as the engine would; its last seq, or None where it would be refused."""
     kinds = {event.kind for event in sealed.events}
     if (header.rotated_to and not kinds <= AFTER_ROTATION) or (header.has_ended and not kinds <= AFTER_THE_END):
@@ -122,7 +122,7 @@ def test_every_column_of_a_session_is_a_field_of_its_header(pg_server: PgServer,
             "AND table_name = 'sessions' ORDER BY ordinal_position"
         ).fetchall()
     )
-    assert sorted(name for (name,) in found) == sorted((*Row.__struct_fields__, "activity"))
+    assert sorted(name for (name,) in found) == sorted((*HeaderRow.__struct_fields__, "activity"))
 
 
 # --- one refusal hurts nobody else

@@ -14,20 +14,20 @@ import pytest
 from outlast.core.errors import OutcomeUnknown, StoreUnavailable
 from outlast.store.port import Append, Delete
 from outlast.store.postgres import PostgresStore, migrate
-from outlast.store.postgres.connection import Link
-from outlast.store.postgres.notify import Wakeups
+from outlast.store.postgres.connection import PostgresConnection
+from outlast.store.postgres.notify import NotifyConnection
 from tests.integration.postgres.builders import message, opened, said, started, writing_link
 from tests.integration.postgres.proxy import TO_CLIENT, TO_SERVER, Proxy
 from tests.pg import PgServer, eventually
 
 
-def _nobody_is_told(self: Wakeups, sessions: object = None, *, work: bool = True) -> None: ...
+def _nobody_is_told(self: NotifyConnection, sessions: object = None, *, work: bool = True) -> None: ...
 
 
 @pytest.fixture
 def proxy(pg_server: PgServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """With no other traffic than that of the writes, so that it is these that are cut."""
-    monkeypatch.setattr(Wakeups, "announce", _nobody_is_told)
+    monkeypatch.setattr(NotifyConnection, "announce", _nobody_is_told)
     proxy = Proxy(pg_server.folder)
     yield proxy
     proxy.close()
@@ -155,7 +155,7 @@ def test_a_locked_session_does_not_hold_up_the_others(pg_server: PgServer, pg_ur
         pg_server.sql(f"ALTER FUNCTION outlast.{function} SET lock_timeout = '1s'", database=database(pg_url))
     with opened(pg_url + "&outlast_retry_seconds=3") as store, ThreadPoolExecutor(8) as pool:
         locked, *free = [started(store) for _ in range(6)]
-        with Link.to(store._address) as other, other.transaction():
+        with PostgresConnection.to(store._address) as other, other.transaction():
             other.execute("SELECT FROM outlast.sessions WHERE session_id = %s FOR UPDATE", (locked,))
             stuck = pool.submit(store.commit, message(locked, "waits"))
             others = [pool.submit(store.commit, message(session_id, "goes on")) for session_id in free]

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.core.errors import ConfigError, OutlastError, StoreUnavailable
 from outlast.store import open_store
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.dsn import PostgresAddress
 from tests.integration.postgres.builders import message, opened, started, writing_link
 from tests.pg import PgServer
 
@@ -98,7 +98,9 @@ def test_our_own_parameters_are_checked(more: str) -> None:
 
 
 def test_parameters_of_the_driver_pass_through() -> None:
-    address = Address.parse("postgresql://u%40x:p%3A@h:6/d?sslmode=require&keepalives_idle=9&outlast_retry_seconds=2.5")
+    address = PostgresAddress.parse(
+        "postgresql://u%40x:p%3A@h:6/d?sslmode=require&keepalives_idle=9&outlast_retry_seconds=2.5"
+    )
     assert address.retry_seconds == 2.5
     expected = {"user": "u@x", "password": "p:", "host": "h", "port": "6", "sslmode": "require", "keepalives_idle": "9"}
     assert address.parameters.items() >= expected.items()

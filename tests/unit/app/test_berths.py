@@ -6,45 +6,45 @@ import asyncio
 
 import pytest
 
-from outlast.app.workers.turn_slots import Berth, Berths
+from outlast.app.workers.turn_slots import TurnSlot, TurnSlots
 
 
-def taken(berths: Berths) -> Berth:
-    assert berths.reserve(1) == 1
-    return berths.take()
+def taken(slots: TurnSlots) -> TurnSlot:
+    assert slots.reserve(1) == 1
+    return slots.take()
 
 
 async def test_one_that_returns_comes_before_one_that_is_new() -> None:
     freed: list[int] = []
-    berths = Berths(1, lambda: freed.append(1))
-    first = taken(berths)
+    slots = TurnSlots(1, lambda: freed.append(1))
+    first = taken(slots)
     answered = asyncio.Event()
 
     async def asks() -> None:
-        async with first.aside():
+        async with first.released():
             await answered.wait()
 
     asking = asyncio.create_task(asks())
     await asyncio.sleep(0)
-    assert (berths.free, berths.beside, first.is_beside, len(freed)) == (1, 1, True, 1)
-    second = taken(berths)
+    assert (slots.free, slots.beside, first.is_beside, len(freed)) == (1, 1, True, 1)
+    second = taken(slots)
     answered.set()
     await asyncio.sleep(0.01)
-    assert (asking.done(), berths.free, berths.beside) == (False, 0, 0)
+    assert (asking.done(), slots.free, slots.beside) == (False, 0, 0)
     second.leave()
     await asking
-    assert (berths.free, berths.taken) == (0, 1)
+    assert (slots.free, slots.taken) == (0, 1)
     first.leave()
     first.leave()
-    assert (berths.free, berths.taken) == (1, 0)
+    assert (slots.free, slots.taken) == (1, 0)
 
 
 async def test_who_is_stopped_while_it_waits_takes_none_back() -> None:
-    berths = Berths(1, lambda: None)
-    berth = taken(berths)
+    slots = TurnSlots(1, lambda: None)
+    slot = taken(slots)
 
     async def asks(seconds: float) -> None:
-        async with berth.aside():
+        async with slot.released():
             await asyncio.sleep(seconds)
 
     asking = asyncio.create_task(asks(60))
@@ -52,59 +52,59 @@ async def test_who_is_stopped_while_it_waits_takes_none_back() -> None:
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    berth.leave()
-    assert (berths.free, berths.beside, berths.taken) == (1, 0, 0)
-    berth = taken(berths)
+    slot.leave()
+    assert (slots.free, slots.beside, slots.taken) == (1, 0, 0)
+    slot = taken(slots)
     returning = asyncio.create_task(asks(0))
     await asyncio.sleep(0)
-    other = taken(berths)
+    other = taken(slots)
     await asyncio.sleep(0.01)
     returning.cancel()
     with pytest.raises(asyncio.CancelledError):
         await returning
     other.leave()
-    berth.leave()
-    assert (berths.free, berths.taken) == (1, 0)
+    slot.leave()
+    assert (slots.free, slots.taken) == (1, 0)
 
 
 async def test_only_so_many_wait_beside() -> None:
-    berths = Berths(1, lambda: None)
+    slots = TurnSlots(1, lambda: None)
     answered = asyncio.Event()
 
     async def asks() -> None:
-        berth = taken(berths)
-        async with berth.aside():
+        slot = taken(slots)
+        async with slot.released():
             await answered.wait()
-        berth.leave()
+        slot.leave()
 
     asking = [asyncio.create_task(asks()) for _ in range(16)]
     await asyncio.sleep(0)
-    assert (berths.free, berths.beside) == (1, 16)
+    assert (slots.free, slots.beside) == (1, 16)
     one_more = asyncio.create_task(asks())
     await asyncio.sleep(0)
-    assert (berths.free, berths.beside) == (0, 17)
+    assert (slots.free, slots.beside) == (0, 17)
     answered.set()
     await asyncio.gather(*asking, one_more)
-    assert (berths.free, berths.beside, berths.taken) == (1, 0, 0)
+    assert (slots.free, slots.beside, slots.taken) == (1, 0, 0)
 
 
 async def test_what_is_reserved_and_not_needed_goes_to_those_who_return() -> None:
     freed: list[int] = []
-    berths = Berths(2, lambda: freed.append(1))
-    berth = taken(berths)
+    slots = TurnSlots(2, lambda: freed.append(1))
+    slot = taken(slots)
     answered = asyncio.Event()
 
     async def asks() -> None:
-        async with berth.aside():
+        async with slot.released():
             await answered.wait()
 
     asking = asyncio.create_task(asks())
     await asyncio.sleep(0)
-    assert (berths.reserve(8), berths.reserve(8), berths.free) == (2, 0, 0)
+    assert (slots.reserve(8), slots.reserve(8), slots.free) == (2, 0, 0)
     answered.set()
     await asyncio.sleep(0.01)
     assert not asking.done(), "never more run than there are berths"
     seen = len(freed)
-    berths.hand_back(2)
+    slots.hand_back(2)
     await asking
-    assert (berths.free, berths.taken, len(freed)) == (1, 1, seen), "nobody is called for what was only kept"
+    assert (slots.free, slots.taken, len(freed)) == (1, 1, seen), "nobody is called for what was only kept"

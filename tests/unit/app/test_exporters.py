@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from outlast.app.sessions.detail import Detail
+from outlast.app.sessions.detail import SessionDetailView
 from outlast.app.sessions.listing import summary_of
 from outlast.app.transfer.html import html
 from outlast.app.transfer.markdown import fenced, markdown
@@ -19,9 +19,9 @@ KEY = "ghp_" + "a1B2" * 9
 EVIL = "<script>alert(1)</script> <img src=x onerror=alert(2)> </pre><style>*{}</style> \x1b[31m \u202e &amp; \ud800"
 
 
-def found(*messages: Message, title: str = "A title") -> Detail:
+def found(*messages: Message, title: str = "A title") -> SessionDetailView:
     header = Header(session_id="a" * 26, title=title, message_count=len(messages))
-    return Detail(session=summary_of(header), messages=list(messages))
+    return SessionDetailView(session=summary_of(header), messages=list(messages))
 
 
 class Tags(HTMLParser):

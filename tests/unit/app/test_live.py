@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.streams.broadcast import BEGINNING, TAIL_FRAMES, Cursor, Live, cursor_from
+from outlast.app.streams.broadcast import BEGINNING, TAIL_FRAMES, StreamCursor, StreamHub, cursor_from
 from outlast.core import events as e
 from outlast.core.errors import InvalidInput, SessionNotFound
 from outlast.core.header import Header
@@ -65,7 +65,7 @@ class Author:
         return receipt.seq
 
 
-async def tip(live: Live, author: Author, client: StreamClient, cursor: str = "0") -> None:
+async def tip(live: StreamHub, author: Author, client: StreamClient, cursor: str = "0") -> None:
     async for data in live.frames(author.session_id, cursor_from(cursor), follow=False):
         client.feed(data)
 
@@ -96,7 +96,7 @@ async def test_without_a_cursor_everything_comes_from_the_first_event_on(store: 
     author, client = Author(store), StreamClient()
     for n in range(600):
         author.say(f"message {n}")
-    await tip(Live(store), author, client)
+    await tip(StreamHub(store), author, client)
     assert client.ids == [str(n) for n in range(1, 602)]
     assert client.events[1]["body"]["parts"] == [{"type": "text", "text": "message 0"}]
 
@@ -106,8 +106,8 @@ async def test_a_bare_cursor_gets_the_whole_draft_in_one_frame_and_then_its_piec
     author.begin()
     for text in ("Once ", "upon ", "a "):
         author.write(text)
-    live = Live(store)
-    async with aclosing(live.frames(author.session_id, Cursor(2))) as frames:
+    live = StreamHub(store)
+    async with aclosing(live.frames(author.session_id, StreamCursor(2))) as frames:
         client.events = [{"seq": 2}]
         client.feed(await anext(frames))
         assert client.ids == ["2:3"]
@@ -122,7 +122,7 @@ async def test_a_draft_cursor_gets_only_what_is_missing(store: LogStore) -> None
     author.begin()
     for text in ("a", "b", "c"):
         author.write(text)
-    live = Live(store)
+    live = StreamHub(store)
     await tip(live, author, client)
     author.write("d")
     author.write("e")
@@ -135,7 +135,7 @@ async def test_what_a_door_writes_into_a_draft_repeats_none_of_it(store: LogStor
     author, client = Author(store), StreamClient()
     author.begin()
     author.write("a")
-    live = Live(store)
+    live = StreamHub(store)
     await tip(live, author, client)
     author.say("steer")
     await tip(live, author, client, client.connected())
@@ -149,7 +149,7 @@ async def test_a_draft_that_was_closed_is_not_sent_and_its_reply_is(store: LogSt
     author, client = Author(store), StreamClient()
     author.begin()
     author.write("half")
-    live = Live(store)
+    live = StreamHub(store)
     await tip(live, author, client)
     author.write(" done")
     author.reply("half done")
@@ -166,7 +166,7 @@ async def test_parts_of_a_draft_are_told_apart(store: LogStore) -> None:
     author.write("hm", "reasoning")
     author.write("Hello")
     author.write('{"a"', "call:0:write")
-    told = b"".join([data async for data in Live(store).frames(author.session_id, Cursor(2), follow=False)])
+    told = b"".join([data async for data in StreamHub(store).frames(author.session_id, StreamCursor(2), follow=False)])
     client.events = [{"seq": 2}]
     client.feed(told)
     data = json.loads(told.decode().partition("data: ")[2])
@@ -182,7 +182,7 @@ async def test_a_cursor_from_the_future_is_told_to_start_anew(store: LogStore, c
     if cursor == "3:1":
         author.reply("a")  # event 3, with no draft behind it
     last = store.head(author.session_id).last_seq
-    told = b"".join([d async for d in Live(store).frames(author.session_id, cursor_from(cursor), follow=False)])
+    told = b"".join([d async for d in StreamHub(store).frames(author.session_id, cursor_from(cursor), follow=False)])
     assert told.startswith(b'event: resync\ndata: {"last_seq":%d}\n\n' % last)
     client.events = [{"seq": last}]
     client.feed(told)
@@ -197,12 +197,12 @@ async def test_a_cursor_of_a_draft_where_none_was_is_told_to_start_anew(store: L
     author.write("a")
     author.reply("a")
     author.say("more")
-    [told] = [data async for data in Live(store).frames(author.session_id, cursor_from(cursor), follow=False)]
+    [told] = [data async for data in StreamHub(store).frames(author.session_id, cursor_from(cursor), follow=False)]
     assert told == b'event: resync\ndata: {"last_seq":4}\n\n'
 
 
 async def test_followers_hear_of_everything_and_of_nothing_twice(store: LogStore) -> None:
-    author, live = Author(store), Live(store)
+    author, live = Author(store), StreamHub(store)
     clients = [StreamClient() for _ in range(10)]
     streams = [live.frames(author.session_id) for _ in clients]
     reading = [
@@ -225,7 +225,7 @@ async def test_followers_hear_of_everything_and_of_nothing_twice(store: LogStore
 
 
 async def test_a_reader_that_falls_behind_the_tail_reads_on_from_the_store(store: LogStore) -> None:
-    author, client, live = Author(store), StreamClient(), Live(store)
+    author, client, live = Author(store), StreamClient(), StreamHub(store)
     async with aclosing(live.frames(author.session_id)) as frames:
         await until(frames, client, 1)
         events = tuple(said(f"{n}") for n in range(256))
@@ -241,7 +241,7 @@ async def test_a_reader_that_falls_behind_the_tail_reads_on_from_the_store(store
 
 async def test_silence_is_broken_by_heartbeats_without_an_id(store: LogStore) -> None:
     author, client = Author(store), StreamClient()
-    async with aclosing(Live(store, heartbeat_seconds=0.01).frames(author.session_id)) as frames:
+    async with aclosing(StreamHub(store, heartbeat_seconds=0.01).frames(author.session_id)) as frames:
         async with asyncio.timeout(SOON):
             while client.heartbeats < 3:
                 client.feed(await anext(frames))
@@ -249,7 +249,7 @@ async def test_silence_is_broken_by_heartbeats_without_an_id(store: LogStore) ->
 
 
 async def test_a_stream_ends_with_its_session(store: LogStore) -> None:
-    live, deleted, rotated = Live(store), Author(store), Author(store)
+    live, deleted, rotated = StreamHub(store), Author(store), Author(store)
     deleted_stream, rotated_stream = live.frames(deleted.session_id), live.frames(rotated.session_id)
     client = StreamClient()
     await anext(deleted_stream)
@@ -273,7 +273,7 @@ async def test_a_stream_ends_with_its_session(store: LogStore) -> None:
 
 
 async def test_closing_ends_every_stream(store: LogStore) -> None:
-    author, live = Author(store), Live(store)
+    author, live = Author(store), StreamHub(store)
     stream = live.frames(author.session_id)
     await anext(stream)
     waiting = asyncio.ensure_future(anext(stream, b"over"))
@@ -285,21 +285,21 @@ async def test_closing_ends_every_stream(store: LogStore) -> None:
 
 async def test_a_session_that_is_not_there_raises(store: LogStore) -> None:
     with pytest.raises(SessionNotFound):
-        await anext(Live(store).frames(new_id()))
+        await anext(StreamHub(store).frames(new_id()))
 
 
 async def test_an_unknown_kind_cannot_break_a_frame(store: LogStore) -> None:
     author = Author(store)
     author.say("line one\nline two\r\n\r\ndata: x\u2028")
     client = StreamClient()
-    await tip(Live(store), author, client)
+    await tip(StreamHub(store), author, client)
     assert client.events[1]["body"]["parts"][0]["text"] == "line one\nline two\r\n\r\ndata: x\u2028"
 
 
 async def test_random_cuts_and_cursors_leave_every_client_with_the_same_log(store: LogStore) -> None:
     """Clients are cut in the middle of frames and come back with either kind of cursor while five turns stream."""
     dice = random.Random(5)
-    author, live = Author(store), Live(store)
+    author, live = Author(store), StreamHub(store)
     clients = [StreamClient() for _ in range(6)]
     done = asyncio.Event()
 

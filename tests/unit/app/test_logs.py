@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outlast.app.logging_setup import JSON, TEXT, Lines, log_to, say, why
+from outlast.app.logging_setup import JSON, TEXT, LogLineFormatter, error_fields, log_event, log_to
 from outlast.core.errors import ConfigError, ModelRefused
 from tests.kept_logging import kept_logging
 
@@ -24,13 +24,15 @@ def record(msg: str, *args: object, name: str = "outlast.x", error: BaseExceptio
 
 
 def line(found: logging.LogRecord) -> dict[str, Any]:
-    return json.loads(Lines(JSON, "vm:1").format(found))
+    return json.loads(LogLineFormatter(JSON, "vm:1").format(found))
 
 
 @pytest.mark.usefixtures("kept_logging")
 def test_an_event_is_one_json_line_with_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
     log_to(sys.stderr, JSON)
-    say(logging.getLogger("outlast.test"), logging.INFO, "turn.ended", session="abc", seq=4, turn=None, outcome="done")
+    log_event(
+        logging.getLogger("outlast.test"), logging.INFO, "turn.ended", session="abc", seq=4, turn=None, outcome="done"
+    )
     logging.getLogger("others").info("not shown")
     [text] = capsys.readouterr().err.splitlines()
     found = json.loads(text)
@@ -43,7 +45,7 @@ def test_an_event_is_one_json_line_with_its_facts(capsys: pytest.CaptureFixture[
 @pytest.mark.usefixtures("kept_logging")
 def test_the_same_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     log_to(sys.stderr, TEXT)
-    say(logging.getLogger("outlast.test"), logging.WARNING, "turn.trouble", session="abc", why='it is "so"')
+    log_event(logging.getLogger("outlast.test"), logging.WARNING, "turn.trouble", session="abc", why='it is "so"')
     text = capsys.readouterr().err
     assert 'WARNING turn.trouble session=abc why="it is \\"so\\"" worker=' in text
 
@@ -66,5 +68,5 @@ def test_of_an_exception_its_kind_and_place_are_told_and_not_its_words() -> None
 
 
 def test_only_errors_whose_words_are_our_own_are_quoted() -> None:
-    assert why(ConfigError("no model")) == {"error": "ConfigError", "why": "no model"}
-    assert why(ModelRefused(f"refused: {CANARY}")) == {"error": "ModelRefused"}
+    assert error_fields(ConfigError("no model")) == {"error": "ConfigError", "why": "no model"}
+    assert error_fields(ModelRefused(f"refused: {CANARY}")) == {"error": "ModelRefused"}

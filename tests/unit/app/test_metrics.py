@@ -6,7 +6,7 @@ from outlast.app.workers.metrics import Metrics, queue_lines, text_of
 from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
 from outlast.core.messages import TextPart, Usage
-from outlast.store.port import Queue
+from outlast.store.port import WorkQueueStats
 from tests.prometheus import samples
 
 STORED = StoredEvent("s", 1, "k", 1, 0, "system", None, None, 1, "plain", b"", b"")
@@ -48,9 +48,9 @@ def test_commits_are_in_the_bucket_of_what_they_took() -> None:
 
 
 def test_the_queue_has_an_age_and_none_when_it_is_empty() -> None:
-    told = samples(text_of(queue_lines(lambda: Queue(waiting=3, driven=1, oldest=4_000_000, now=9_500_000))))
+    told = samples(text_of(queue_lines(lambda: WorkQueueStats(waiting=3, driven=1, oldest=4_000_000, now=9_500_000))))
     assert (told["outlast_queue_length"], told["outlast_queue_oldest_seconds"]) == (3, 5.5)
-    empty = samples(text_of(queue_lines(lambda: Queue(now=9_500_000))))
+    empty = samples(text_of(queue_lines(lambda: WorkQueueStats(now=9_500_000))))
     assert empty["outlast_queue_oldest_seconds"] == 0
-    ahead = samples(text_of(queue_lines(lambda: Queue(waiting=1, oldest=9_600_000, now=9_500_000))))
+    ahead = samples(text_of(queue_lines(lambda: WorkQueueStats(waiting=1, oldest=9_600_000, now=9_500_000))))
     assert ahead["outlast_queue_oldest_seconds"] == 0, "a clock that runs ahead makes no negative age"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast import open_store
-from outlast.app.placement import Places, place_for, this_host
+from outlast.app.placement import Placement, place_for, this_host
 from outlast.core.errors import ConfigError, InvalidInput
 from outlast.core.header import Header
 
@@ -19,23 +19,23 @@ def header(*, place: str | None = None, project_root: str | None = None) -> Head
 @pytest.mark.parametrize("word", ["shop", "shop=", "=/tmp", "a b=/tmp", "-x=/tmp", f"{'x' * 65}=/tmp", "shop=/no/such"])
 def test_a_place_that_cannot_be_is_refused_in_one_sentence(word: str) -> None:
     with pytest.raises(ConfigError, match="--place"):
-        Places.parse([word])
+        Placement.parse([word])
 
 
 def test_this_machine_and_every_label_is_offered(tmp_path: Path) -> None:
-    places = Places.parse([f"shop={tmp_path}", "@old=/"])
+    places = Placement.parse([f"shop={tmp_path}", "@old=/"])
     assert places.offered == {this_host(), "shop", "@old"}
 
 
 def test_a_label_has_the_folder_that_was_given_for_it_whatever_the_session_says(tmp_path: Path) -> None:
-    places = Places.parse([f"shop={tmp_path}"])
+    places = Placement.parse([f"shop={tmp_path}"])
     assert places.folder(header(place="shop", project_root="/other"), Path("/")) == tmp_path
     with pytest.raises(ConfigError, match="office"):
         places.folder(header(place="office"), Path("/"))
 
 
 def test_a_session_of_this_machine_or_of_nowhere_is_where_its_project_is(tmp_path: Path) -> None:
-    places = Places()
+    places = Placement()
     for place in (None, this_host()):
         assert places.folder(header(place=place, project_root=str(tmp_path)), Path("/")) == tmp_path
         assert places.folder(header(place=place), tmp_path) == tmp_path
@@ -45,7 +45,7 @@ def test_a_session_of_this_machine_or_of_nowhere_is_where_its_project_is(tmp_pat
 
 def test_a_machine_that_is_gone_can_be_stood_in_for(tmp_path: Path) -> None:
     (tmp_path / "srv" / "shop").mkdir(parents=True)
-    places = Places.parse([f"@old={tmp_path}"])
+    places = Placement.parse([f"@old={tmp_path}"])
     assert places.folder(header(place="@old", project_root="/srv/shop"), Path("/")) == tmp_path / "srv" / "shop"
 
 

@@ -11,12 +11,12 @@ import pytest
 from outlast import open_store
 from outlast.app import PermissionMode
 from outlast.app.sessions.pending_approvals import change_of
-from outlast.app.streams.event_feed import Drafted, Happened, feed
+from outlast.app.streams.event_feed import DraftChunk, EventStored, feed
 from outlast.app.terminal import consent, context_use, modes_under, pending_consents
-from outlast.app.turn_setup import kit_for
+from outlast.app.turn_setup import build_turn_context
 from outlast.core import events as e
 from outlast.doors.repl.resume_prompt import interruption
-from outlast.models.scripted import Line
+from outlast.models.scripted import ScriptedReply
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call
 
@@ -41,25 +41,25 @@ def test_no_mode_above_the_ceiling_can_be_chosen() -> None:
 
 
 async def test_the_feed_tells_every_event_once_and_drafts_before_their_reply(store: LogStore, project: Path) -> None:
-    agent = agent_with(store, project, Line(reply="A text that comes slowly.", delay=0.1))
+    agent = agent_with(store, project, ScriptedReply(reply="A text that comes slowly.", delay=0.1))
     agent.session.persist()
-    told: list[Happened | Drafted] = []
+    told: list[EventStored | DraftChunk] = []
 
     async def listen() -> None:
         async for item in feed(store, agent.session.session_id):
-            if isinstance(item, Happened | Drafted):
+            if isinstance(item, EventStored | DraftChunk):
                 told.append(item)
-            if isinstance(item, Happened) and isinstance(item.event, e.TurnEnded):
+            if isinstance(item, EventStored) and isinstance(item.event, e.TurnEnded):
                 return
 
     listening = asyncio.ensure_future(listen())
     await agent.run("go")
     await asyncio.wait_for(listening, 10)
-    seqs = [item.stored.seq for item in told if isinstance(item, Happened)]
+    seqs = [item.stored.seq for item in told if isinstance(item, EventStored)]
     assert seqs == list(range(1, len(seqs) + 1))
-    drafts = [n for n, item in enumerate(told) if isinstance(item, Drafted)]
+    drafts = [n for n, item in enumerate(told) if isinstance(item, DraftChunk)]
     replied = [
-        n for n, item in enumerate(told) if isinstance(item, Happened) and item.stored.kind == "AssistantReplied"
+        n for n, item in enumerate(told) if isinstance(item, EventStored) and item.stored.kind == "AssistantReplied"
     ]
     assert drafts
     assert max(drafts) < replied[0]
@@ -68,7 +68,7 @@ async def test_the_feed_tells_every_event_once_and_drafts_before_their_reply(sto
 async def test_a_change_is_seen_before_it_is_made(store: LogStore, project: Path) -> None:
     (project / "a.txt").write_text("old\n")
     agent = agent_with(store, project)
-    kit = kit_for(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
+    kit = build_turn_context(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
     edit = {"file_path": "a.txt", "old_string": "old", "new_string": "new"}
     change = await change_of(kit, "s", "edit", edit)
     assert change is not None
@@ -86,7 +86,7 @@ async def test_a_change_is_seen_before_it_is_made(store: LogStore, project: Path
 async def test_how_full_the_window_is(store: LogStore, project: Path) -> None:
     agent = agent_with(store, project, "An answer.")
     await agent.run("a question")
-    kit = kit_for(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
+    kit = build_turn_context(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
     found = context_use(kit, agent.messages, agent.session.state)
     assert found.window == 200_000
     assert found.by_role["user"][0] == found.by_role["assistant"][0] == 1

@@ -3,39 +3,48 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.boundaries import HIDDEN_LENGTH, JOURNAL_LENGTH, Boundary, Span, View, What, journal_with, view_of
+from outlast.core.boundaries import (
+    HIDDEN_LENGTH,
+    JOURNAL_LENGTH,
+    Boundary,
+    BoundaryKind,
+    BoundaryView,
+    Span,
+    journal_with,
+    view_of,
+)
 
-START = View()
+START = BoundaryView()
 
 
-def drawn(*boundaries: Boundary) -> View:
+def drawn(*boundaries: Boundary) -> BoundaryView:
     return view_of(START, boundaries)
 
 
 def compacted(seq: int, kept: int) -> Boundary:
-    return Boundary(seq, What.COMPACTED, kept)
+    return Boundary(seq, BoundaryKind.COMPACTED, kept)
 
 
 def cleared(seq: int) -> Boundary:
-    return Boundary(seq, What.CLEARED)
+    return Boundary(seq, BoundaryKind.CLEARED)
 
 
 def rewound(seq: int, to: int) -> Boundary:
-    return Boundary(seq, What.REWOUND, to)
+    return Boundary(seq, BoundaryKind.REWOUND, to)
 
 
 def uncompacted(seq: int, what: int) -> Boundary:
-    return Boundary(seq, What.UNCOMPACTED, what)
+    return Boundary(seq, BoundaryKind.UNCOMPACTED, what)
 
 
 def unrewound(seq: int, what: int) -> Boundary:
-    return Boundary(seq, What.UNREWOUND, what)
+    return Boundary(seq, BoundaryKind.UNREWOUND, what)
 
 
 @st.composite
 def journals(draw: st.DrawFn) -> list[Boundary]:
     """Boundaries at every tenth event, aiming anywhere before."""
-    kinds = draw(st.lists(st.sampled_from(What), max_size=20))
+    kinds = draw(st.lists(st.sampled_from(BoundaryKind), max_size=20))
     return [
         Boundary(seq, what, draw(st.integers(0, seq) | st.integers(0, len(kinds)).map(lambda n: n * 10)))
         for seq, what in zip(range(10, 1000, 10), kinds, strict=False)
@@ -133,4 +142,4 @@ def test_what_left_the_journal_can_still_be_undone_as_long_as_it_is_in_force() -
     start = view_of(START, [compacted(10, 5), rewound(20, 15)])
     assert view_of(start, [uncompacted(30, 10)]).window_from == 1
     assert view_of(start, [unrewound(30, 20)]).hidden == ()
-    assert view_of(start, [rewound(30, 8)]) == View(hidden=(Span(9, 30),))
+    assert view_of(start, [rewound(30, 8)]) == BoundaryView(hidden=(Span(9, 30),))

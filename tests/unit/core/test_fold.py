@@ -299,7 +299,7 @@ def test_compactions_that_save_little_are_counted_until_one_saves_much() -> None
 def test_the_life_of_a_session_is_followed() -> None:
     log = Log()
     lives: list[str] = []
-    for event in (e.SessionEnded(), e.SessionReopened(), e.SessionArchived(), e.SessionUnarchived()):
+    for event in (e.SessionClosed(), e.SessionReopened(), e.SessionArchived(), e.SessionUnarchived()):
         log.add(event)
         lives.append(log.state.life)
     assert lives == ["ended", "active", "archived", "active"]
@@ -309,7 +309,7 @@ def test_what_had_ended_before_it_was_archived_has_ended_afterwards_too() -> Non
     log = Log()
     lives: list[tuple[str, bool]] = []
     for event in (
-        e.SessionEnded(),
+        e.SessionClosed(),
         e.SessionArchived(),
         e.SessionArchived(),
         e.SessionUnarchived(),

@@ -116,10 +116,10 @@ def test_work_is_there_from_its_first_event_to_the_last_answer() -> None:
 
 def test_an_ended_session_has_no_work_until_it_is_reopened() -> None:
     asked = admitted("one")
-    assert not after(asked, e.SessionEnded()).has_work
-    assert not after(asked, e.SessionEnded(), e.SessionArchived()).has_work
+    assert not after(asked, e.SessionClosed()).has_work
+    assert not after(asked, e.SessionClosed(), e.SessionArchived()).has_work
     assert after(asked, e.SessionArchived()).work_since == 101
-    assert after(asked, e.SessionEnded(), e.SessionReopened()).work_since == 103
+    assert after(asked, e.SessionClosed(), e.SessionReopened()).work_since == 103
 
 
 @given(events())

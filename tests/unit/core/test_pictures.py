@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.core.image_header import Picture, picture_of
+from outlast.core.image_header import ImageSize, picture_of
 
 
 def chunk(*parts: bytes) -> bytes:
@@ -19,23 +19,23 @@ def little(value: int, length: int) -> bytes:
 
 JPEG_START = b"\xff\xd8\xff\xe0" + wide(16, 2) + bytes(14)
 PICTURES = {
-    "png": (chunk(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", wide(640), wide(480)), Picture("image/png", 640, 480)),
-    "gif": (chunk(b"GIF89a", little(640, 2), little(480, 2)), Picture("image/gif", 640, 480)),
+    "png": (chunk(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", wide(640), wide(480)), ImageSize("image/png", 640, 480)),
+    "gif": (chunk(b"GIF89a", little(640, 2), little(480, 2)), ImageSize("image/gif", 640, 480)),
     "jpeg": (
         chunk(JPEG_START, b"\xff\xff\xc2", wide(17, 2), b"\x08", wide(480, 2), wide(640, 2)),
-        Picture("image/jpeg", 640, 480),
+        ImageSize("image/jpeg", 640, 480),
     ),
     "webp": (
         chunk(b"RIFF....WEBPVP8X", little(10, 4), bytes(4), little(639, 3), little(479, 3)),
-        Picture("image/webp", 640, 480),
+        ImageSize("image/webp", 640, 480),
     ),
     "webp lossless": (
         chunk(b"RIFF....WEBPVP8L", little(10, 4), b"\x2f", little(639 | 479 << 14, 4)),
-        Picture("image/webp", 640, 480),
+        ImageSize("image/webp", 640, 480),
     ),
     "webp lossy": (
         chunk(b"RIFF....WEBPVP8 ", little(10, 4), bytes(3), b"\x9d\x01\x2a", little(640, 2), little(480, 2)),
-        Picture("image/webp", 640, 480),
+        ImageSize("image/webp", 640, 480),
     ),
 }
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from outlast.core.errors import ConfigError
-from outlast.doors.worker.metrics_server import Scrape
+from outlast.doors.worker.metrics_server import MetricsServer
 
 
 async def asked(port: int, request: str) -> str:
@@ -23,7 +23,7 @@ async def the_text() -> str:
 
 
 async def test_who_may_ask_what() -> None:
-    scrape = Scrape(the_text)
+    scrape = MetricsServer(the_text)
     await scrape.open(0)
     try:
         host = f"Host: 127.0.0.1:{scrape.port}\r\n"
@@ -47,7 +47,7 @@ async def test_who_may_ask_what() -> None:
 
 
 async def test_a_port_that_is_taken_is_told_in_one_sentence() -> None:
-    first, second = Scrape(the_text), Scrape(the_text)
+    first, second = MetricsServer(the_text), MetricsServer(the_text)
     await first.open(0)
     try:
         with pytest.raises(ConfigError, match=f"--metrics-port {first.port} cannot be used"):

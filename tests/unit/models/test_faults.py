@@ -7,10 +7,10 @@ import pytest
 from pydantic_ai import exceptions as x
 
 from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
-from outlast.models.errors import Asked, explained, seconds, wants_turns
+from outlast.models.errors import RequestedModel, explained, seconds, wants_turns
 
 KEY = "sk-very-secret-0123456789"
-ASKED = Asked("openai:gpt", "OPENAI_API_KEY", None, (KEY,))
+ASKED = RequestedModel("openai:gpt", "OPENAI_API_KEY", None, (KEY,))
 
 
 def http(status: int, body: object = None, **headers: str) -> ModelError:

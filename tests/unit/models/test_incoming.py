@@ -9,7 +9,7 @@ from pydantic_ai.usage import RequestUsage
 from outlast.core.messages import ReasoningPart, TextPart, ToolCall, Usage
 from outlast.models.port import CallDelta, Finished, ReasoningDelta, TextDelta
 from outlast.models.provider_signature import unpacked
-from outlast.models.reply_stream import Incoming, finished
+from outlast.models.reply_stream import ReplyStream, finished
 
 
 def reply(*parts: p.ModelResponsePart, reason: str | None = "stop", raw: str | None = "end_turn", **more: Any) -> Any:
@@ -24,7 +24,7 @@ def whole(*parts: p.ModelResponsePart, **more: Any) -> Finished:
 
 
 def test_deltas_follow_the_stream() -> None:
-    incoming = Incoming()
+    incoming = ReplyStream()
     events = [
         p.PartStartEvent(index=0, part=p.ThinkingPart("h")),
         p.PartDeltaEvent(index=0, delta=p.ThinkingPartDelta(content_delta="m")),

@@ -15,8 +15,8 @@ from outlast.core.messages import (
     ToolCall,
     ToolResult,
 )
-from outlast.models.provider_signature import Proof, bearer, packed
-from outlast.models.request_messages import INVALID_JSON, Outgoing, call_id, reminder
+from outlast.models.provider_signature import ProviderSignature, bearer, packed
+from outlast.models.request_messages import INVALID_JSON, RequestMessages, call_id, reminder
 
 PNG = ImagePart(media_type="image/png", data=b"\x89PNG")
 
@@ -35,7 +35,7 @@ def result(call: str, content: str = "done", *rest: Part, is_error: bool = False
 
 
 def sent(*window: Message, tools: bool = True, images: bool = True, merged: bool = False) -> list[p.ModelMessage]:
-    return Outgoing("anthropic", "anthropic", tools=tools, images=images, merged=merged).messages(window)
+    return RequestMessages("anthropic", "anthropic", tools=tools, images=images, merged=merged).messages(window)
 
 
 def contents(message: p.ModelMessage) -> list[Any]:
@@ -119,7 +119,7 @@ def test_reasoning_goes_back_only_with_a_proof_of_this_provider() -> None:
 
 
 def test_the_proof_of_a_call_goes_back_on_the_call() -> None:
-    proof = bearer(Proof(id="fc_1", details={"thought_signature": "abc"}), "anthropic")
+    proof = bearer(ProviderSignature(id="fc_1", details={"thought_signature": "abc"}), "anthropic")
     assert proof is not None
     _, response = sent(user("go"), assistant(proof, ToolCall(id="a", name="x")))
     [call] = response.parts
@@ -133,8 +133,8 @@ def test_a_proof_of_another_version_is_no_proof() -> None:
 
 
 def test_a_signature_that_stands_alone_is_kept_as_it_is() -> None:
-    assert packed(Proof(signature="sig")) == "sig"
-    assert packed(Proof()) is None
+    assert packed(ProviderSignature(signature="sig")) == "sig"
+    assert packed(ProviderSignature()) is None
 
 
 def test_files_are_text_where_they_are_text() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from outlast import open_store
 from outlast.runtime.tool_audit import audit
 from outlast.runtime.turn.approvals import Question
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 from tests.agents import agent_with, call
 
 
@@ -28,7 +28,7 @@ async def test_every_call_is_audited_with_its_approval_and_what_came_of_it(tmp_p
             answerer=answerer,
         )
         await agent.run("What happens?")
-        found = audit(decoded(store, store.read(agent.session.session_id)))
+        found = audit(decode_events(store, store.read(agent.session.session_id)))
     assert [(one.call_id, one.status, one.approval, one.exit_code) for one in found] == [
         ("r", "executed", None, None),
         ("b", "failed", "once", 3),

@@ -13,9 +13,9 @@ from outlast.core.text import text_tokens
 from outlast.core.window import SUMMARY_MARK, window
 from outlast.runtime.history.compaction import (
     COOL_DOWN,
+    CompactionPlan,
     CompactionSettings,
-    Limits,
-    Plan,
+    WindowLimits,
     compacted_event,
     due,
     limits,
@@ -34,7 +34,7 @@ NOW = CompactionSettings(input_tokens_threshold=1)
 WIDE = limits(NOW)
 
 
-def compact(log: Log, settings: CompactionSettings = NOW) -> Plan:
+def compact(log: Log, settings: CompactionSettings = NOW) -> CompactionPlan:
     plan = planned(log.rows, log.state, settings, limits=WIDE)
     assert plan is not None
     log.add(compacted_event(plan, structural(plan)))
@@ -99,7 +99,7 @@ def test_nothing_is_due_below_the_threshold() -> None:
     assert due(log.rows, log.state, CompactionSettings(), context_window=8_192, system=long) is not None
 
 
-LIMITS = Limits(100, 200, 100)
+LIMITS = WindowLimits(100, 200, 100)
 
 
 def test_compactions_that_save_nothing_are_made_less_and_less_often() -> None:

@@ -13,7 +13,7 @@ from outlast.core.messages import ToolCall
 from outlast.runtime.hooks import Hook, Hooks, load_hooks
 from outlast.runtime.permissions.consent import Consents
 from outlast.runtime.permissions.decision import Verdict
-from outlast.runtime.tools.port import Outcome
+from outlast.runtime.tools.port import ToolOutcome
 
 CALL = ToolCall(id="c1", name="bash", arguments={"command": "ls"})
 ENVIRONMENT = {"PATH": os.defpath}
@@ -97,10 +97,10 @@ async def test_a_denied_call_runs_the_failure_hooks_once(tmp_path: Path) -> None
 
 async def test_after_a_call_the_hooks_of_its_outcome_speak(tmp_path: Path) -> None:
     hooks = hooks_of(tmp_path, pre("echo fine", event="post"), pre("echo pity", event="failure"))
-    assert await hooks.after(CALL, Outcome(text="a")) == "fine"
-    assert await hooks.after(CALL, Outcome(text="a", is_error=True)) == "pity"
+    assert await hooks.after(CALL, ToolOutcome(text="a")) == "fine"
+    assert await hooks.after(CALL, ToolOutcome(text="a", is_error=True)) == "pity"
     broken = hooks_of(tmp_path, pre("echo bad >&2; exit 3", event="post"))
-    assert "failed (3): bad" in str(await broken.after(CALL, Outcome(text="a")))
+    assert "failed (3): bad" in str(await broken.after(CALL, ToolOutcome(text="a")))
 
 
 def write_hooks(folder: Path, content: str) -> Path:

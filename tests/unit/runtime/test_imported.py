@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outlast.core.events import EffectClass
-from outlast.core.state import Approval, BoundaryRequest, Call, SessionState
-from outlast.runtime.imported_trust import distrust
+from outlast.core.state import Approval, BoundaryRequest, OpenCall, SessionState
+from outlast.runtime.imported_trust import strip_imported_grants
 
 
 def state() -> SessionState:
@@ -14,26 +14,26 @@ def state() -> SessionState:
         approvals=[Approval(seq=4, call_id="a", name="bash", call_digest="d", answer="session", answered_seq=5)],
         requests=[BoundaryRequest(seq=8, what="rewind", arguments={"files": True})],
         calls=[
-            Call(call_id="w", name="write", requested_seq=2, started_seq=3, effect=EffectClass.VERIFIABLE),
-            Call(call_id="b", name="bash", requested_seq=2, started_seq=3, effect=EffectClass.OTHER),
+            OpenCall(call_id="w", name="write", requested_seq=2, started_seq=3, effect=EffectClass.VERIFIABLE),
+            OpenCall(call_id="b", name="bash", requested_seq=2, started_seq=3, effect=EffectClass.OTHER),
         ],
     )
 
 
 def test_grants_answers_and_requests_of_an_import_do_not_count() -> None:
     found = state()
-    distrust(found, 10)
+    strip_imported_grants(found, 10)
     assert set(found.runtime) == {"permission_mode"}
     assert (found.approvals, found.requests) == ([], [])
 
 
 def test_a_begun_write_is_judged_anew_and_a_begun_command_stays_unknown() -> None:
     found = state()
-    distrust(found, 10)
+    strip_imported_grants(found, 10)
     assert [call.started_seq for call in found.calls] == [0, 3]
 
 
 def test_what_was_said_here_after_the_import_counts() -> None:
     found = state()
-    distrust(found, 2)
+    strip_imported_grants(found, 2)
     assert found == state()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.text import fenced, shown
+from outlast.core.text import fenced, show_invisible
 from outlast.runtime.prompt.memory_files import LIMIT, NOTICE, read_memory, rendered
 
 
@@ -76,12 +76,12 @@ def test_the_files_are_labelled_and_cannot_leave_their_fence(tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_seen_is_shown(text: str, seen: str) -> None:
-    assert shown(text) == seen
+    assert show_invisible(text) == seen
 
 
 @given(st.text())
 def test_a_shown_text_stays_as_it_is(text: str) -> None:
-    assert shown(shown(text)) == shown(text)
+    assert show_invisible(show_invisible(text)) == show_invisible(text)
 
 
 @given(st.text("`~ab\n", max_size=60))

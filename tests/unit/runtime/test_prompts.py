@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.models.port import ToolSpec
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.memory_files import MemoryFile
@@ -11,7 +11,7 @@ from outlast.runtime.prompt.personas import Persona
 from outlast.runtime.prompt.system_prompt import GUIDANCE, PromptInputs, snapshot, system_prompt
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.plan import WorkPlan
 from outlast.runtime.workflow.text_tool_calls import calls_in
 
 READ = ToolSpec(
@@ -24,7 +24,7 @@ FULL = PromptInputs(
     date="2026-11-16",
     tools=(READ, BASH),
     brief=Brief(task="Do it", non_goals=["No UI"]),
-    plan=Plan(task="Do it", steps=["Change a.py"], verification_commands=["pytest -q"]),
+    plan=WorkPlan(task="Do it", steps=["Change a.py"], verification_commands=["pytest -q"]),
     ledger=WorkflowLedger(assumptions=[WorkflowLedgerItem(text="a.py is small", status="contradicted")]),
     project_notes=("git branch main", "python"),
     memory=(MemoryFile(name="AGENTS.md", text="Use tabs."),),
@@ -61,9 +61,12 @@ def test_a_section_with_nothing_to_say_is_left_out() -> None:
 
 
 def test_only_what_changes_later_differs_between_modes() -> None:
-    one, two = (system_prompt(msgspec.structs.replace(FULL, mode=mode)).text for mode in (Mode.PLAN, Mode.EXECUTE))
+    one, two = (
+        system_prompt(msgspec.structs.replace(FULL, mode=mode)).text
+        for mode in (WorkflowMode.PLAN, WorkflowMode.EXECUTE)
+    )
     assert one.partition("# Mode Guidance")[0] == two.partition("# Mode Guidance")[0]
-    assert set(GUIDANCE) == set(Mode)
+    assert set(GUIDANCE) == set(WorkflowMode)
 
 
 @pytest.mark.parametrize("mode", list(PermissionMode))
@@ -116,7 +119,7 @@ def test_a_snapshot_holds_the_prompt_as_it_was_sent() -> None:
     taken = snapshot(
         prompt,
         timestamp="2026-04-07T14:00:00Z",
-        workflow_mode=Mode.PLAN,
+        workflow_mode=WorkflowMode.PLAN,
         permission_mode=PermissionMode.PROMPT,
         current_task="Do it",
     )

@@ -5,7 +5,7 @@ from outlast.core.codec import decode, encode
 from outlast.core.messages import TextPart
 from outlast.runtime.history.file_restore import (
     ABSENT,
-    Change,
+    FileChange,
     carried_out,
     changes_in,
     decided,
@@ -51,7 +51,7 @@ class Work:
         if dies is None:
             self.log.add(e.ToolCallFinished(call_id=call_id, name="write", parts=(TextPart("ok"),)))
 
-    def rewind(self, to_seq: int = 1, *anyway: str) -> list[Change]:
+    def rewind(self, to_seq: int = 1, *anyway: str) -> list[FileChange]:
         """As `outlast.runtime.history.rewind` does; the files that were left alone."""
         changes = decided(steps(self.log.rows, self.log.state, to_seq, anyway=anyway), self.disk.get)
         encoded = encode(e.Rewound(to_seq=to_seq, files=recorded(changes)))
@@ -61,7 +61,7 @@ class Work:
         assert changes_in(event.files) == sorted(changes, key=lambda change: change.path)
         return carried_out(changes_in(event.files), self.disk.get, self.disk.write, self.disk.remove)
 
-    def unrewind(self) -> list[Change]:
+    def unrewind(self) -> list[FileChange]:
         seq, event = self.log.rows[-1][0].seq, self.log.rows[-1][1]
         assert isinstance(event, e.Rewound)
         changes = decided(undone(changes_in(event.files)), self.disk.get)

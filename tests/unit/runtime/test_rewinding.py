@@ -16,7 +16,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.history.file_restore import digest_of
 from outlast.runtime.history.rewind import RESTORING, finish_restoring, rewind, rewind_events, rewind_point, unrewind
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
@@ -139,10 +139,10 @@ def test_what_is_not_a_message_in_sight_cannot_be_rewound_to(seq: int) -> None:
 # --- by a driver, with files ---------------------------------------------------------------------------------------
 
 
-def kit_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WRITE) -> Kit:
+def kit_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WRITE) -> TurnContext:
     gate = SimpleNamespace(mode=mode)
     kit = SimpleNamespace(project=project, roots=(project,), state_dir=project / ".outlast", environment={}, gate=gate)
-    return cast("Kit", kit)
+    return cast("TurnContext", kit)
 
 
 async def driving(tmp_path: Path) -> Driver:

@@ -145,7 +145,7 @@ async def test_an_input_that_a_turn_reads_in_the_same_moment_is_not_withdrawn(
     name = agent.session.session_id
     receipt = await agent.service.admit(name, "Now.")
     lease = store.commit(Claim(session_id=name, token="t", holder="another"))[0].lease
-    look = service.folded_state
+    look = service.load_state
 
     def read_meanwhile(*given: Any) -> SessionState:
         state = look(*given)

@@ -7,7 +7,7 @@ import pytest
 from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 from outlast.core.messages import Message, Role, TextPart, ToolCall, ToolResult, Usage
 from outlast.models.port import Abilities, Finished, ModelEvent, ModelRequest, TextDelta
-from outlast.runtime.history.compaction import Plan, compacted_event
+from outlast.runtime.history.compaction import CompactionPlan, compacted_event
 from outlast.runtime.history.model_summary import summarise, summary_of
 
 USAGE = Usage(input_tokens=900, output_tokens=80)
@@ -16,7 +16,7 @@ DROPPED = (
     Message(role=Role.ASSISTANT, content="", tool_calls=[ToolCall(id="c1", name="bash", arguments={"command": "ls"})]),
     Message(role=Role.TOOL, tool_results=[ToolResult(call_id="c1", content="a.py", name="bash")]),
 )
-PLAN = Plan(first_kept_seq=9, upto_seq=20, tokens_before=500, kept_tokens=20, dropped=DROPPED, kept=())
+PLAN = CompactionPlan(first_kept_seq=9, upto_seq=20, tokens_before=500, kept_tokens=20, dropped=DROPPED, kept=())
 
 
 class FakeModel:

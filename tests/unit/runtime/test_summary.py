@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from outlast.core.messages import Message, Role, ToolCall, ToolResult
 from outlast.core.state import SessionState
 from outlast.core.window import SUMMARY_MARK
-from outlast.runtime.history.structural_summary import BUDGET, Known, known, structural_summary
+from outlast.runtime.history.structural_summary import BUDGET, KnownFacts, known, structural_summary
 
 SESSION = [
     Message(role=Role.USER, content="Please fix the parser in src/parser.py"),
@@ -57,7 +57,7 @@ def test_what_the_workflow_knows_is_believed_before_the_words() -> None:
     assert "Pending work: write docs" in lines
     assert "Confirmed fact: `pytest -q` passed" in lines
     assert "Preferred next step: write docs" in lines
-    assert known(SessionState(runtime={"current_task": 3}, definition_of_done={"evidence": "x"})) == Known()
+    assert known(SessionState(runtime={"current_task": 3}, definition_of_done={"evidence": "x"})) == KnownFacts()
 
 
 def test_only_the_last_requests_and_the_first_files_and_tools_are_named() -> None:
@@ -109,7 +109,7 @@ def test_what_a_model_noted_outlives_passes_without_one() -> None:
 def test_the_budget_holds_whatever_was_said(messages: list[Message], task: str) -> None:
     text = ""
     for _ in range(3):
-        text = structural_summary(messages, earlier=text, known=Known(task=task))
+        text = structural_summary(messages, earlier=text, known=KnownFacts(task=task))
         assert len(text) <= BUDGET.chars
         assert len(text.splitlines()) <= BUDGET.lines
         assert all(len(line) <= BUDGET.line for line in text.splitlines())

@@ -20,11 +20,11 @@ from outlast.core.errors import (
 )
 from outlast.core.messages import TextPart
 from outlast.models.port import ModelEvent
-from outlast.models.scripted import Line
+from outlast.models.scripted import ScriptedReply
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import RENEW_AFTER
 from outlast.runtime.turn.approvals import Question
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.phases import Phase, Phases
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
@@ -122,11 +122,11 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
 ) -> None:
     clock = FastClock()
 
-    def fast(kit: Kit) -> Kit:
+    def fast(kit: TurnContext) -> TurnContext:
         kit.clock = clock
         return kit
 
-    broken = Line(reply="half an ans", breaks_after=6, error=ModelUnavailable("overloaded", status=529))
+    broken = ScriptedReply(reply="half an ans", breaks_after=6, error=ModelUnavailable("overloaded", status=529))
     agent = agent_with(store, project, broken, ModelUnavailable("busy", retry_after=1.5), "Whole.", kit=fast)
     assert await agent.run("Say it.") == "Whole."
     asked = only(agent, e.ModelRequested)
@@ -139,7 +139,7 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
 
 
 async def test_after_five_attempts_the_turn_fails_and_the_session_is_usable(store: LogStore, project: Path) -> None:
-    def fast(kit: Kit) -> Kit:
+    def fast(kit: TurnContext) -> TurnContext:
         kit.clock = FastClock()
         return kit
 
@@ -236,7 +236,7 @@ async def test_the_same_call_over_and_over_is_halted(store: LogStore, project: P
 
 async def test_cancelling_in_mid_stream_keeps_what_came_and_the_session_goes_on(store: LogStore, project: Path) -> None:
     heard = asyncio.Event()
-    agent = agent_with(store, project, Line(reply="one two three four five six " * 20, delay=0.2), "Fine.")
+    agent = agent_with(store, project, ScriptedReply(reply="one two three four five six " * 20, delay=0.2), "Fine.")
 
     def hear(_: ModelEvent) -> None:
         heard.set()

@@ -19,7 +19,7 @@ from outlast.core.ids import id_from
 from outlast.core.messages import Role, TextPart, Usage
 from outlast.core.state import FOLD_VERSION, state_to_bytes
 from outlast.store import open_store
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.lineage import fork, rotate
 from outlast.store.log_store import LogStore
 from outlast.store.port import (
@@ -34,7 +34,7 @@ from outlast.store.port import (
     Redact,
     Release,
 )
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 
 def said(text: str, role: Role = Role.USER) -> NewEvent:
@@ -96,7 +96,7 @@ def populate(store: LogStore) -> dict[str, str]:
     store.commit(fork(store.head(names["deleted"]), names["orphan"]))
     store.commit(Delete(session_id=names["deleted"], actor="user/test"))
     store.commit(PutRoute(route="chat:1", session_id=names["talk"]))
-    state = folded_state(store, names["fork"])
+    state = load_state(store, names["fork"])
     data = state_to_bytes(state)
     write = PutSnapshot(session_id=names["fork"], seq=state.last_seq, fold_version=FOLD_VERSION, state=data)
     store.commit(write)
@@ -133,10 +133,10 @@ class Populated:
         [(sid,)] = self.sql("SELECT sid FROM sessions WHERE session_id = ?", self.names[what])
         return sid << 32 | seq
 
-    def change_header(self, what: str, change: Callable[[Row], None]) -> None:
+    def change_header(self, what: str, change: Callable[[HeaderRow], None]) -> None:
         """A header that is wrong, with a checksum that is right."""
         [(header,)] = self.sql("SELECT header FROM sessions WHERE session_id = ?", self.names[what])
-        row = msgspec.json.decode(header, type=Row)
+        row = msgspec.json.decode(header, type=HeaderRow)
         change(row)
         data = msgspec.json.encode(row)
         values = (data, zlib.crc32(data), row.owner_id, row.updated_at, row.state, self.names[what])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from outlast.store.notify import Bell
-from outlast.store.postgres.notify import MOST_NAMED, Hint
+from outlast.store.notify import ChangeNotifier
+from outlast.store.postgres.notify import MOST_NAMED, ChangeHint
 
 
 def never() -> bool:
@@ -14,69 +14,69 @@ def never() -> bool:
 
 
 async def test_only_those_who_follow_a_session_wake_when_it_is_written_to() -> None:
-    bell = Bell(never)
-    with bell.ear("a") as a, bell.ear("b") as b:
+    notifier = ChangeNotifier(never)
+    with notifier.ear("a") as a, notifier.ear("b") as b:
         waits = [asyncio.create_task(ear.wait_async(ear.now(), 5.0)) for ear in (a, b)]
         await asyncio.sleep(0)
-        bell.ring({"b", "c"}, work=False)
+        notifier.ring({"b", "c"}, work=False)
         assert await waits[1]
         assert not waits[0].done()
-        bell.ring(work=False)
+        notifier.ring(work=False)
         assert await waits[0]
-    assert not bell.is_heard
-    bell.close()
+    assert not notifier.is_heard
+    notifier.close()
 
 
 async def test_what_was_rung_before_the_wait_ends_it_at_once() -> None:
-    bell = Bell(never)
-    with bell.ear("a") as ear:
+    notifier = ChangeNotifier(never)
+    with notifier.ear("a") as ear:
         since = ear.now()
-        bell.ring({"a"})
+        notifier.ring({"a"})
         assert await ear.wait_async(since, None)
         assert not await ear.wait_async(ear.now(), 0.01)
-    since = bell.work()
-    bell.ring((), work=True)
-    assert await bell.await_work(since, None)
-    bell.close()
+    since = notifier.work()
+    notifier.ring((), work=True)
+    assert await notifier.await_work(since, None)
+    notifier.close()
 
 
 async def test_who_waits_for_work_sleeps_through_everything_else() -> None:
-    bell = Bell(never)
-    waiting = asyncio.create_task(bell.await_work(bell.work(), 5.0))
+    notifier = ChangeNotifier(never)
+    waiting = asyncio.create_task(notifier.await_work(notifier.work(), 5.0))
     await asyncio.sleep(0)
-    bell.ring(work=False)
+    notifier.ring(work=False)
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    bell.ring((), work=True)
+    notifier.ring((), work=True)
     assert await waiting
-    bell.close()
+    notifier.close()
 
 
 def test_a_thread_wakes_for_its_session_and_when_the_bell_is_closed() -> None:
-    bell = Bell(never)
+    notifier = ChangeNotifier(never)
     heard: list[bool] = []
-    with bell.ear("a") as ear:
+    with notifier.ear("a") as ear:
         thread = threading.Thread(target=lambda: heard.append(ear.wait(ear.now(), 10)))
         thread.start()
-        while not bell._listeners:
+        while not notifier._listeners:
             pass
-        bell.ring({"a"})
+        notifier.ring({"a"})
         thread.join()
         other = threading.Thread(target=lambda: heard.append(ear.wait(ear.now(), 10)))
         other.start()
-        bell.close()
+        notifier.close()
         other.join()
     assert heard == [True, True]
 
 
 def test_a_hint_says_as_much_as_fits_and_is_understood_whoever_sent_it() -> None:
     def told(*texts: str) -> tuple[set[str] | None, bool]:
-        hint = Hint()
+        hint = ChangeHint()
         for text in texts:
             hint.add_text(text)
         return hint.sessions, hint.work
 
-    hint = Hint()
+    hint = ChangeHint()
     hint.add({"a", "b"}, work=False)
     assert told(hint.text()) == ({"a", "b"}, False)
     hint.add({"c"}, work=True)

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from outlast.store import open_store
-from outlast.store.doctor import Check, Status, examine
+from outlast.store.doctor import Check, CheckStatus, examine
 from outlast.store.doctor.machine import disk, private, process_is_stopped
 from outlast.store.maintenance.migrations import newest
 from tests.unit.store.populated import talk
@@ -36,7 +36,7 @@ def checks(path: Path) -> dict[str, Check]:
 
 def test_everything_is_well_with_a_new_store(path: Path) -> None:
     found = checks(path)
-    assert {check.status for name, check in found.items() if name != "disk"} == {Status.OK}
+    assert {check.status for name, check in found.items() if name != "disk"} == {CheckStatus.OK}
     assert {"python", "apsw", "sqlite", "home", "store file", "disk", "file system", "wal", "sync"} <= found.keys()
     assert found["sync"].text == "journal_mode wal, synchronous FULL"
     assert found["schema"].text == f"version {newest('sqlite')}"
@@ -44,26 +44,27 @@ def test_everything_is_well_with_a_new_store(path: Path) -> None:
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     found = checks(tmp_path / "none.db")
-    assert found["store"].status is Status.OK
+    assert found["store"].status is CheckStatus.OK
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("mode", "status"), [(0o600, Status.OK), (0o640, Status.WARN), (0o604, Status.WARN), (0o620, Status.FAIL)]
+    ("mode", "status"),
+    [(0o600, CheckStatus.OK), (0o640, CheckStatus.WARN), (0o604, CheckStatus.WARN), (0o620, CheckStatus.FAIL)],
 )
-def test_others_may_neither_read_nor_write(path: Path, mode: int, status: Status) -> None:
+def test_others_may_neither_read_nor_write(path: Path, mode: int, status: CheckStatus) -> None:
     path.chmod(mode)
     check = private("store file", path)
     assert check.status is status
-    assert (check.remedy is None) == (status is Status.OK)
+    assert (check.remedy is None) == (status is CheckStatus.OK)
 
 
 def test_a_file_that_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
-    assert private("home", tmp_path / "none").status is Status.FAIL
+    assert private("home", tmp_path / "none").status is CheckStatus.FAIL
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for free, status in ((10, Status.FAIL), (500 * 2**20, Status.WARN), (2**40, Status.OK)):
+    for free, status in ((10, CheckStatus.FAIL), (500 * 2**20, CheckStatus.WARN), (2**40, CheckStatus.OK)):
         monkeypatch.setattr("shutil.disk_usage", Usage(free).of)
         assert disk(tmp_path).status is status
 
@@ -87,7 +88,7 @@ def test_commits_beyond_a_damaged_frame_are_told_before_they_are_dropped(path: P
     path.with_name("a.db-wal").write_bytes(damaged)
     path.with_name("a.db-shm").unlink(missing_ok=True)
     check = checks(path)["wal"]
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert "beyond a damaged frame" in check.text
     assert "copy" in (check.remedy or "")
 
@@ -114,7 +115,7 @@ def stopped_with(lock: str) -> Generator[int]:
 def test_a_stopped_writer_is_named(path: Path) -> None:
     with stopped_with(f"{path}.gate") as pid:
         check = checks(path)["gate"]
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert str(pid) in check.text
     assert check.remedy == f"kill -CONT {pid}, or end it"
 
@@ -126,7 +127,7 @@ def test_a_stopped_holder_of_a_sessions_lock_is_named(tmp_path: Path) -> None:
         name = talk(store)
     with stopped_with(f"{folder / name}.lock") as pid:
         [check] = [check for check in examine(f"files:///{folder}", tmp_path) if check.name == "lock"]
-    assert (check.status, check.remedy) == (Status.FAIL, f"kill -CONT {pid}, or end it")
+    assert (check.status, check.remedy) == (CheckStatus.FAIL, f"kill -CONT {pid}, or end it")
     assert check.text == f"process {pid} is stopped in the middle of a write and holds {name}.lock"
 
 
@@ -142,7 +143,7 @@ def test_a_newer_store_asks_for_a_newer_outlast(path: Path, tmp_path: Path, kind
         open_store(url).close()
         (tmp_path / "f" / "outlast-store.json").write_text('{"outlast":"files","format":9,"min_reader":9}')
     [check] = [check for check in examine(url, tmp_path) if check.name == "store"]
-    assert (check.status, check.remedy) == (Status.FAIL, "pip install -U outlast")
+    assert (check.status, check.remedy) == (CheckStatus.FAIL, "pip install -U outlast")
 
 
 def test_a_writer_at_work_is_no_fault(path: Path) -> None:
@@ -151,12 +152,12 @@ def test_a_writer_at_work_is_no_fault(path: Path) -> None:
     os.pwrite(descriptor, b"%-10d" % os.getpid(), 0)
     check = checks(path)["gate"]
     os.close(descriptor)
-    assert (check.status, check.text) == (Status.OK, f"process {os.getpid()} is writing")
+    assert (check.status, check.text) == (CheckStatus.OK, f"process {os.getpid()} is writing")
 
 
 def test_a_foreign_file_is_a_failed_check_and_not_an_error(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be looked at as one " * 20)
     path.chmod(0o600)
-    assert checks(path)["store"].status is Status.FAIL
+    assert checks(path)["store"].status is CheckStatus.FAIL
     assert path.with_name("notes.txt.gate").exists() is False

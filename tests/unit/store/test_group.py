@@ -14,14 +14,14 @@ from outlast.core.errors import OutcomeUnknown
 from outlast.core.events import MessageAppended
 from outlast.core.ids import id_from
 from outlast.core.messages import Role, TextPart
-from outlast.store.engine.encode import Commit, seal
-from outlast.store.group_commit import Entry, GroupCommit
+from outlast.store.engine.encode import EncodedCommit, seal
+from outlast.store.group_commit import GroupCommit, PendingCommit
 from outlast.store.port import Append, NewEvent, Receipt
 
 SESSION = id_from(bytes(16))
 
 
-def commit(text: str = "x") -> Commit:
+def commit(text: str = "x") -> EncodedCommit:
     new = NewEvent(event=MessageAppended(role=Role.USER, parts=(TextPart(text),)))
     return seal((Append(session_id=SESSION, events=(new,)),), compress=False)
 
@@ -30,12 +30,12 @@ class Disk:
     """Runs batches. The first one waits until `go_on`, so that others queue up behind it."""
 
     def __init__(self) -> None:
-        self.ran: list[list[Commit]] = []
-        self.reruns: list[Commit] = []
+        self.ran: list[list[EncodedCommit]] = []
+        self.reruns: list[EncodedCommit] = []
         self.inside, self.go_on = threading.Event(), threading.Event()
-        self.trouble: Callable[[list[Entry]], None] = lambda _: None
+        self.trouble: Callable[[list[PendingCommit]], None] = lambda _: None
 
-    def run(self, batch: list[Entry]) -> None:
+    def run(self, batch: list[PendingCommit]) -> None:
         self.ran.append([entry.commit for entry in batch])
         self.reruns += [entry.commit for entry in batch if entry.commit.rerun]
         if len(self.ran) == 1:
@@ -49,7 +49,7 @@ class Disk:
 class Caller(threading.Thread):
     """A thread that commits, and what came of it."""
 
-    def __init__(self, group: GroupCommit, mine: Commit) -> None:
+    def __init__(self, group: GroupCommit, mine: EncodedCommit) -> None:
         super().__init__()
         self.mine, self._group = mine, group
         self.outcome: list[Receipt] | BaseException | None = None
@@ -92,7 +92,7 @@ def test_a_fault_that_nobody_foresaw_is_one_commits_own() -> None:
     group, callers = together(disk, 4)
     bad = callers[2].mine
 
-    def trouble(batch: list[Entry]) -> None:
+    def trouble(batch: list[PendingCommit]) -> None:
         if any(entry.commit is bad for entry in batch):
             raise ZeroDivisionError("a bug")
 
@@ -111,7 +111,7 @@ def test_the_unknown_outcome_tells_its_cause_and_its_key() -> None:
     disk.go_on.set()
     group, mine = GroupCommit(disk.run), commit()
 
-    def trouble(_: list[Entry]) -> None:
+    def trouble(_: list[PendingCommit]) -> None:
         raise ZeroDivisionError("a bug")
 
     disk.trouble = trouble
@@ -128,7 +128,7 @@ async def test_async_neighbours_of_a_fault_succeed_too() -> None:
     disk = Disk()
     group, bad = GroupCommit(disk.run), commit("bad")
 
-    def trouble(batch: list[Entry]) -> None:
+    def trouble(batch: list[PendingCommit]) -> None:
         if any(entry.commit is bad for entry in batch):
             raise ZeroDivisionError("a bug")
 
@@ -144,9 +144,9 @@ async def test_async_neighbours_of_a_fault_succeed_too() -> None:
 def test_an_interrupted_leader_leaves_the_others_their_commits() -> None:
     disk = Disk()
     group, callers = together(disk, 3)
-    interrupted: list[Commit] = []
+    interrupted: list[EncodedCommit] = []
 
-    def trouble(batch: list[Entry]) -> None:
+    def trouble(batch: list[PendingCommit]) -> None:
         if not interrupted and len(batch) == 3:
             interrupted.append(batch[0].commit)
             raise KeyboardInterrupt

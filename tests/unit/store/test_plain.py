@@ -26,7 +26,7 @@ from outlast.store.engine.fast_append import PlainAppend, plain_append
 from outlast.store.files import FilesStore
 from outlast.store.files import fast_append as files_fast_append
 from outlast.store.files import rows as files_rows
-from outlast.store.group_commit import Entry
+from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, Delete, Lease, NewEvent, Write
 from outlast.store.sqlite import SqliteStore, fast_append, rows
@@ -65,7 +65,7 @@ messages = some.builds(message, texts, some.sampled_from(list(Role)))
 others = some.sampled_from(
     [
         e.SessionRenamed(title="renamed"),
-        e.SessionEnded(),
+        e.SessionClosed(),
         e.SessionReopened(),
         e.SessionArchived(),
         e.SessionUnarchived(),
@@ -117,10 +117,10 @@ class Outcome:
             self.rows = tables_of(place) if kind == "sqlite" else segments_of(place)
 
     def _run(self, store: LogStore, batch: Sequence[Write]) -> None:
-        entries: list[Entry] = []
+        entries: list[PendingCommit] = []
         for write in batch:
             try:
-                entries.append(Entry(store._seal((write,))))
+                entries.append(PendingCommit(store._seal((write,))))
             except OutlastError as error:
                 self.said.append(repr(error))
         self.plain += sum(isinstance(entry.commit, PlainAppend) for entry in entries)

@@ -8,7 +8,7 @@ from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta, Header, delta_of
 from outlast.store.engine.encode import seal
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.maintenance.header_rebuild import DECISIVE, refold
 from outlast.store.port import Append, NewEvent
 from tests.histories import SESSION, Log
@@ -40,13 +40,13 @@ class Rows:
         self.rows = [event.row(SESSION, seq, None, b"") for seq, event in enumerate(sealed.events, 1)]
         self.blobs = sealed.blobs
 
-    def row(self, session_id: str) -> Row | None:
+    def row(self, session_id: str) -> HeaderRow | None:
         raise AssertionError("it stands on nothing")
 
-    def events(self, row: Row, kinds: tuple[str, ...], upto: int) -> list[StoredEvent]:
+    def events(self, row: HeaderRow, kinds: tuple[str, ...], upto: int) -> list[StoredEvent]:
         return [event for event in self.rows if event.kind in kinds and event.seq <= upto]
 
-    def blob(self, row: Row, sha256: str) -> bytes:
+    def blob(self, row: HeaderRow, sha256: str) -> bytes:
         return self.blobs[sha256]
 
 
@@ -55,7 +55,7 @@ def test_a_header_of_an_older_version_gets_what_it_would_have_had(chaos: list[e.
     log = Log()
     log.add(*chaos)
     right = kept(log)
-    older = Row(session_id=SESSION, last_seq=len(log.rows))
+    older = HeaderRow(session_id=SESSION, last_seq=len(log.rows))
     changed = refold(older, Rows(log))
     assert [getattr(older, name) for name in FIELDS] == [getattr(right, name) for name in FIELDS]
     assert changed == any(getattr(right, name) != getattr(Header(session_id=SESSION), name) for name in FIELDS)

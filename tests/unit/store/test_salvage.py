@@ -16,7 +16,7 @@ from outlast.core.event_row import StoredEvent
 from outlast.store import open_store, open_to_read
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Query
-from outlast.store.sqlite.page_salvage import Pages
+from outlast.store.sqlite.page_salvage import PageSalvage
 from outlast.store.sqlite.read_only import SqliteReader
 from outlast.store.sqlite.setup import PAGE_SIZE
 from outlast.store.verify import Finding, salvage, verify
@@ -55,7 +55,7 @@ def as_somebody_else() -> Generator[None]:
 
 
 def test_every_row_is_found_in_the_pages_alone(there: Populated) -> None:
-    pages = Pages(there.path)
+    pages = PageSalvage(there.path)
     for name, truth in there.truth.items():
         [sid] = [sid for sid, names in pages.sessions.items() if name in names]
         rows = {row.rowid & 0xFFFFFFFF: row.values for row in pages.events(sid)}
@@ -68,7 +68,7 @@ def test_what_is_still_in_the_log_is_found_too(there: Populated) -> None:
     with open_store(there.url) as store:
         store.commit(Append(session_id=there.names["talk"], events=(said("only in the log " * 400),)))
         assert there.path.with_name("a.db-wal").stat().st_size
-        pages = Pages(there.path)
+        pages = PageSalvage(there.path)
         [sid] = [sid for sid, names in pages.sessions.items() if there.names["talk"] in names]
         assert store.head(there.names["talk"]).last_seq in {row.rowid & 0xFFFFFFFF for row in pages.events(sid)}
         pages.close()
@@ -81,7 +81,7 @@ def test_garbage_has_no_rows_and_does_no_harm(tmp_path: Path) -> None:
         for page in range(4):
             data[page * PAGE_SIZE] = 0x0D
         (tmp_path / "x").write_bytes(data)
-        pages = Pages(tmp_path / "x")
+        pages = PageSalvage(tmp_path / "x")
         for number in pages.numbers():
             list(pages.events(number))
         pages.close()

@@ -10,9 +10,9 @@ import pytest
 from outlast.core.errors import DamagedSession, OutcomeUnknown, SessionNotFound
 from outlast.core.event_row import StoredEvent
 from outlast.store import open_store
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.port import Append, Query
-from outlast.store.verify import Finding, Report, What, salvage, verify
+from outlast.store.verify import DamageKind, Finding, VerifyReport, salvage, verify
 from tests.unit.store.populated import Populated, said
 
 
@@ -21,12 +21,12 @@ def there(tmp_path: Path) -> Populated:
     return Populated(tmp_path / "a.db")
 
 
-def report_of(there: Populated, what: str | None = None, *, deep: bool = False) -> Report:
+def report_of(there: Populated, what: str | None = None, *, deep: bool = False) -> VerifyReport:
     with open_store(there.url) as store:
         return verify(store, there.names[what] if what else None, deep=deep)
 
 
-def found(report: Report) -> list[tuple[What, str | None, int | None]]:
+def found(report: VerifyReport) -> list[tuple[DamageKind, str | None, int | None]]:
     return [(finding.what, finding.session_id, finding.seq) for finding in report.damage]
 
 
@@ -110,7 +110,7 @@ def test_a_changed_event_is_the_only_one_named(there: Populated, change: str) ->
     name = there.names["talk"]
     report = report_of(there)
     assert report.damaged_events == {(name, 4)}
-    assert {what for what, _, _ in found(report)} == {What.EVENT}
+    assert {what for what, _, _ in found(report)} == {DamageKind.EVENT}
     events, findings = salvaged(there, "talk")
     assert events == [event for event in there.truth[name] if event.seq != 4]
     assert [finding.seq for finding in findings] == [4]
@@ -119,7 +119,7 @@ def test_a_changed_event_is_the_only_one_named(there: Populated, change: str) ->
 def test_a_changed_hash_is_told_from_changed_content(there: Populated) -> None:
     there.sql("UPDATE events SET hash = CAST(x'00' || substr(hash, 2) AS BLOB) WHERE id = ?", there.row_id("talk", 4))
     report = report_of(there)
-    assert found(report) == [(What.EVENT, there.names["talk"], 4)]
+    assert found(report) == [(DamageKind.EVENT, there.names["talk"], 4)]
     assert "proven by what follows" in report.damage[0].text
     events, _ = salvaged(there, "talk")
     assert events == there.truth[there.names["talk"]]
@@ -170,7 +170,7 @@ def test_an_event_behind_the_head_is_damage(there: Populated) -> None:
     )
     there.sql(copy + " WHERE id = ?", there.row_id("talk", 7))
     report = report_of(there, "talk")
-    assert found(report) == [(What.EVENT, there.names["talk"], 8)]
+    assert found(report) == [(DamageKind.EVENT, there.names["talk"], 8)]
 
 
 def test_damage_in_one_session_leaves_the_others_usable(there: Populated) -> None:
@@ -214,7 +214,7 @@ def test_rows_of_no_session_are_named(there: Populated) -> None:
 # --- headers
 
 
-def _set(name: str, value: object) -> Callable[[Row], None]:
+def _set(name: str, value: object) -> Callable[[HeaderRow], None]:
     return lambda row: setattr(row, name, value)
 
 
@@ -238,7 +238,7 @@ def _set(name: str, value: object) -> Callable[[Row], None]:
 def test_a_header_that_is_not_what_its_log_says_is_named(there: Populated, what: str, name: str, value: object) -> None:
     there.change_header(what, _set(name, value))
     report = report_of(there, what)
-    assert found(report) == [(What.HEADER, there.names[what], None)]
+    assert found(report) == [(DamageKind.HEADER, there.names[what], None)]
     assert report.damage[0].text.startswith(name)
 
 
@@ -250,7 +250,7 @@ def test_facts_of_the_store_are_not_recomputed(there: Populated, name: str, valu
 
 def test_a_header_with_another_head_is_named(there: Populated) -> None:
     there.change_header("talk", _set("head_hash", bytes(32)))
-    assert (What.HEADER, there.names["talk"], None) in found(report_of(there, "talk"))
+    assert (DamageKind.HEADER, there.names["talk"], None) in found(report_of(there, "talk"))
 
 
 @pytest.mark.parametrize("what", ["talk", "fork", "redacted"])
@@ -258,10 +258,10 @@ def test_behind_a_damaged_header_every_event_is_still_there(there: Populated, wh
     there.sql("UPDATE sessions SET header = x'00' || header WHERE session_id = ?", there.names[what])
     name = there.names[what]
     report = report_of(there)
-    assert found(report) == [(What.HEADER, name, None)]
+    assert found(report) == [(DamageKind.HEADER, name, None)]
     events, findings = salvaged(there, what)
     assert events == there.truth[name]
-    assert [finding.what for finding in findings] == [What.HEADER]
+    assert [finding.what for finding in findings] == [DamageKind.HEADER]
     with open_store(there.url) as store:
         assert store.find(Query()).damaged == [name]
         with pytest.raises(DamagedSession):
@@ -296,7 +296,7 @@ def test_what_lists_select_by_must_agree_with_the_header(there: Populated) -> No
 def test_keys_and_events_must_agree(there: Populated, change: str, text: str) -> None:
     there.sql(change, there.names["talk"])
     report = report_of(there)
-    assert {what for what, _, _ in found(report)} == {What.KEY}
+    assert {what for what, _, _ in found(report)} == {DamageKind.KEY}
     assert any(text in finding.text for finding in report.damage)
 
 
@@ -305,7 +305,7 @@ def test_keys_and_events_must_agree(there: Populated, change: str, text: str) ->
 )
 def test_a_missing_or_changed_blob_is_named(there: Populated, change: str) -> None:
     there.sql(change)
-    assert found(report_of(there)) == [(What.BLOB, there.names["long"], None)]
+    assert found(report_of(there)) == [(DamageKind.BLOB, there.names["long"], None)]
 
 
 def test_a_blob_that_no_event_names_is_information(there: Populated) -> None:
@@ -314,12 +314,12 @@ def test_a_blob_that_no_event_names_is_information(there: Populated) -> None:
     )
     report = report_of(there)
     assert report.ok
-    assert [finding.what for finding in report.findings] == [What.BLOB]
+    assert [finding.what for finding in report.findings] == [DamageKind.BLOB]
 
 
 def test_a_changed_snapshot_is_named(there: Populated) -> None:
     there.sql("UPDATE snapshots SET state = replace(state, 'hello', 'jello')")
-    assert found(report_of(there)) == [(What.SNAPSHOT, there.names["fork"], 9)]
+    assert found(report_of(there)) == [(DamageKind.SNAPSHOT, there.names["fork"], 9)]
 
 
 def test_a_snapshot_of_another_fold_is_ignored(there: Populated) -> None:
@@ -331,22 +331,22 @@ def test_a_draft_of_a_closed_attempt_is_information(there: Populated) -> None:
     there.sql("UPDATE chunks SET attempt_seq = 2")
     report = report_of(there)
     assert report.ok
-    assert [finding.what for finding in report.findings] == [What.DRAFT]
+    assert [finding.what for finding in report.findings] == [DamageKind.DRAFT]
 
 
 def test_a_route_to_nowhere_is_named(there: Populated) -> None:
     there.sql("INSERT INTO routes VALUES ('chat:2', ?), ('chat:3', ?)", "a" * 26, there.names["deleted"])
-    assert [what for what, _, _ in found(report_of(there))] == [What.ROUTE, What.ROUTE]
+    assert [what for what, _, _ in found(report_of(there))] == [DamageKind.ROUTE, DamageKind.ROUTE]
 
 
 def test_a_lineage_without_its_tip_is_named(there: Populated) -> None:
     there.sql("DELETE FROM lineage")
-    assert found(report_of(there)) == [(What.LINEAGE, there.names["parent"], None)]
+    assert found(report_of(there)) == [(DamageKind.LINEAGE, there.names["parent"], None)]
 
 
 def test_a_lineage_that_leads_elsewhere_is_named(there: Populated) -> None:
     there.sql("UPDATE lineage SET tip_id = ?", there.names["talk"])
-    assert found(report_of(there)) == [(What.LINEAGE, there.names["parent"], None)]
+    assert found(report_of(there)) == [(DamageKind.LINEAGE, there.names["parent"], None)]
 
 
 # --- the database itself
@@ -361,7 +361,7 @@ def test_an_index_that_lost_a_session_is_named(there: Populated) -> None:
     # The row goes on under another number: the index then leads nowhere, as after a damaged page.
     there.sql("UPDATE sessions SET deleted_at = 5 WHERE session_id = ?", there.names["talk"])
     report = report_of(there)
-    assert (What.LIST, there.names["talk"], None) in found(report)
+    assert (DamageKind.LIST, there.names["talk"], None) in found(report)
 
 
 @pytest.mark.parametrize("scope", [None, "chat:1"])
@@ -376,7 +376,7 @@ def test_a_changed_scope_of_a_key_is_named(there: Populated, scope: str | None) 
     there.sql("UPDATE keys SET scope = substr(scope, 1, length(scope) - 1) || '0' WHERE key = 'k'")
     with open_store(there.url) as store:
         [finding] = verify(store).damage
-    assert (finding.what, finding.session_id, finding.seq) == (What.KEY, name, seq)
+    assert (finding.what, finding.session_id, finding.seq) == (DamageKind.KEY, name, seq)
     assert "scope" in finding.text
 
 

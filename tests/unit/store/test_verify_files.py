@@ -14,7 +14,7 @@ from outlast.app.maintenance import verified_backup
 from outlast.core.errors import OutlastError
 from outlast.store import open_store
 from outlast.store.port import Append
-from outlast.store.verify import Finding, What, salvage, verify
+from outlast.store.verify import DamageKind, Finding, salvage, verify
 from tests.unit.store.populated import populate, said
 from tests.unit.store.test_verify_flips import Outcome
 
@@ -99,7 +99,7 @@ def test_a_damaged_first_line_hides_no_event(there: Directory) -> None:
     path.write_bytes(b"#" + path.read_bytes()[1:])
     with open_store(there.url) as store:
         report = verify(store)
-        assert any(finding.what is What.HEADER and finding.session_id == name for finding in report.damage)
+        assert any(finding.what is DamageKind.HEADER and finding.session_id == name for finding in report.damage)
         saved = [event for event in salvage(store, name) if not isinstance(event, Finding)]
     assert saved == there.truth[name]
 

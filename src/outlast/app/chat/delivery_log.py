@@ -21,7 +21,7 @@ from outlast.core.outbox import GATEWAY, READ, Outbox
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, NewEvent
 from outlast.store.process_identity import holder, holder_is_gone
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 
 PAGE = 256
 REPEATS = 5
@@ -31,7 +31,7 @@ _here: set[str] = set()
 """The gateways of this process: one that was closed is as gone as one whose process is."""
 
 
-class Deliveries:
+class DeliveryLog:
     """What one gateway writes about its deliveries. `by` names it in the log."""
 
     def __init__(self, store: LogStore) -> None:
@@ -55,7 +55,7 @@ class Deliveries:
         after = self._settled(route, session_id)
         while after < last:
             page = self.store.read(session_id, after=after, before=last + 1, limit=PAGE, kinds=READ)
-            for stored, event in decoded(self.store, page):
+            for stored, event in decode_events(self.store, page):
                 box.take(stored, event)
             after = page[-1].seq if len(page) == PAGE else last
         box.seq = last
@@ -67,7 +67,7 @@ class Deliveries:
         came, before = 0, None
         while True:
             rows = self.store.read(session_id, before=before, limit=8, kinds=_SETTLING, newest_first=True)
-            for stored, event in decoded(self.store, rows):
+            for stored, event in decode_events(self.store, rows):
                 before = stored.seq
                 match event:
                     case e.RouteOpened() if event.route == route:

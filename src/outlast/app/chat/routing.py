@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.chat.session_view import Shown
+from outlast.app.chat.session_view import ShownQuestion
 from outlast.app.placement import bound_to, place_for
 from outlast.core import events as e
 from outlast.core.chat_route import debt_key, named, route_of_debt
@@ -34,7 +34,7 @@ from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, PutRoute, Receipt, Write
-from outlast.store.read.decode import decoded, folded_state
+from outlast.store.read.decode import decode_events, load_state
 
 RACES = 20
 ASKED = "asked"
@@ -43,7 +43,7 @@ REPEATS = 5
 ENDED_NOTICE = "The session before this one has ended, so this is a new one."
 
 
-class TakenBefore(ConflictError):
+class AlreadyAdmitted(ConflictError):
     """The id of this update was used for something else before. Nothing is written."""
 
 
@@ -57,7 +57,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class NewSessionDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """What a new session of a chat begins with."""
 
     project: Path
@@ -66,7 +66,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     persona: str | None = None
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class AdmittedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message or command is now, durably. `replayed`: it had been before."""
 
     session_id: str
@@ -75,7 +75,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     began: bool = False
 
 
-class Chats:
+class ChatRouter:
     """The chats of one store."""
 
     def __init__(self, store: LogStore) -> None:
@@ -94,39 +94,43 @@ class Chats:
 
     # --- messages
 
-    async def admit(self, sender: Sender, text: str, place: Place, delivery: e.Delivery = e.Delivery.QUEUE) -> Taken:
+    async def admit(
+        self, sender: Sender, text: str, place: NewSessionDefaults, delivery: e.Delivery = e.Delivery.QUEUE
+    ) -> AdmittedMessage:
         """Take a message: into the session of its chat, or into a new one where there is none or it has ended.
 
         `TakenBefore` when the same id was used for something else before.
         """
         event = e.InputAdmitted(parts=(TextPart(text),), delivery=delivery, message_id=sender.message_id)
 
-        async def once(leads: str | None) -> Taken:
+        async def once(leads: str | None) -> AdmittedMessage:
             if leads is not None and not await asyncio.to_thread(self._has_ended, leads):
                 return await self._append(leads, sender, event)
             return await self._begin(sender, place, leads, event)
 
         return await self._racing(sender, once)
 
-    async def _begin(self, sender: Sender, place: Place, leads: str | None, event: e.Event) -> Taken:
+    async def _begin(
+        self, sender: Sender, place: NewSessionDefaults, leads: str | None, event: e.Event
+    ) -> AdmittedMessage:
         """A new session, the route to it, and the message in it: one commit, or nothing."""
         notices = () if leads is None else (e.NoticePosted(route=sender.route, text=ENDED_NOTICE),)
         session_id, create = await asyncio.to_thread(self._created, sender, place, leads, *notices)
         moved = PutRoute(route=sender.route, session_id=session_id, expect=leads)
         return _taken(await self._commit(create, moved, _keyed(session_id, sender, event)), began=True)
 
-    async def _append(self, session_id: str, sender: Sender, *events: e.Event, touch: bool = True) -> Taken:
+    async def _append(self, session_id: str, sender: Sender, *events: e.Event, touch: bool = True) -> AdmittedMessage:
         try:
             return _taken(await self._commit(_keyed(session_id, sender, *events, touch=touch)))
         except ConflictError as error:
             return await self._again(sender, error)
 
-    async def _again(self, sender: Sender, error: ConflictError) -> Taken:
+    async def _again(self, sender: Sender, error: ConflictError) -> AdmittedMessage:
         """Where the very same was taken before, though it would be taken otherwise by now: a question is answered, a
         turn has ended. `TakenBefore` when it is something else."""
         if isinstance(error, KeyUsed) and await asyncio.to_thread(self._asked, error) == sender.asked:
-            return Taken(session_id=error.session_id, seq=error.seq, replayed=True)
-        raise TakenBefore(str(error)) from error
+            return AdmittedMessage(session_id=error.session_id, seq=error.seq, replayed=True)
+        raise AlreadyAdmitted(str(error)) from error
 
     def _asked(self, used: KeyUsed) -> str | None:
         """What the notice there answers; None when it is none."""
@@ -134,16 +138,18 @@ class Chats:
             rows = self.store.read(used.session_id, after=used.seq - 1, before=used.seq + 1)
         except SessionNotFound:
             return None
-        notices = [event for _, event in decoded(self.store, rows) if isinstance(event, e.NoticePosted)]
+        notices = [event for _, event in decode_events(self.store, rows) if isinstance(event, e.NoticePosted)]
         return notices[0].facts.get(ASKED) if notices else None
 
-    async def _racing(self, sender: Sender, once: Callable[[str | None], Awaitable[Taken]]) -> Taken:
+    async def _racing(
+        self, sender: Sender, once: Callable[[str | None], Awaitable[AdmittedMessage]]
+    ) -> AdmittedMessage:
         """Do it with where the route leads; again, when that turns out to have changed in the same moment."""
         for _ in range(RACES):
             leads = await self.leads(sender.route)
             try:
                 return await once(leads)
-            except TakenBefore:
+            except AlreadyAdmitted:
                 raise
             except ConflictError as error:
                 if await self.leads(sender.route) == leads:  # not about the route, so about the id
@@ -156,16 +162,16 @@ class Chats:
 
     async def post(
         self, sender: Sender, session_id: str, text: str, *effects: e.Event, facts: Mapping[str, Any] = NOTHING
-    ) -> Taken:
+    ) -> AdmittedMessage:
         """The answer to a command, and what the command does, in the session's log; once, however often it comes."""
         notice = _notice(sender, text, facts)
         return await self._append(session_id, sender, *effects, notice, touch=False)
 
-    async def request(self, sender: Sender, session_id: str, what: str) -> Taken:
+    async def request(self, sender: Sender, session_id: str, what: str) -> AdmittedMessage:
         """Ask whoever drives the session to draw a boundary; the chat hears what became of it."""
         return await self._append(session_id, sender, e.BoundaryRequested(what=what), touch=False)
 
-    async def answer(self, sender: Sender, question: Shown, answer: str, told: str = "") -> Taken:
+    async def answer(self, sender: Sender, question: ShownQuestion, answer: str, told: str = "") -> AdmittedMessage:
         """Answer a question, bound to the call that was shown. `ConflictError` when somebody else was faster, and when
         this very update was taken before. `told` is said in the chat, where the question does not say it itself."""
         event = e.ApprovalAnswered(approval_seq=question.seq, answer=answer, call_digest=question.call_digest)
@@ -177,22 +183,22 @@ class Chats:
         notice = _keyed(question.session_id, sender, _notice(sender, told), touch=False)
         return _taken(await self._commit(answered, notice))
 
-    async def begin(self, sender: Sender, place: Place, text: str) -> Taken:
+    async def begin(self, sender: Sender, place: NewSessionDefaults, text: str) -> AdmittedMessage:
         """`/new`: from now on the chat is in a new session. What the old one still owes it will come."""
         notice = _notice(sender, text)
 
-        async def once(leads: str | None) -> Taken:
+        async def once(leads: str | None) -> AdmittedMessage:
             session_id, create = await asyncio.to_thread(self._created, sender, place, leads)
             moved = await asyncio.to_thread(self._moved, sender.route, session_id, leads)
             return _taken(await self._commit(create, *moved, _keyed(session_id, sender, notice)), began=True)
 
         return await self._racing(sender, once)
 
-    async def join(self, sender: Sender, session_id: str, mode: PermissionMode, text: str) -> Taken:
+    async def join(self, sender: Sender, session_id: str, mode: PermissionMode, text: str) -> AdmittedMessage:
         """`/resume`: from now on the chat is in that session, under the chat's rights if those are fewer."""
         notice = _notice(sender, text)
 
-        async def once(leads: str | None) -> Taken:
+        async def once(leads: str | None) -> AdmittedMessage:
             target = await asyncio.to_thread(self.store.tip, session_id)
             lowered = await asyncio.to_thread(self._lowered, target, mode)
             moved = await asyncio.to_thread(self._moved, sender.route, target, leads)
@@ -211,7 +217,7 @@ class Chats:
 
     def _lowered(self, session_id: str, mode: PermissionMode) -> list[e.Event]:
         """A session that was given more rights elsewhere does not bring them into the chat."""
-        asked = folded_state(self.store, session_id).runtime.get("permission_mode")
+        asked = load_state(self.store, session_id).runtime.get("permission_mode")
         if asked in set(PermissionMode) and PermissionMode(str(asked)).is_at_most(mode):
             return []
         return [e.RuntimeStateChanged(changes={"permission_mode": str(mode)})]
@@ -228,7 +234,9 @@ class Chats:
 
     # --- inside
 
-    def _created(self, sender: Sender, place: Place, leads: str | None, *more: e.Event) -> tuple[str, Create]:
+    def _created(
+        self, sender: Sender, place: NewSessionDefaults, leads: str | None, *more: e.Event
+    ) -> tuple[str, Create]:
         """A session that begins in this chat, with this chat's rights."""
         session_id, root, bound = id_from(secrets.token_bytes(16)), place.project, place_for(self.store)
         key, fingerprint = project_key(root), project_fingerprint(root)
@@ -288,6 +296,8 @@ def _by(sender: Sender, *events: e.Event) -> tuple[NewEvent, ...]:
     return tuple(NewEvent(event=event, actor=actor) for event in events)
 
 
-def _taken(receipts: list[Receipt], *, began: bool = False) -> Taken:
+def _taken(receipts: list[Receipt], *, began: bool = False) -> AdmittedMessage:
     last = receipts[-1]
-    return Taken(session_id=last.session_id, seq=last.seq, replayed=last.replayed, began=began and not last.replayed)
+    return AdmittedMessage(
+        session_id=last.session_id, seq=last.seq, replayed=last.replayed, began=began and not last.replayed
+    )

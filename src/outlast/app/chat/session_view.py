@@ -7,24 +7,24 @@ from typing import Any, cast
 
 import msgspec
 
-from outlast.app.sessions.listing import Summary, summary_of
+from outlast.app.sessions.listing import SessionRow, summary_of
 from outlast.core import events as e
 from outlast.core.chat_route import debt_key
 from outlast.core.errors import SessionNotFound
-from outlast.core.outbox import Asked
+from outlast.core.outbox import OpenQuestion
 from outlast.runtime.prompt.project_identity import project_key
 from outlast.store.log_store import LogStore
 from outlast.store.port import Query
-from outlast.store.read.decode import decoded, folded_state
+from outlast.store.read.decode import decode_events, load_state
 
 LOOKED_BACK = 2_000
 """How many events back a message may have been sent that is answered now."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where a session stands. `waiting` counts the inputs that nobody has begun to answer."""
 
-    summary: Summary
+    summary: SessionRow
     model: str | None
     mode: str | None
     running: bool
@@ -33,7 +33,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     compactions: int
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class ShownQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A question as a chat was shown it: whose it is, and the digest of the call that stood there."""
 
     session_id: str
@@ -41,21 +41,21 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     call_digest: str
 
 
-class Open(msgspec.Struct, frozen=True, kw_only=True):
+class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
     """A question that is open now."""
 
     session_id: str
     seq: int
-    asked: Asked
+    asked: OpenQuestion
 
 
-def recent(store: LogStore, project: Path, limit: int) -> list[Summary]:
+def recent(store: LogStore, project: Path, limit: int) -> list[SessionRow]:
     """The newest sessions of a project that can be gone on with."""
     page = store.find(Query(project_key=project_key(project), state="active", limit=limit * 2))
     return [summary_of(header, store) for header in page.headers if header.depth == 0][:limit]
 
 
-def found(store: LogStore, project: Path, prefix: str) -> Summary:
+def found(store: LogStore, project: Path, prefix: str) -> SessionRow:
     """The session of this project whose id begins so. One of another project is not there, for a chat."""
     missing = SessionNotFound(f"no session of this chat's project begins with {prefix}; /sessions lists them")
     try:
@@ -67,10 +67,10 @@ def found(store: LogStore, project: Path, prefix: str) -> Summary:
     return summary_of(header, store)
 
 
-def standing(store: LogStore, session_id: str) -> Standing:
-    header, state = store.head(session_id), folded_state(store, session_id)
+def standing(store: LogStore, session_id: str) -> SessionStatus:
+    header, state = store.head(session_id), load_state(store, session_id)
     mode = state.runtime.get("permission_mode")
-    return Standing(
+    return SessionStatus(
         summary=summary_of(header, store),
         model=state.model,
         mode=str(mode) if mode else None,
@@ -91,49 +91,49 @@ def of_chat(store: LogStore, route: str) -> list[str]:
 # --- questions -------------------------------------------------------------------------------------------------------
 
 
-def open_questions(store: LogStore, session_id: str) -> list[Open]:
+def open_questions(store: LogStore, session_id: str) -> list[OpenSession]:
     """What a session asks and nobody has answered."""
-    state = folded_state(store, session_id)
-    found: list[Open] = []
+    state = load_state(store, session_id)
+    found: list[OpenSession] = []
     for approval in state.open_approvals:
-        [row] = decoded(store, store.read(session_id, after=approval.seq - 1, before=approval.seq + 1))
+        [row] = decode_events(store, store.read(session_id, after=approval.seq - 1, before=approval.seq + 1))
         event = row[1]
         if isinstance(event, e.ApprovalRequested):
-            asked = Asked(
+            asked = OpenQuestion(
                 name=event.name, arguments=event.arguments, call_digest=event.call_digest, reason=event.reason
             )
-            found.append(Open(session_id=session_id, seq=approval.seq, asked=asked))
+            found.append(OpenSession(session_id=session_id, seq=approval.seq, asked=asked))
     return found
 
 
-def shown_in(store: LogStore, route: str, session_id: str, message_id: str | None = None) -> list[Shown]:
+def shown_in(store: LogStore, route: str, session_id: str, message_id: str | None = None) -> list[ShownQuestion]:
     """The questions that our messages in this chat show, newest first; with `message_id` only that message's."""
     after = max(0, store.head(session_id).last_seq - LOOKED_BACK)
     rows = store.read(session_id, after=after, kinds=frozenset({"DeliveryMade"}), newest_first=True)
     seqs = [
         event.of_seq
-        for _, event in decoded(store, rows)
+        for _, event in decode_events(store, rows)
         if isinstance(event, e.DeliveryMade) and event.route == route and message_id in (None, event.message_id)
     ]
     found = (_question_at(store, session_id, seq) for seq in dict.fromkeys(seqs))
     return [shown for shown in found if shown is not None]
 
 
-def answered_at(store: LogStore, shown: Shown, route: str, update_id: str) -> int | None:
+def answered_at(store: LogStore, shown: ShownQuestion, route: str, update_id: str) -> int | None:
     """The event by which this very update answered the question; None when something else did, or nothing yet."""
     rows = store.read(shown.session_id, after=shown.seq, kinds=frozenset({"NoticePosted"}))
     ours = [row for row in rows if row.key == update_id]
-    return next((row.seq for row, event in decoded(store, ours) if getattr(event, "route", None) == route), None)
+    return next((row.seq for row, event in decode_events(store, ours) if getattr(event, "route", None) == route), None)
 
 
-def _question_at(store: LogStore, session_id: str, seq: int) -> Shown | None:
-    [(_, event)] = decoded(store, store.read(session_id, after=seq - 1, before=seq + 1))
+def _question_at(store: LogStore, session_id: str, seq: int) -> ShownQuestion | None:
+    [(_, event)] = decode_events(store, store.read(session_id, after=seq - 1, before=seq + 1))
     match event:
         case e.ApprovalRequested(call_digest=digest):
-            return Shown(session_id=session_id, seq=seq, call_digest=digest)
+            return ShownQuestion(session_id=session_id, seq=seq, call_digest=digest)
         case e.NoticePosted(facts=facts) if "question" in facts:
             question = cast("dict[str, Any]", facts["question"])
-            return Shown(
+            return ShownQuestion(
                 session_id=str(question["session_id"]),
                 seq=int(question["seq"]),
                 call_digest=str(question["call_digest"]),

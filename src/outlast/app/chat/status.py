@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.app.chat.delivery_log import Deliveries
+from outlast.app.chat.delivery_log import DeliveryLog
 from outlast.app.chat.pairing import Pairing
-from outlast.app.chat.routing import Chats
+from outlast.app.chat.routing import ChatRouter
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings, variables
 from outlast.core.chat_route import route_prefix
@@ -19,7 +19,7 @@ from outlast.store import open_to_read, place_of
 from outlast.store.process_identity import holder, holder_is_gone
 
 
-class LineState(msgspec.Struct, kw_only=True):
+class AccountState(msgspec.Struct, kw_only=True):
     """How one line is doing: starting, connected, waiting (with the reason in `detail`) or stopped."""
 
     name: str
@@ -27,7 +27,7 @@ class LineState(msgspec.Struct, kw_only=True):
     detail: str | None = None
 
 
-class Report(msgspec.Struct, kw_only=True):
+class GatewayReport(msgspec.Struct, kw_only=True):
     """One gateway of the settings, as it is now. `owed` counts the chats that something is still to be brought to."""
 
     name: str
@@ -45,10 +45,10 @@ class Report(msgspec.Struct, kw_only=True):
 
 class _Noted(msgspec.Struct, kw_only=True):
     holder: str
-    lines: list[LineState]
+    lines: list[AccountState]
 
 
-def note_gateway(settings: Settings, lines: list[LineState]) -> None:
+def note_gateway(settings: Settings, lines: list[AccountState]) -> None:
     """Say how the lines of this process are doing. A home that cannot be written to only costs the status."""
     path = _path(settings)
     partial = path.with_name(f"{path.name}.{os.getpid()}")
@@ -68,7 +68,7 @@ def forget_gateway(settings: Settings) -> None:
         _path(settings).unlink(missing_ok=True)
 
 
-def gateway_report(settings: Settings) -> list[Report]:
+def gateway_report(settings: Settings) -> list[GatewayReport]:
     """Every gateway of the settings. Reads; a store that is not there is not made."""
     found = _noted(settings)
     alive = {} if found is None or holder_is_gone(found.holder) else {line.name: line for line in found.lines}
@@ -88,9 +88,11 @@ def named_gateway(settings: Settings, name: str) -> GatewaySettings:
     raise ConfigError(f"there is no gateway '{name}'; {have}")
 
 
-def _report(settings: Settings, table: GatewaySettings, line: LineState | None, chats: int, owed: int) -> Report:
+def _report(
+    settings: Settings, table: GatewaySettings, line: AccountState | None, chats: int, owed: int
+) -> GatewayReport:
     variable = table.credential.variable
-    return Report(
+    return GatewayReport(
         name=table.name,
         platform=table.platform,
         state=line.state if line is not None else "stopped",
@@ -112,12 +114,12 @@ def _counts(settings: Settings) -> dict[str, tuple[int, int]]:
         return {}
     store = open_to_read(settings.store)
     try:
-        return {table.name: _count(Chats(store), Deliveries(store), table) for table in settings.gateway}
+        return {table.name: _count(ChatRouter(store), DeliveryLog(store), table) for table in settings.gateway}
     finally:
         store.close()
 
 
-def _count(chats: Chats, deliveries: Deliveries, table: GatewaySettings) -> tuple[int, int]:
+def _count(chats: ChatRouter, deliveries: DeliveryLog, table: GatewaySettings) -> tuple[int, int]:
     routes = chats.routes(route_prefix(table.platform, table.name))
     owed = {route for route, session_id, _ in routes if deliveries.outbox(route, session_id).items}
     return len({route for route, _, debt in routes if not debt}), len(owed)

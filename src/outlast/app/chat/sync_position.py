@@ -17,7 +17,7 @@ from outlast.runtime.private_file import Table, change, parsed, read_bytes
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
-class Position:
+class SyncPosition:
     """The position of one account."""
 
     def __init__(self, settings: Settings, name: str) -> None:

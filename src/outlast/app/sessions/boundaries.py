@@ -10,7 +10,7 @@ from typing import Any
 
 from outlast.app.sessions.listing import settings_for
 from outlast.app.settings import Settings, in_project
-from outlast.app.turn_setup import AgentConfig, kit_for
+from outlast.app.turn_setup import AgentConfig, build_turn_context
 from outlast.core import events as e
 from outlast.core.errors import InvalidInput
 from outlast.core.event_row import Actor
@@ -18,11 +18,11 @@ from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.window import unread
 from outlast.runtime.service import SessionService
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.lineage import fork
 from outlast.store.log_store import LogStore
 from outlast.store.port import NewEvent
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 NEED_NO_MODEL = frozenset({"rewind", "unrewind", "uncompact", "clear"})
 
@@ -36,23 +36,23 @@ def draw_boundary(
     return asyncio.run(SessionService(store, "cli").boundary(session_id, what, arguments, kit))
 
 
-def kit_without_model(url: str | None, store: LogStore, header: Header) -> Kit:
+def kit_without_model(url: str | None, store: LogStore, header: Header) -> TurnContext:
     """For what asks no model: none is looked for, so none need be configured."""
     return _kit(url, store, header, "none")
 
 
-def _kit(url: str | None, store: LogStore, header: Header, model: str | None) -> Kit:
+def _kit(url: str | None, store: LogStore, header: Header, model: str | None) -> TurnContext:
     settings = settings_for(url, header, model)
-    state = folded_state(store, header.session_id)
-    return kit_for(settings, AgentConfig(auto_context=False), settings.project_root, state)
+    state = load_state(store, header.session_id)
+    return build_turn_context(settings, AgentConfig(auto_context=False), settings.project_root, state)
 
 
-def bare_kit(settings: Settings, store: LogStore, header: Header) -> Kit:
+def bare_kit(settings: Settings, store: LogStore, header: Header) -> TurnContext:
     """For a door with settings of its own that asks no model: none is looked for, and none need be configured."""
     root = Path(header.project_root) if header.project_root else settings.project_root
     there = in_project(settings, root if root.is_dir() else settings.project_root)
-    state = folded_state(store, header.session_id)
-    return kit_for(replace(there, model="none"), AgentConfig(auto_context=False), there.project_root, state)
+    state = load_state(store, header.session_id)
+    return build_turn_context(replace(there, model="none"), AgentConfig(auto_context=False), there.project_root, state)
 
 
 def forked(
@@ -65,7 +65,7 @@ def forked(
         raise InvalidInput(f"there is no event {at} to fork at; the session has events 1 to {header.last_seq}")
     actor = Actor("user", door).text()
     made = id_from(secrets.token_bytes(16))
-    state = folded_state(store, session_id, upto=at)
+    state = load_state(store, session_id, upto=at)
     waiting = unread(state)  # nobody will answer them in the fork, but they were said
     more: list[e.Event] = [e.InputPromoted(inputs=waiting)] if waiting else []
     more += [e.SessionRenamed(title=title)] if title is not None else []

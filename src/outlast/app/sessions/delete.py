@@ -16,7 +16,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.port import Delete, Query
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class DeletionReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """The tombstone: which session, when and by whom it was deleted, and what its log was, in one hash."""
 
     session_id: str
@@ -42,7 +42,7 @@ def delete(
     door: str,
     with_forks: bool = False,
     settings: Settings | None = None,
-) -> list[Receipt]:
+) -> list[DeletionReceipt]:
     """Erase a session, with `with_forks` also those that stand on it; one receipt each. `settings` are those of whoever
     keeps statistics of the store, this process's own if not given."""
     names = [session_id]
@@ -57,12 +57,12 @@ def delete(
     return [_receipt(store, name, left) for name in names]
 
 
-def _receipt(store: LogStore, session_id: str, left: int) -> Receipt:
+def _receipt(store: LogStore, session_id: str, left: int) -> DeletionReceipt:
     with store.inspect() as view:
         row = view.header(session_id)
     assert row is not None
     assert row.deleted_at is not None
-    return Receipt(
+    return DeletionReceipt(
         session_id=session_id,
         deleted_at=row.deleted_at,
         deleted_by=row.deleted_by or "",

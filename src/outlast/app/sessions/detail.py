@@ -6,21 +6,21 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.sessions.listing import Summary, summary_of
+from outlast.app.sessions.listing import SessionRow, summary_of
 from outlast.core.messages import Message
 from outlast.core.state import SessionState
 from outlast.core.transcript import transcript
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import decoded, folded_state
+from outlast.store.read.decode import decode_events, load_state
 
 TELLING = ("file_path", "path", "pattern", "url", "question", "prompt")
 """Of a call's arguments, those that tell most."""
 
 
-class Detail(msgspec.Struct, kw_only=True):
+class SessionDetailView(msgspec.Struct, kw_only=True):
     """A session with its messages, newest last. `interrupted` tells in words what a turn that never ended was doing."""
 
-    session: Summary
+    session: SessionRow
     messages: list[Message]
     interrupted: str | None = None
     running: str | None = None
@@ -29,14 +29,14 @@ class Detail(msgspec.Struct, kw_only=True):
     """How many messages are archived and not among these."""
 
 
-def detail(store: LogStore, session_id: str, *, include_archived: bool = False) -> Detail:
+def detail(store: LogStore, session_id: str, *, include_archived: bool = False) -> SessionDetailView:
     header = store.head(session_id)
-    state = folded_state(store, session_id)
+    state = load_state(store, session_id)
     every = messages_of(store, session_id, state)
     shown = [message for message in every if include_archived or not message.archived]
     held = store.holder(session_id)
     alive = held is not None and not held.expired
-    return Detail(
+    return SessionDetailView(
         session=summary_of(header, store),
         messages=shown,
         interrupted=open_work(state) if state.turn is not None and not alive else None,
@@ -48,8 +48,8 @@ def detail(store: LogStore, session_id: str, *, include_archived: bool = False) 
 
 def messages_of(store: LogStore, session_id: str, state: SessionState | None = None) -> list[Message]:
     """Every message of a session, archived ones and summaries included."""
-    state = state if state is not None else folded_state(store, session_id)
-    rows = decoded(store, store.read(session_id))
+    state = state if state is not None else load_state(store, session_id)
+    rows = decode_events(store, store.read(session_id))
     return transcript(rows, state, include_archived=True, summaries=True)
 
 
@@ -60,7 +60,7 @@ def open_work(state: SessionState) -> str:
             return "interrupted while it waited for your answer to its question"
         if call.started_seq:
             known = "it only reads" if call.effect == "R" else "outcome unknown"
-            return f"interrupted while running {told_call(call.name, call.arguments)}, {known}"
+            return f"interrupted while running {call_label(call.name, call.arguments)}, {known}"
     if state.open_approvals:
         return f"interrupted while it waited for your approval of {state.open_approvals[0].name}"
     if state.attempt is not None:
@@ -68,7 +68,7 @@ def open_work(state: SessionState) -> str:
     return "interrupted between two steps"
 
 
-def told_call(name: str, arguments: dict[str, Any] | None) -> str:
+def call_label(name: str, arguments: dict[str, Any] | None) -> str:
     """A call in a few words: the command, or the tool and what it was about."""
     given = arguments or {}
     if isinstance(given.get("command"), str):

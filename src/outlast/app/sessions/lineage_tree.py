@@ -16,7 +16,7 @@ MOST_MEMBERS = 1_000
 PAGE = 500
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class LineageMember(msgspec.Struct, frozen=True, kw_only=True):
     """A session and what it came from: `relation` is root, fork, rotation or task (a sub-agent of `parent_id`).
 
     `base_seq` is the last event that a fork shares with its parent; 0 for others.
@@ -35,15 +35,15 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
-class Family(msgspec.Struct, frozen=True, kw_only=True):
+class LineageTree(msgspec.Struct, frozen=True, kw_only=True):
     """Everybody, each after whom it came from. `complete` is False where there were too many to look at."""
 
     root_id: str
-    members: list[Member]
+    members: list[LineageMember]
     complete: bool
 
 
-def family_of(store: LogStore, session_id: str) -> Family:
+def family_of(store: LogStore, session_id: str) -> LineageTree:
     header = store.head(session_id)
     root = _oldest(store, header)
     known, complete = _of_project(store, root)
@@ -51,13 +51,13 @@ def family_of(store: LogStore, session_id: str) -> Family:
     children: dict[str, list[Header]] = {}
     for one in known.values():
         children.setdefault(_above(one) or "", []).append(one)
-    members: list[Member] = []
+    members: list[LineageMember] = []
     for one in _walk(root, children):
         if len(members) == MOST_MEMBERS:
             complete = False
             break
         members.append(_member(one, known))
-    return Family(root_id=root.session_id, members=members, complete=complete)
+    return LineageTree(root_id=root.session_id, members=members, complete=complete)
 
 
 def _above(header: Header) -> str | None:
@@ -100,7 +100,7 @@ def _walk(header: Header, children: dict[str, list[Header]]) -> Iterator[Header]
         waiting.extend(below)
 
 
-def _member(header: Header, known: dict[str, Header]) -> Member:
+def _member(header: Header, known: dict[str, Header]) -> LineageMember:
     above = _above(header)
     parent = known.get(above or "")
     if parent is None:
@@ -109,7 +109,7 @@ def _member(header: Header, known: dict[str, Header]) -> Member:
         relation = "rotation"
     else:
         relation = "fork" if header.base_id else "task"
-    return Member(
+    return LineageMember(
         id=header.session_id,
         parent_id=above if parent is not None else None,
         relation=relation,

@@ -22,13 +22,13 @@ from outlast.runtime.prompt.project_identity import project_fingerprint, project
 from outlast.store import open_existing, open_store, open_to_read, place_of
 from outlast.store.log_store import LogStore
 from outlast.store.port import Page, Query
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 # --- opening ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def to_read(url: str | None) -> Generator[LogStore]:
+def open_readonly(url: str | None) -> Generator[LogStore]:
     """The store for those who only look."""
     refuse_no_store(url)
     store = open_to_read(load_settings(store=url).store)
@@ -39,7 +39,7 @@ def to_read(url: str | None) -> Generator[LogStore]:
 
 
 @contextmanager
-def to_change(url: str | None) -> Generator[LogStore]:
+def open_for_change(url: str | None) -> Generator[LogStore]:
     """The store for those who write to sessions that are there."""
     refuse_no_store(url)
     store = open_existing(load_settings(store=url).store)
@@ -63,7 +63,7 @@ def refuse_no_store(url: str | None) -> None:
         raise SessionNotFound("there are no sessions here yet; `outlast` begins one")
 
 
-def named(store: LogStore, session: str) -> str:
+def resolve_session(store: LogStore, session: str) -> str:
     """The id that begins so. `SessionNotFound`, also when it was deleted; `AmbiguousSession` names the matches."""
     if not is_id(session):
         if len(session) >= ID_LENGTH:
@@ -99,7 +99,7 @@ def refuse_ended(header: Header) -> None:
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 
-class Summary(msgspec.Struct, kw_only=True):
+class SessionRow(msgspec.Struct, kw_only=True):
     """A row of a list. Times are microseconds since 1970, UTC; `active_stream_id` names the turn that is open.
 
     `total_input_tokens` holds an estimate of what was admitted since a provider last counted.
@@ -131,9 +131,9 @@ class Summary(msgspec.Struct, kw_only=True):
     """`running`, `interrupted` (a turn is open and nobody is at it), `waiting` (an input nobody has answered)."""
 
 
-def summary_of(header: Header, store: LogStore | None = None) -> Summary:
+def summary_of(header: Header, store: LogStore | None = None) -> SessionRow:
     """Whether an open turn is at work, only the store knows."""
-    return Summary(
+    return SessionRow(
         id=header.session_id,
         title=header.title,
         state=header.state,
@@ -160,7 +160,7 @@ def summary_of(header: Header, store: LogStore | None = None) -> Summary:
     )
 
 
-def damaged_summary(session_id: str) -> Summary:
+def damaged_summary(session_id: str) -> SessionRow:
     """The row of a session whose header cannot be read."""
     return msgspec.structs.replace(summary_of(Header(session_id=session_id)), state="damaged")
 
@@ -172,8 +172,8 @@ def _activity(header: Header, store: LogStore | None) -> str | None:
     return "interrupted" if held is None or held.expired else "running"
 
 
-class Listing(msgspec.Struct, kw_only=True):
-    sessions: list[Summary] = []
+class SessionListing(msgspec.Struct, kw_only=True):
+    sessions: list[SessionRow] = []
     damaged: list[str] = []
     cursor: str | None = None
 
@@ -187,20 +187,20 @@ def listed(
     limit: int = 50,
     cursor: str | None = None,
     owner_id: str = "local",
-) -> Listing:
+) -> SessionListing:
     """A page of sessions, newest activity first; with `project` only those of that folder or its repository. Archived
     ones are out of sight unless that `state` is asked for."""
     if not is_there(url):
-        return Listing()
+        return SessionListing()
     query = Query(owner_id=owner_id, state=state, title=title, limit=limit, cursor=cursor)
     if project is not None:
         query = msgspec.structs.replace(
             query, project_key=project_key(project), project_fingerprint=project_fingerprint(project)
         )
-    with to_read(url) as store:
+    with open_readonly(url) as store:
         page = store.find(query) if state is not None else _in_sight(store, query)
         rows = [summary_of(row, store) for row in page.headers]
-    return Listing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
+    return SessionListing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
 
 
 def _in_sight(store: LogStore, query: Query) -> Page:
@@ -227,7 +227,7 @@ def listed_in(
     limit: int = 50,
     cursor: str | None = None,
     owner_id: str = "local",
-) -> Listing:
+) -> SessionListing:
     """The same from a store that is open; `project` is a project_key, or the path of a folder."""
     query = Query(owner_id=owner_id, state=state, title=title, limit=limit, cursor=cursor)
     if project is not None and _PROJECT_KEY.fullmatch(project):
@@ -239,15 +239,15 @@ def listed_in(
         )
     page = store.find(query)
     rows = [_asking(store, summary_of(row, store)) for row in page.headers]
-    return Listing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
+    return SessionListing(sessions=rows, damaged=page.damaged, cursor=page.cursor)
 
 
-def _asking(store: LogStore, row: Summary) -> Summary:
+def _asking(store: LogStore, row: SessionRow) -> SessionRow:
     """A turn that waits for the user's word is told apart from one that works; only its log knows."""
     if row.active_stream_id is None:
         return row
     try:
-        asks = bool(folded_state(store, row.id).open_approvals)
+        asks = bool(load_state(store, row.id).open_approvals)
     except OutlastError:  # deleted or damaged meanwhile: whoever opens it is told
         return row
     return msgspec.structs.replace(row, activity="approval") if asks else row

@@ -20,7 +20,7 @@ from outlast.core.state import SessionState
 from outlast.core.transcript import transcript
 from outlast.runtime.history.compaction import message_tokens
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import decoded, folded_state
+from outlast.store.read.decode import decode_events, load_state
 
 PAGE = 64
 LARGEST_PAGE = 2048
@@ -31,7 +31,7 @@ _TELLS = frozenset({"TurnStarted", "InputPromoted", "ModelRequested", "TurnEnded
 TRIES = 3
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     """A message with its identity, which it keeps in every fork, and its size: as counted by the provider, or about.
 
     Of a tool's result, `status` and `facts` too: whether it was run, and what it changed.
@@ -44,7 +44,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] | None = None
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class OpenDraft(msgspec.Struct, frozen=True, kw_only=True):
     """The reply that is being written: the first `n` pieces of `attempt`, by part."""
 
     attempt: int
@@ -54,18 +54,18 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     calls: dict[str, str] = {}
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
+class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
     """A session as of event `header.last_seq`."""
 
     header: Header
     state: SessionState
-    said: list[Said]
-    draft: Draft | None
+    said: list[MessageRow]
+    draft: OpenDraft | None
 
 
 def opened(
     store: LogStore, header: Header, *, limit: int = 200, before: int | None = None, include_archived: bool = False
-) -> Opened:
+) -> SessionPage:
     """The newest messages (before event `before`) and the draft, all as of one moment: that of `header`, or a later one
     when the reply went on meanwhile. Follow it from `last_seq` on."""
     session_id, tries = header.session_id, 0
@@ -75,27 +75,27 @@ def opened(
         until = header.last_seq + 1 if before is None else min(before, header.last_seq + 1)
         said = said_before(store, session_id, until, state, limit=limit, include_archived=include_archived, rows=rows)
         if state.attempt is None:  # nothing is being written
-            return Opened(header=header, state=state, said=said, draft=None)
+            return SessionPage(header=header, state=state, said=said, draft=None)
         batch = next(store.follow(session_id, after=header.last_seq, timeout=0), None)
         if batch is None or not batch.events:
             break
         if tries == TRIES:
-            return Opened(header=header, state=state, said=said, draft=None)
+            return SessionPage(header=header, state=state, said=said, draft=None)
         header = store.head(session_id)
     chunks = batch.chunks if batch is not None else ()
     draft = draft_of([(c.attempt_seq, c.n, c.part, c.data) for c in chunks])
-    return Opened(header=header, state=state, said=said, draft=draft)
+    return SessionPage(header=header, state=state, said=said, draft=draft)
 
 
 def _folded(store: LogStore, header: Header) -> tuple[list[Row] | None, SessionState]:
     """The state, and where the log is short all of it: then nobody reads it twice."""
     if header.last_seq > SHORT:
-        return None, folded_state(store, header.session_id, upto=header.last_seq)
-    rows = decoded(store, store.read(header.session_id, before=header.last_seq + 1))
+        return None, load_state(store, header.session_id, upto=header.last_seq)
+    rows = decode_events(store, store.read(header.session_id, before=header.last_seq + 1))
     return rows, folded(rows)
 
 
-def draft_of(chunks: Sequence[tuple[int, int, str, bytes]]) -> Draft | None:
+def draft_of(chunks: Sequence[tuple[int, int, str, bytes]]) -> OpenDraft | None:
     """The draft that these pieces make: of the newest attempt, in their order."""
     if not chunks:
         return None
@@ -106,7 +106,7 @@ def draft_of(chunks: Sequence[tuple[int, int, str, bytes]]) -> Draft | None:
             parts[part] = parts.get(part, b"") + data
     texts = {part: data.decode("utf-8", "replace") for part, data in parts.items()}
     text, reasoning = texts.pop("text", ""), texts.pop("reasoning", "")
-    return Draft(attempt=attempt, n=n, text=text, reasoning=reasoning, calls=texts)
+    return OpenDraft(attempt=attempt, n=n, text=text, reasoning=reasoning, calls=texts)
 
 
 def said_before(
@@ -118,7 +118,7 @@ def said_before(
     limit: int,
     include_archived: bool,
     rows: list[Row] | None = None,
-) -> list[Said]:
+) -> list[MessageRow]:
     """The last `limit` messages before that event; summaries are among them, system prompts are not. Whoever has read
     the whole log already gives it as `rows`."""
     known = rows is not None
@@ -127,7 +127,7 @@ def said_before(
     size, top = max(PAGE, min(limit, LARGEST_PAGE)), before
     while True:
         page = [] if known else store.read(session_id, before=top, limit=size, newest_first=True)
-        rows = [*decoded(store, reversed(page)), *rows]
+        rows = [*decode_events(store, reversed(page)), *rows]
         told = transcript(rows, state, include_archived=include_archived, summaries=True)
         by_seq = {stored.seq: (stored, event) for stored, event in rows}
         shown = [
@@ -144,7 +144,7 @@ def said_before(
 def last_input(store: LogStore, session_id: str) -> Message | None:
     """The last thing that the user said and that is in sight."""
     header = store.head(session_id)
-    state = folded_state(store, session_id, upto=header.last_seq)
+    state = load_state(store, session_id, upto=header.last_seq)
     before = header.last_seq + 1
     while before > 1:
         page = said_before(store, session_id, before, state, limit=PAGE, include_archived=False)
@@ -158,7 +158,7 @@ def last_input(store: LogStore, session_id: str) -> Message | None:
 def _behind(store: LogStore, session_id: str, before: int) -> list[Row]:
     """What follows the page and tells about messages in it: whether a reply was asked for again, where a turn read an
     input."""
-    return decoded(store, store.read(session_id, after=before - 1, kinds=_TELLS, limit=AHEAD))
+    return decode_events(store, store.read(session_id, after=before - 1, kinds=_TELLS, limit=AHEAD))
 
 
 def _first_in_sight(state: SessionState) -> int:
@@ -175,15 +175,15 @@ def _is_prompt(message: Message, row: Row) -> bool:
     return not message.is_summary and Actor.parse(row[0].actor).door == "library"
 
 
-def _said(message: Message, row: Row) -> Said:
+def _said(message: Message, row: Row) -> MessageRow:
     stored, event = row
     if type(event) is e.MessageAppended:  # of which nothing else is known
         said_as = message_id_of(stored.session_id, stored.seq)
-        return Said(message=message, message_id=said_as, token_count=message_tokens(message))
+        return MessageRow(message=message, message_id=said_as, token_count=message_tokens(message))
     given = event.message_id if isinstance(event, e.InputAdmitted) else None
     counted = event.usage.output_tokens if isinstance(event, e.AssistantReplied) else 0
     result = event if isinstance(event, e.ToolCallFinished) and not stored.redacted else None
-    return Said(
+    return MessageRow(
         message=message,
         message_id=given or message_id_of(stored.session_id, stored.seq),
         token_count=counted or message_tokens(message),

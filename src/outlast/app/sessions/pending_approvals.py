@@ -17,16 +17,16 @@ from outlast.runtime.tools.builtin.edit import EditArguments, edited
 from outlast.runtime.tools.files.atomic_write import ABSENT
 from outlast.runtime.tools.files.diff import difference
 from outlast.runtime.tools.port import Target, ToolFault
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.subagents import child_of
 from outlast.runtime.turn.tool_context import tool_context
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 TASK = "task"
 
 
-def waiting(store: LogStore, session_id: str, state: SessionState) -> list[tuple[str, Approval]]:
+def pending_approvals(store: LogStore, session_id: str, state: SessionState) -> list[tuple[str, Approval]]:
     """Each with the session that asks; its own first."""
     found = [(session_id, one) for one in state.open_approvals]
     for call in state.open_calls:
@@ -38,12 +38,12 @@ def waiting(store: LogStore, session_id: str, state: SessionState) -> list[tuple
 def _below(store: LogStore, child: str) -> list[tuple[str, Approval]]:
     try:
         tip = store.tip(child)
-        return waiting(store, tip, folded_state(store, tip))
+        return pending_approvals(store, tip, load_state(store, tip))
     except SessionNotFound:
         return []  # the call is in the log before the session that it begins
 
 
-async def change_of(kit: Kit, session_id: str, name: str, arguments: dict[str, Any]) -> str | None:
+async def change_of(kit: TurnContext, session_id: str, name: str, arguments: dict[str, Any]) -> str | None:
     """The unified diff of a file tool's call as things are now; None where it makes none that could be shown.
 
     A call that cannot be carried out says why instead. Nothing is changed by looking.
@@ -71,7 +71,7 @@ def _after(name: str, arguments: dict[str, Any], target: Target) -> bytes | None
     return text.encode("utf-8", "surrogateescape")
 
 
-def scope_of(kit: Kit, name: str, arguments: dict[str, Any]) -> str:
+def scope_of(kit: TurnContext, name: str, arguments: dict[str, Any]) -> str:
     """What an approval for the session, or for always, would cover, in words."""
     found: list[list[str]] = (
         kit.gate.grant(ToolCall(id="preview", name=name, arguments=arguments)).get("commands") or []

@@ -19,12 +19,12 @@ from outlast.store import place_of
 from outlast.store.log_store import LogStore
 from outlast.store.search.documents import Snippet, folded, snippet_of
 from outlast.store.search.full_scan import scan
-from outlast.store.search.index import Found, Keeper, Shelf
+from outlast.store.search.index import IndexMatch, SearchIndex, SearchProvider
 
 Progress = Callable[[int, int], None]
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """One lineage in which something was found: `session_id` said it at event `seq`, `resume_id` goes on with it."""
 
     session_id: str
@@ -40,9 +40,9 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     snippet: Snippet
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True):
+class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
     query: str
-    hits: list[Hit]
+    hits: list[SearchHit]
     more: bool = False
     damaged: list[str] = []
 
@@ -53,7 +53,7 @@ class Searcher:
     def __init__(self, store: LogStore) -> None:
         self._store = store
         self._keeper = _keeper(store)
-        self._shelf: Shelf | None = None
+        self._shelf: SearchIndex | None = None
 
     def search(
         self,
@@ -63,13 +63,13 @@ class Searcher:
         limit: int = 20,
         project: Path | None = None,
         progress: Progress | None = None,
-    ) -> Results:
+    ) -> SearchPage:
         """The newest matches of a text, in any script, case aside. `InvalidInput` when it is empty."""
         wanted = folded(query)
         if not wanted:
             raise InvalidInput("say what to search for: a word, or a part of one")
         damaged: list[str] = []
-        hits: dict[str, Hit] = {}
+        hits: dict[str, SearchHit] = {}
         more = False
         with closing(self._found(wanted, owner_id, damaged, progress)) as found:
             for one in _of_project(found, project):
@@ -80,7 +80,7 @@ class Searcher:
                     break
                 hits[one.root_id] = _hit(self._store, one, wanted)
         newest_first = sorted(hits.values(), key=lambda hit: -hit.at)
-        return Results(query=query, hits=newest_first, more=more, damaged=sorted(set(damaged)))
+        return SearchPage(query=query, hits=newest_first, more=more, damaged=sorted(set(damaged)))
 
     def matches(self, query: str, *, owner_id: str = "local") -> Iterator[tuple[str, int]]:
         """Every match as (session, seq), in no order."""
@@ -89,27 +89,27 @@ class Searcher:
                 yield one.document.session_id, one.document.seq
 
     def close(self) -> None:
-        shelf, self._shelf = self._shelf, None
-        if shelf is not None:
-            shelf.close()
+        search_index, self._shelf = self._shelf, None
+        if search_index is not None:
+            search_index.close()
 
-    def _found(self, query: str, owner_id: str, damaged: list[str], progress: Progress | None) -> Generator[Found]:
+    def _found(self, query: str, owner_id: str, damaged: list[str], progress: Progress | None) -> Generator[IndexMatch]:
         """From the index, made anew once if it is damaged; from the sessions themselves where there can be none."""
-        keeper = self._keeper
+        search_provider = self._keeper
         told: set[tuple[str, int]] = set()
         for again in (False, True):
-            if keeper is None:
+            if search_provider is None:
                 break
             try:
                 if again:
                     self.close()
-                    keeper.remove()
-                self._shelf = shelf = self._shelf or keeper.open()
-                damaged += keeper.catch_up(self._store, shelf, progress)
-                yield from _not_told(shelf.found(query, owner_id), told)
+                    search_provider.remove()
+                self._shelf = search_index = self._shelf or search_provider.open()
+                damaged += search_provider.catch_up(self._store, search_index, progress)
+                yield from _not_told(search_index.found(query, owner_id), told)
                 return
-            except keeper.trouble as error:
-                if not keeper.is_broken(error):
+            except search_provider.trouble as error:
+                if not search_provider.is_broken(error):
                     break
         yield from _not_told(scan(self._store, query, owner_id, damaged, progress), told)
 
@@ -122,7 +122,7 @@ def search(
     limit: int = 20,
     project: Path | None = None,
     progress: Progress | None = None,
-) -> Results:
+) -> SearchPage:
     """One search, with an index that is opened for it; see `Searcher.search`."""
     with closing(Searcher(store)) as searcher:
         return searcher.search(query, owner_id=owner_id, limit=limit, project=project, progress=progress)
@@ -130,14 +130,14 @@ def search(
 
 def rebuild(store: LogStore, progress: Progress | None = None) -> None:
     """Throw the index away and make it again; a store that has none needs none."""
-    keeper = _keeper(store)
-    if keeper is None:
+    search_provider = _keeper(store)
+    if search_provider is None:
         return
     try:
-        keeper.remove()
-        with closing(keeper.open()) as shelf:
-            keeper.catch_up(store, shelf, progress)
-    except keeper.trouble as error:
+        search_provider.remove()
+        with closing(search_provider.open()) as search_index:
+            search_provider.catch_up(store, search_index, progress)
+    except search_provider.trouble as error:
         raise StoreUnavailable(
             f"the search index cannot be made ({error}); search reads every session instead"
         ) from error
@@ -145,40 +145,40 @@ def rebuild(store: LogStore, progress: Progress | None = None) -> None:
 
 def forget(store: LogStore) -> None:
     """Erase from the index what was deleted or redacted, if there is an index."""
-    keeper = _keeper(store)
-    if keeper is None:
+    search_provider = _keeper(store)
+    if search_provider is None:
         return
     try:
-        if keeper.exists():
-            with closing(keeper.open()) as shelf:
-                keeper.catch_up(store, shelf)
-    except keeper.trouble as error:
+        if search_provider.exists():
+            with closing(search_provider.open()) as search_index:
+                search_provider.catch_up(store, search_index)
+    except search_provider.trouble as error:
         told = f"the session is deleted, but the search index could not be cleaned ({error})"
         try:
-            keeper.remove()
-        except keeper.trouble:
+            search_provider.remove()
+        except search_provider.trouble:
             raise StoreUnavailable(f"{told}; run `outlast sessions search --rebuild`") from error
 
 
 # --- with a shelf or without -----------------------------------------------------------------------------------------
 
 
-def _keeper(store: LogStore) -> Keeper | None:
+def _keeper(store: LogStore) -> SearchProvider | None:
     scheme, _ = place_of(store.url)
     if scheme == "sqlite":
         from outlast.store.sqlite import SqliteStore
-        from outlast.store.sqlite.search_index import SqliteKeeper
+        from outlast.store.sqlite.search_index import SqliteSearchProvider
 
-        return SqliteKeeper(store.path) if isinstance(store, SqliteStore) else None
+        return SqliteSearchProvider(store.path) if isinstance(store, SqliteStore) else None
     if scheme == "postgresql":
         from outlast.store.postgres import PostgresStore
-        from outlast.store.postgres.search_index import PostgresKeeper
+        from outlast.store.postgres.search_index import PostgresSearchProvider
 
-        return PostgresKeeper(store.address) if isinstance(store, PostgresStore) else None
+        return PostgresSearchProvider(store.address) if isinstance(store, PostgresStore) else None
     return None
 
 
-def _not_told(found: Iterable[Found], told: set[tuple[str, int]]) -> Iterator[Found]:
+def _not_told(found: Iterable[IndexMatch], told: set[tuple[str, int]]) -> Iterator[IndexMatch]:
     """An index may break in the middle of an answer: what was given out before is not given out again."""
     for one in found:
         place = (one.document.session_id, one.document.seq)
@@ -187,7 +187,7 @@ def _not_told(found: Iterable[Found], told: set[tuple[str, int]]) -> Iterator[Fo
             yield one
 
 
-def _of_project(found: Iterable[Found], project: Path | None) -> Iterator[Found]:
+def _of_project(found: Iterable[IndexMatch], project: Path | None) -> Iterator[IndexMatch]:
     if project is None:
         yield from found
         return
@@ -197,9 +197,9 @@ def _of_project(found: Iterable[Found], project: Path | None) -> Iterator[Found]
             yield one
 
 
-def _hit(store: LogStore, one: Found, query: str) -> Hit:
+def _hit(store: LogStore, one: IndexMatch, query: str) -> SearchHit:
     document = one.document
-    return Hit(
+    return SearchHit(
         session_id=document.session_id,
         resume_id=store.tip(document.session_id) if one.rotated_to else document.session_id,
         title=one.title,

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.app.sessions.listing import is_there, to_read
+from outlast.app.sessions.listing import is_there, open_readonly
 from outlast.app.settings import Settings, load_settings
 from outlast.core import events as e
 from outlast.core.errors import DamagedSession, SessionNotFound
 from outlast.core.header import Header
 from outlast.core.messages import Usage
-from outlast.core.usage import Spent
+from outlast.core.usage import ModelUsage
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.store.engine.encode import event_of
 from outlast.store.log_store import LogStore
@@ -35,15 +35,15 @@ COUNTED = frozenset({"AssistantReplied", "ReplyInterrupted", "UsageRecorded", "C
 UNKNOWN = "unknown"
 
 
-class Sum(Spent, kw_only=True, omit_defaults=False):
+class UsageSum(ModelUsage, kw_only=True, omit_defaults=False):
     """Tokens and cost of some replies, and in how many turns and sessions."""
 
     turns: int = 0
     replies: int = 0
     sessions: int = 0
 
-    def take(self, other: Sum) -> None:
-        for name in Sum.__struct_fields__:
+    def take(self, other: UsageSum) -> None:
+        for name in UsageSum.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     @property
@@ -53,29 +53,29 @@ class Sum(Spent, kw_only=True, omit_defaults=False):
         return self.cost_micros / 1_000_000 if known or not self.replies else None
 
 
-class Tally(msgspec.Struct, kw_only=True):
+class UsageTally(msgspec.Struct, kw_only=True):
     """What one session came to, up to `last_seq`: by day and model."""
 
     last_seq: int = 0
     hash: bytes = b""
-    days: dict[str, dict[str, Sum]] = {}
+    days: dict[str, dict[str, UsageSum]] = {}
 
 
-class Stats(msgspec.Struct, kw_only=True):
-    total: Sum
+class UsageStatistics(msgspec.Struct, kw_only=True):
+    total: UsageSum
     messages: int
-    models: dict[str, Sum]
-    projects: dict[str, Sum]
-    days: dict[str, Sum]
+    models: dict[str, UsageSum]
+    projects: dict[str, UsageSum]
+    days: dict[str, UsageSum]
     damaged: list[str] = []
 
 
 def stats(
     url: str | None, *, project: Path | None = None, owner_id: str = "local", progress: Progress | None = None
-) -> Stats:
+) -> UsageStatistics:
     if not is_there(url):
-        return Stats(total=Sum(), messages=0, models={}, projects={}, days={})
-    with to_read(url) as store:
+        return UsageStatistics(total=UsageSum(), messages=0, models={}, projects={}, days={})
+    with open_readonly(url) as store:
         return stats_of(store, cache_file(url), project=project, owner_id=owner_id, progress=progress)
 
 
@@ -86,11 +86,11 @@ def stats_of(
     project: Path | None = None,
     owner_id: str = "local",
     progress: Progress | None = None,
-) -> Stats:
+) -> UsageStatistics:
     """The same from a store that is open, with the cache at `place`."""
-    found = Stats(total=Sum(), messages=0, models={}, projects={}, days={})
+    found = UsageStatistics(total=UsageSum(), messages=0, models={}, projects={}, days={})
     cache = _read(place)
-    kept: dict[str, Tally] = {}
+    kept: dict[str, UsageTally] = {}
     headers = _headers(store, owner_id, project)
     for done, header in enumerate(headers):
         if progress is not None:
@@ -128,11 +128,11 @@ def _headers(store: LogStore, owner_id: str, project: Path | None) -> list[Heade
 # --- one session -----------------------------------------------------------------------------------------------------
 
 
-def _tally(store: LogStore, header: Header, known: Tally | None) -> Tally:
+def _tally(store: LogStore, header: Header, known: UsageTally | None) -> UsageTally:
     if known is not None and (known.last_seq, known.hash) == (header.last_seq, header.head_hash):
         return known
     if known is None or known.last_seq >= header.last_seq or not _still_there(store, header, known):
-        known = Tally(last_seq=header.base_seq)
+        known = UsageTally(last_seq=header.base_seq)
     while known.last_seq < header.last_seq:
         page = store.read(header.session_id, after=known.last_seq, before=header.last_seq + 1, limit=PAGE)
         if not page:
@@ -144,12 +144,12 @@ def _tally(store: LogStore, header: Header, known: Tally | None) -> Tally:
     return known
 
 
-def _still_there(store: LogStore, header: Header, known: Tally) -> bool:
+def _still_there(store: LogStore, header: Header, known: UsageTally) -> bool:
     rows = store.read(header.session_id, after=known.last_seq - 1, before=known.last_seq + 1)
     return bool(rows) and rows[0].hash == known.hash
 
 
-def _count(tally: Tally, at: int, event: e.Event | e.Opaque) -> None:
+def _count(tally: UsageTally, at: int, event: e.Event | e.Opaque) -> None:
     match event:
         case e.TurnStarted(model=model):
             _sum(tally, at, model).turns += 1
@@ -166,8 +166,8 @@ def _count(tally: Tally, at: int, event: e.Event | e.Opaque) -> None:
             pass
 
 
-def _sum(tally: Tally, at: int, model: str | None) -> Sum:
-    return tally.days.setdefault(day_of(at), {}).setdefault(model or UNKNOWN, Sum())
+def _sum(tally: UsageTally, at: int, model: str | None) -> UsageSum:
+    return tally.days.setdefault(day_of(at), {}).setdefault(model or UNKNOWN, UsageSum())
 
 
 def day_of(at: int) -> str:
@@ -177,14 +177,14 @@ def day_of(at: int) -> str:
         return "?"
 
 
-def _add(found: Stats, header: Header, tally: Tally) -> None:
+def _add(found: UsageStatistics, header: Header, tally: UsageTally) -> None:
     found.messages += header.message_count
-    project = found.projects.setdefault(header.project_root or "-", Sum())
+    project = found.projects.setdefault(header.project_root or "-", UsageSum())
     models: set[str] = set()
     for day, sums in tally.days.items():
-        found.days.setdefault(day, Sum()).sessions += 1
+        found.days.setdefault(day, UsageSum()).sessions += 1
         for model, one in sums.items():
-            for total in (found.total, project, found.days[day], found.models.setdefault(model, Sum())):
+            for total in (found.total, project, found.days[day], found.models.setdefault(model, UsageSum())):
                 total.take(one)
             models.add(model)
     for model in models:
@@ -198,7 +198,7 @@ def _add(found: Stats, header: Header, tally: Tally) -> None:
 
 class _Cache(msgspec.Struct):
     version: int
-    tallies: dict[str, Tally]
+    tallies: dict[str, UsageTally]
 
 
 def cache_file(url: str | None) -> Path:
@@ -220,7 +220,7 @@ def forget_at(place: Path, session_id: str) -> None:
         _write(place, cache)
 
 
-def _read(place: Path) -> dict[str, Tally]:
+def _read(place: Path) -> dict[str, UsageTally]:
     try:
         found = msgspec.msgpack.decode(place.read_bytes(), type=_Cache)
     except (OSError, msgspec.MsgspecError):
@@ -228,7 +228,7 @@ def _read(place: Path) -> dict[str, Tally]:
     return found.tallies if found.version == CACHE_VERSION else {}
 
 
-def _write(place: Path, tallies: dict[str, Tally]) -> None:
+def _write(place: Path, tallies: dict[str, UsageTally]) -> None:
     """As well as it can be done: it is only a cache."""
     partial = place.with_name(f"{place.name}.{os.getpid()}")
     try:

@@ -12,13 +12,13 @@ from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput
 from outlast.core.event_row import Actor
 from outlast.core.header import PLAN, Header
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.permissions.session_policy import PermissionGate
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.permissions.session_policy import SessionPolicy
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, NewEvent
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 REQUESTED = "requested"
 
@@ -66,7 +66,7 @@ def _runtime(settings: Settings, permission_mode: str | None, plan_mode: bool | 
             )
         changes["permission_mode"] = permission_mode
     if plan_mode is not None:
-        changes["workflow_mode"] = str(Mode.PLAN if plan_mode else Mode.EXECUTE)
+        changes["workflow_mode"] = str(WorkflowMode.PLAN if plan_mode else WorkflowMode.EXECUTE)
         changes["workflow_decision_kind"] = REQUESTED if plan_mode else None
     return changes
 
@@ -75,11 +75,11 @@ def is_to_plan(store: LogStore, header: Header) -> bool:
     """Whether somebody asked for plans only; a turn that plans by its own choice goes on to work."""
     if not header.plan_mode:
         return False
-    runtime = folded_state(store, header.session_id).runtime
+    runtime = load_state(store, header.session_id).runtime
     return runtime.get("workflow_mode") == PLAN and runtime.get("workflow_decision_kind") in (REQUESTED, None)
 
 
-def change_running_mode(kit: Kit | None, permission_mode: str) -> None:
+def change_running_mode(kit: TurnContext | None, permission_mode: str) -> None:
     """In the turn that runs, too; its gate keeps to its ceiling."""
-    if kit is not None and isinstance(kit.gate, PermissionGate):
+    if kit is not None and isinstance(kit.gate, SessionPolicy):
         kit.gate.request(PermissionMode(permission_mode))

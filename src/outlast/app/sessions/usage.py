@@ -6,20 +6,20 @@ from typing import Literal
 
 import msgspec
 
-from outlast.app.terminal import ContextUse, context_use
+from outlast.app.terminal import ContextUsage, context_use
 from outlast.core import events as e
 from outlast.core.messages import Usage
 from outlast.core.usage import UsageTotals
 from outlast.core.window import window
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import decoded, folded_state
+from outlast.store.read.decode import decode_events, load_state
 
 RECENT = 500
 _COUNTED = frozenset({"AssistantReplied", "ReplyInterrupted", "Compacted"})
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyCost(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     at: int
     kind: Literal["reply", "interrupted", "compaction"]
@@ -28,23 +28,25 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
-class Spending(msgspec.Struct, frozen=True, kw_only=True):
+class SessionSpending(msgspec.Struct, frozen=True, kw_only=True):
     usage: UsageTotals
-    context: ContextUse
-    recent: list[Reply]
+    context: ContextUsage
+    recent: list[ReplyCost]
 
 
-def spending_of(store: LogStore, session_id: str, kit: Kit | None) -> Spending:
-    state = folded_state(store, session_id)
+def spending_of(store: LogStore, session_id: str, kit: TurnContext | None) -> SessionSpending:
+    state = load_state(store, session_id)
     rows = store.read(session_id, after=state.view.read_from - 1, before=state.last_seq + 1)
-    messages = window(decoded(store, rows), state).messages
-    return Spending(usage=state.usage, context=context_use(kit, messages, state), recent=_recent(store, session_id))
+    messages = window(decode_events(store, rows), state).messages
+    return SessionSpending(
+        usage=state.usage, context=context_use(kit, messages, state), recent=_recent(store, session_id)
+    )
 
 
-def _recent(store: LogStore, session_id: str) -> list[Reply]:
+def _recent(store: LogStore, session_id: str) -> list[ReplyCost]:
     rows = store.read(session_id, kinds=_COUNTED, limit=RECENT, newest_first=True)
-    found: list[Reply] = []
-    for stored, event in decoded(store, reversed(rows)):
+    found: list[ReplyCost] = []
+    for stored, event in decode_events(store, reversed(rows)):
         match event:
             case e.AssistantReplied(usage=usage, model=model):
                 kind = "reply"
@@ -54,5 +56,5 @@ def _recent(store: LogStore, session_id: str) -> list[Reply]:
                 kind = "compaction"
             case _:
                 continue
-        found.append(Reply(seq=stored.seq, at=stored.at, kind=kind, turn=stored.turn, model=model, usage=usage))
+        found.append(ReplyCost(seq=stored.seq, at=stored.at, kind=kind, turn=stored.turn, model=model, usage=usage))
     return found

@@ -34,7 +34,7 @@ _ATTEMPTS = frozenset({"ModelRequested", "AssistantReplied", "ReplyInterrupted"}
 _CURSOR = re.compile(r"(0|[1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?", re.ASCII)
 
 
-class Cursor(NamedTuple):
+class StreamCursor(NamedTuple):
     """Everything up to event `seq`, and the first `n` pieces of the draft that is open behind it. Cursors of one
     session are ordered."""
 
@@ -42,33 +42,33 @@ class Cursor(NamedTuple):
     n: int = 0
 
 
-BEGINNING = Cursor(0)
+BEGINNING = StreamCursor(0)
 
 
-def cursor_from(text: str) -> Cursor:
+def cursor_from(text: str) -> StreamCursor:
     """The cursor in a Last-Event-ID; `InvalidInput` when it is none."""
     found = _CURSOR.fullmatch(text.strip())
     if found is None or int(found[1]) > SEQ_LIMIT:
         raise InvalidInput("that is no cursor: it is the id of the last frame you saw, like 12 or 12:3, or 0 for all")
-    return Cursor(int(found[1]), int(found[2] or 0))
+    return StreamCursor(int(found[1]), int(found[2] or 0))
 
 
 class Frame(msgspec.Struct, frozen=True):
     """One frame as it goes over the wire, and the cursor of whoever has seen it. `attempt` is 0 for an event."""
 
-    cursor: Cursor
+    cursor: StreamCursor
     data: bytes
     attempt: int = 0
     is_last: bool = False
 
 
-class Seen:
+class FollowerPosition:
     """What a follower has: everything up to `cursor.seq`, and the first `n` pieces of an attempt.
 
     Of the attempt that a cursor came with nothing is known but that it had begun by then.
     """
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: StreamCursor) -> None:
         self.cursor = cursor
         self._attempt, self._n = (cursor.seq, cursor.n) if cursor.n else (0, 0)
 
@@ -81,23 +81,25 @@ class Seen:
         return attempt <= self._attempt and n <= self._n
 
 
-class Live:
+class StreamHub:
     """The streams of one store. For one event loop."""
 
     def __init__(self, store: LogStore, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self.store = store
         self.heartbeat_seconds = heartbeat_seconds
         self.followers = 0
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, SessionBroadcast] = {}
         self._closed = False
 
-    async def frames(self, session_id: str, after: Cursor = BEGINNING, *, follow: bool = True) -> AsyncGenerator[bytes]:
+    async def frames(
+        self, session_id: str, after: StreamCursor = BEGINNING, *, follow: bool = True
+    ) -> AsyncGenerator[bytes]:
         """What follows the cursor, as bytes to send; with `follow` for ever, with heartbeats, else to the tip.
 
         It ends when the session is deleted or was rotated, when the store cannot be read any more, and when this is
         closed: whoever still wants it comes again with its cursor.
         """
-        reader = Reader(self.store, session_id, after)
+        reader = CatchUpReader(self.store, session_id, after)
         if not follow:
             async for data in reader.to_the_tip():
                 yield data
@@ -132,10 +134,10 @@ class Live:
         for channel in self._channels.values():
             channel.ring()
 
-    async def _join(self, session_id: str) -> Channel:
+    async def _join(self, session_id: str) -> SessionBroadcast:
         channel = self._channels.get(session_id)
         if channel is None or channel.over:
-            channel = self._channels[session_id] = Channel(self.store, session_id, self.heartbeat_seconds)
+            channel = self._channels[session_id] = SessionBroadcast(self.store, session_id, self.heartbeat_seconds)
         channel.readers += 1
         try:
             await channel.begun
@@ -144,7 +146,7 @@ class Live:
             raise
         return channel
 
-    def _leave(self, channel: Channel) -> None:
+    def _leave(self, channel: SessionBroadcast) -> None:
         channel.readers -= 1
         if channel.readers == 0:
             channel.stop()
@@ -152,7 +154,7 @@ class Live:
                 del self._channels[channel.session_id]
 
 
-class Channel:
+class SessionBroadcast:
     """The newest frames of one session, and whoever reads them into it. `before` is the cursor in front of the first;
     `news` is set, and replaced, whenever something comes, and with every beat, which is one timer for all followers."""
 
@@ -172,11 +174,11 @@ class Channel:
         self.begun: asyncio.Future[None] = loop.create_future()
         self._reading = asyncio.create_task(self._read())
 
-    def covers(self, cursor: Cursor) -> bool:
+    def covers(self, cursor: StreamCursor) -> bool:
         """Whether everything after the cursor is here, or still to come."""
         return self.before <= cursor
 
-    def after(self, cursor: Cursor) -> list[Frame]:
+    def after(self, cursor: StreamCursor) -> list[Frame]:
         if cursor >= self.end:
             return []
         found: list[Frame] = []
@@ -206,9 +208,9 @@ class Channel:
         """Follow the session from its head on; whoever joins has to read up to there by itself."""
         try:
             head = await asyncio.to_thread(self._store.head, self.session_id)
-            self.before = self.end = Cursor(head.last_seq)
+            self.before = self.end = StreamCursor(head.last_seq)
             self.begun.set_result(None)
-            seen = Seen(self.end)
+            seen = FollowerPosition(self.end)
             async for batch in self._store.follow_async(self.session_id, after=head.last_seq):
                 if _is_small(batch):
                     self._put(frames_of(self._store, self.session_id, batch, seen))
@@ -233,11 +235,11 @@ class Channel:
         self.ring()
 
 
-class Reader:
+class CatchUpReader:
     """One follower's own way through the log: from its cursor to the tip. `over` once nothing can follow."""
 
-    def __init__(self, store: LogStore, session_id: str, after: Cursor) -> None:
-        self.seen = Seen(after)
+    def __init__(self, store: LogStore, session_id: str, after: StreamCursor) -> None:
+        self.seen = FollowerPosition(after)
         self.over = False
         self._store = store
         self._session_id = session_id
@@ -287,8 +289,8 @@ class Reader:
 
     def _resynced(self) -> list[Frame]:
         last_seq = self._store.head(self._session_id).last_seq
-        self.seen = Seen(Cursor(last_seq))
-        return [Frame(Cursor(last_seq), sse("resync", msgspec.json.encode({"last_seq": last_seq})))]
+        self.seen = FollowerPosition(StreamCursor(last_seq))
+        return [Frame(StreamCursor(last_seq), sse("resync", msgspec.json.encode({"last_seq": last_seq})))]
 
 
 def _is_small(batch: Batch) -> bool:
@@ -299,7 +301,9 @@ def _is_small(batch: Batch) -> bool:
     )
 
 
-def frames_of(store: LogStore, session_id: str, batch: Batch, seen: Seen, *, whole: bool = False) -> list[Frame]:
+def frames_of(
+    store: LogStore, session_id: str, batch: Batch, seen: FollowerPosition, *, whole: bool = False
+) -> list[Frame]:
     """What is new in a batch to somebody who has seen that much, and has seen it from now on. A batch with events
     repeats the open draft; with `whole`, a draft of which nothing was seen comes in one piece."""
     frames = [event_frame(store, stored, session_id) for stored in batch.events]
@@ -329,7 +333,7 @@ def event_frame(store: LogStore, stored: StoredEvent, session_id: str) -> Frame:
     )
     kind = stored.kind if stored.kind.isidentifier() else "unknown"
     is_last = stored.kind == "SessionRotated" and stored.session_id == session_id
-    return Frame(Cursor(stored.seq), sse(kind, data, str(stored.seq)), is_last=is_last)
+    return Frame(StreamCursor(stored.seq), sse(kind, data, str(stored.seq)), is_last=is_last)
 
 
 def draft_frame(seq: int, chunk: Chunk) -> Frame:
@@ -353,7 +357,9 @@ def whole_draft_frame(seq: int, chunks: list[Chunk]) -> Frame:
 
 
 def _delta(seq: int, last: Chunk, data: Mapping[str, object]) -> Frame:
-    return Frame(Cursor(seq, last.n), sse("delta", msgspec.json.encode(data), f"{seq}:{last.n}"), last.attempt_seq)
+    return Frame(
+        StreamCursor(seq, last.n), sse("delta", msgspec.json.encode(data), f"{seq}:{last.n}"), last.attempt_seq
+    )
 
 
 def _text(chunk: Chunk) -> str:

@@ -17,17 +17,17 @@ from outlast.core.event_row import StoredEvent
 from outlast.core.fold import Row
 from outlast.store.engine.encode import PLAIN, event_of, plain_body
 from outlast.store.port import Store
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 
 
-class Happened(msgspec.Struct, frozen=True):
+class EventStored(msgspec.Struct, frozen=True):
     """An event that is in the log now."""
 
     stored: StoredEvent
     event: e.Event | e.Opaque
 
 
-class Drafted(msgspec.Struct, frozen=True, kw_only=True):
+class DraftChunk(msgspec.Struct, frozen=True, kw_only=True):
     """The next piece of the reply that is being written. `part` is text, reasoning or call:INDEX:NAME."""
 
     attempt_seq: int
@@ -37,31 +37,31 @@ class Drafted(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Level(msgspec.Struct, frozen=True):
+class CaughtUp(msgspec.Struct, frozen=True):
     """Everything up to this event has been told; what follows is new."""
 
     seq: int
 
 
-async def feed(store: Store, session_id: str, *, after: int = 0) -> AsyncIterator[Happened | Drafted | Level]:
+async def feed(store: Store, session_id: str, *, after: int = 0) -> AsyncIterator[EventStored | DraftChunk | CaughtUp]:
     """What follows event `after`, then whatever comes, until the caller stops listening or the session is deleted."""
     attempt = n = 0
     async for batch in store.follow_async(session_id, after=after):
-        for stored, event in await asyncio.to_thread(decoded, store, batch.events):
-            yield Happened(stored, event)
+        for stored, event in await asyncio.to_thread(decode_events, store, batch.events):
+            yield EventStored(stored, event)
             after = stored.seq
         for chunk in batch.chunks:
             if (chunk.attempt_seq, chunk.n) <= (attempt, n):
                 continue  # told before: a batch with events repeats the draft that is open
             attempt, n = chunk.attempt_seq, chunk.n
             text = chunk.data.decode("utf-8", "replace")
-            yield Drafted(attempt_seq=attempt, after_seq=after, n=n, part=chunk.part, text=text)
-        yield Level(after)
+            yield DraftChunk(attempt_seq=attempt, after_seq=after, n=n, part=chunk.part, text=text)
+        yield CaughtUp(after)
 
 
 def rows_of(store: Store, session_id: str, *, after: int = 0, before: int | None = None) -> list[Row]:
     """Events that are there, decoded."""
-    return decoded(store, store.read(session_id, after=after, before=before))
+    return decode_events(store, store.read(session_id, after=after, before=before))
 
 
 def body_json(store: Store, stored: StoredEvent) -> msgspec.Raw:

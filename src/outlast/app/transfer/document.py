@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.sessions.detail import Detail
+from outlast.app.sessions.detail import SessionDetailView
 from outlast.core.messages import FilePart, ImagePart, Message
 from outlast.core.redaction import mapped, redacted, redacted_value
 
 Progress = Callable[[int, int], None]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One message. `calls` are (name, arguments as text), `attachments` what is not text, in words."""
 
     seq: int
@@ -27,14 +27,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     attachments: list[str]
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class Document(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     facts: list[tuple[str, str]]
     note: str | None
     is_redacted: bool
 
 
-def page_of(found: Detail, *, redact: bool) -> Page:
+def page_of(found: SessionDetailView, *, redact: bool) -> Document:
     clean = redacted if redact else _same
     row = found.session
     facts = [
@@ -49,7 +49,7 @@ def page_of(found: Detail, *, redact: bool) -> Page:
     if row.parent_session_id:
         facts.append(("came from", row.parent_session_id))
     note = f"The last turn was {found.interrupted}." if found.interrupted else None
-    return Page(
+    return Document(
         title=clean(valid(row.title or "Session")),
         facts=[(name, clean(valid(value))) for name, value in facts],
         note=note and clean(valid(note)),
@@ -57,17 +57,17 @@ def page_of(found: Detail, *, redact: bool) -> Page:
     )
 
 
-def entries_of(found: Detail, *, redact: bool, progress: Progress | None = None) -> Iterator[Entry]:
+def entries_of(found: SessionDetailView, *, redact: bool, progress: Progress | None = None) -> Iterator[DocumentEntry]:
     for number, message in enumerate(found.messages):
         if progress is not None:
             progress(number, len(found.messages))
         yield _entry(message, redact)
 
 
-def _entry(message: Message, redact: bool) -> Entry:
+def _entry(message: Message, redact: bool) -> DocumentEntry:
     clean = redacted if redact else _same
     marks = {"archived": message.archived, "summary": message.is_summary, "interrupted": message.interrupted}
-    return Entry(
+    return DocumentEntry(
         seq=message.seq or 0,
         role=message.role.value,
         marks=[name for name, is_so in marks.items() if is_so],

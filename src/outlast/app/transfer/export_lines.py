@@ -14,13 +14,13 @@ from outlast.core.errors import InvalidInput, OutlastError
 from outlast.core.event_row import StoredEvent
 
 
-class Blob(NamedTuple):
+class BlobLine(NamedTuple):
     session_id: str
     sha256: str
     data: bytes
 
 
-def rows_in(path: Path) -> Iterator[tuple[int, StoredEvent | Blob]]:
+def rows_in(path: Path) -> Iterator[tuple[int, StoredEvent | BlobLine]]:
     """Every line, with how far it is into the file."""
     place = 0
     try:
@@ -33,12 +33,12 @@ def rows_in(path: Path) -> Iterator[tuple[int, StoredEvent | Blob]]:
         raise OutlastError(f"cannot read {path}: {error.strerror}; give a file made by `sessions export`") from error
 
 
-def _row(line: bytes, where: str) -> StoredEvent | Blob:
+def _row(line: bytes, where: str) -> StoredEvent | BlobLine:
     try:
         fields: Any = msgspec.json.decode(line)
         if "blob" in fields:
-            return Blob(fields["session_id"], fields["blob"], base64.b64decode(fields["base64"], validate=True))
-        row = msgspec.json.decode(line, type=_Line)
+            return BlobLine(fields["session_id"], fields["blob"], base64.b64decode(fields["base64"], validate=True))
+        row = msgspec.json.decode(line, type=_ExportLine)
         body = bytes(row.body) if row.body else base64.b64decode(row.body_base64, validate=True)
         hashed = bytes.fromhex(row.hash)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, binascii.Error, TypeError, KeyError) as error:
@@ -64,7 +64,7 @@ def _row(line: bytes, where: str) -> StoredEvent | Blob:
     )
 
 
-class _Line(msgspec.Struct, kw_only=True):
+class _ExportLine(msgspec.Struct, kw_only=True):
     session_id: str
     seq: int
     kind: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from outlast.app.sessions.detail import Detail
-from outlast.app.transfer.document import Entry, Progress, entries_of, page_of
+from outlast.app.sessions.detail import SessionDetailView
+from outlast.app.transfer.document import DocumentEntry, Progress, entries_of, page_of
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 STYLE = """
@@ -21,7 +21,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; font: inh
 """.strip()
 
 
-def html(found: Detail, *, redact: bool = True, progress: Progress | None = None) -> Iterator[str]:
+def html(found: SessionDetailView, *, redact: bool = True, progress: Progress | None = None) -> Iterator[str]:
     """The document, piece by piece."""
     page = page_of(found, redact=redact)
     yield (
@@ -44,7 +44,7 @@ def html(found: Detail, *, redact: bool = True, progress: Progress | None = None
     yield "</body>\n</html>\n"
 
 
-def _entry(entry: Entry) -> Iterator[str]:
+def _entry(entry: DocumentEntry) -> Iterator[str]:
     classes = " ".join((entry.role, *entry.marks))
     marks = "".join(f" · {mark}" for mark in entry.marks)
     yield f'<article class="{escape(classes)}" id="event-{entry.seq}">\n'

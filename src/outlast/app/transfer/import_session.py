@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.app.settings import load_settings
-from outlast.app.transfer.export_lines import Blob, rows_in
+from outlast.app.transfer.export_lines import BlobLine, rows_in
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, SessionDeleted, SessionNotFound
 from outlast.core.event_row import GENESIS, StoredEvent, verifies
@@ -34,7 +34,7 @@ PIECE_EVENTS, PIECE_BYTES = 5_000, 8 * 1024 * 1024
 BLOBS_AT_HAND = 16
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one session of the file: `new`, `continued` or `here` (it was there already)."""
 
     session_id: str
@@ -43,7 +43,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class Part(msgspec.Struct, kw_only=True):
+class ImportPart(msgspec.Struct, kw_only=True):
     """The rows of one session in the file, and what is known of that session before they are written."""
 
     header: Header
@@ -59,10 +59,10 @@ class Part(msgspec.Struct, kw_only=True):
 
 def import_file(
     url: str | None, path: Path, *, owner_id: str = "local", progress: Progress | None = None
-) -> list[Imported]:
+) -> list[ImportedSession]:
     """Import a file; one entry for each session in it, the oldest of the lineage first."""
     with closing(open_store(load_settings(store=url).store)) as store:
-        plan = Plan(store, owner_id)
+        plan = ImportPlan(store, owner_id)
         size = max(1, os.path.getsize(path)) if path.exists() else 1
         for place, found in rows_in(path):
             plan.look(found)
@@ -77,12 +77,12 @@ def import_file(
         return plan.done()
 
 
-class Plan:
+class ImportPlan:
     """First every line is looked at, then `check`, then every line is put. Nothing is written before `check`."""
 
     def __init__(self, store: LogStore, owner_id: str) -> None:
         self._store, self._owner_id = store, owner_id
-        self._parts: list[Part] = []
+        self._parts: list[ImportPart] = []
         self._previous, self._seq = GENESIS, 0
         self._told = Header(session_id="")
         self._here: Header | None = None
@@ -92,8 +92,8 @@ class Plan:
         self._blobs_of_piece: dict[str, bytes] = {}
         self._bytes = 0
 
-    def look(self, found: StoredEvent | Blob) -> None:
-        if isinstance(found, Blob):
+    def look(self, found: StoredEvent | BlobLine) -> None:
+        if isinstance(found, BlobLine):
             self._blobs[found.sha256] = found.data
             while len(self._blobs) > BLOBS_AT_HAND:
                 self._blobs.pop(next(iter(self._blobs)))
@@ -113,7 +113,7 @@ class Plan:
         session_id = found.session_id
         if any(part.header.session_id == session_id for part in self._parts):
             raise InvalidInput(f"the rows of session {session_id} do not stand together; export it again")
-        part = Part(header=Header(session_id=session_id), first=found.seq, last=found.seq)
+        part = ImportPart(header=Header(session_id=session_id), first=found.seq, last=found.seq)
         if self._parts:
             part.base = Base(self._parts[-1].header.session_id, self._seq)
             part.header = inherited(self._told, session_id, self._seq, self._told.message_count)
@@ -172,8 +172,8 @@ class Plan:
             elif part.stored < part.last and (not part.stored or here.imported_seq != here.last_seq):
                 raise _differs(part.header.session_id)
 
-    def put(self, found: StoredEvent | Blob) -> None:
-        if isinstance(found, Blob):
+    def put(self, found: StoredEvent | BlobLine) -> None:
+        if isinstance(found, BlobLine):
             self._blobs_of_piece[found.sha256] = found.data
             self._bytes += len(found.data)
             return
@@ -204,12 +204,12 @@ class Plan:
             self._store.commit(write)
         self._piece, self._blobs_of_piece, self._bytes = [], {}, 0
 
-    def _part(self, session_id: str) -> Part:
+    def _part(self, session_id: str) -> ImportPart:
         return next(part for part in self._parts if part.header.session_id == session_id)
 
-    def done(self) -> list[Imported]:
+    def done(self) -> list[ImportedSession]:
         return [
-            Imported(
+            ImportedSession(
                 session_id=part.header.session_id,
                 events=part.last - max(part.stored, part.first - 1),
                 last_seq=part.last,

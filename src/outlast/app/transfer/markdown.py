@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from outlast.app.sessions.detail import Detail
-from outlast.app.transfer.document import Entry, Progress, entries_of, page_of
+from outlast.app.sessions.detail import SessionDetailView
+from outlast.app.transfer.document import DocumentEntry, Progress, entries_of, page_of
 
 _FENCE = re.compile(r"`{3,}")
 _HEADING = re.compile(r"^(\s{0,3})(#{1,6}\s)", re.MULTILINE)
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
-def markdown(found: Detail, *, redact: bool = True, progress: Progress | None = None) -> Iterator[str]:
+def markdown(found: SessionDetailView, *, redact: bool = True, progress: Progress | None = None) -> Iterator[str]:
     """The document, piece by piece."""
     page = page_of(found, redact=redact)
     yield f"# {_one_line(page.title)}\n\n"
@@ -27,7 +27,7 @@ def markdown(found: Detail, *, redact: bool = True, progress: Progress | None = 
         yield f"\n---\n\n{_one_line(page.note)}\n"
 
 
-def _entry(entry: Entry) -> Iterator[str]:
+def _entry(entry: DocumentEntry) -> Iterator[str]:
     marks = "".join(f" [{mark}]" for mark in entry.marks)
     yield f"\n## {entry.role}{marks} ({entry.seq})\n\n*{entry.at}*\n\n"
     if entry.role == "tool":

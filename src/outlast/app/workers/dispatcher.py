@@ -13,13 +13,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
-from outlast.app.logging_setup import say, why
-from outlast.app.workers.turn_slots import Berths
+from outlast.app.logging_setup import error_fields, log_event
+from outlast.app.workers.turn_slots import TurnSlots
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
 from outlast.core.ids import id_from
 from outlast.runtime.clock import Clock
 from outlast.store.log_store import LogStore
-from outlast.store.port import Claimed, Release, Wanted
+from outlast.store.port import Claimed, ClaimRequest, Release
 from outlast.store.process_identity import holder
 
 SERVED = frozenset({"http"})
@@ -34,7 +34,7 @@ CALLED_SECONDS = 30.0
 _log = logging.getLogger("outlast.rounds")
 
 
-class Rounds:
+class Dispatcher:
     """Claims for one crew. Sessions that were called for are taken without grace, and no others unless it is `open`."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Rounds:
         clock: Clock,
         take: Callable[[Claimed, float], None],
         *,
-        berths: Berths,
+        slots: TurnSlots,
         resting: Callable[[], Mapping[str, int]],
         places: frozenset[str],
         ttl_ms: int,
@@ -56,7 +56,7 @@ class Rounds:
         self._store = store
         self._clock = clock
         self._take = take
-        self._berths = berths
+        self._berths = slots
         self._resting = resting
         self._places = places
         self._ttl_ms = ttl_ms
@@ -118,9 +118,9 @@ class Rounds:
             self._empty_at = time.monotonic()
         return taken == most
 
-    def _wanted(self, most: int) -> Wanted:
+    def _wanted(self, most: int) -> ClaimRequest:
         called = frozenset(self._called)
-        return Wanted(
+        return ClaimRequest(
             token=id_from(secrets.token_bytes(16)),
             holder=holder(),
             most=most,
@@ -157,12 +157,12 @@ class Rounds:
         self._empty_at = time.monotonic() + self._every()
         if not self._away:
             self._away = True
-            say(_log, logging.WARNING, "store.away", **why(error))
+            log_event(_log, logging.WARNING, "store.away", **error_fields(error))
 
     def _come_back(self) -> None:
         if self._away:
             self._away = False
-            say(_log, logging.INFO, "store.back")
+            log_event(_log, logging.INFO, "store.back")
 
 
 async def _set(event: asyncio.Event) -> bool:

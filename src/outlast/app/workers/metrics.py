@@ -26,7 +26,7 @@ from outlast.core.events import (
     UsageRecorded,
 )
 from outlast.core.messages import Usage
-from outlast.store.port import Queue
+from outlast.store.port import WorkQueueStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -47,7 +47,7 @@ COUNTERS: Mapping[str, str] = {
 LABELLED = frozenset({"outlast_turns_ended_total", "outlast_tokens_total", "outlast_troubles_total"})
 
 
-class Load(NamedTuple):
+class WorkerLoad(NamedTuple):
     """What a crew does just now: turns that run, those that wait for a person, and how many may run at once."""
 
     running: int
@@ -59,7 +59,7 @@ class Metrics:
     """Counters of one process, whoever in it runs turns: each adds its load to `loads`. Safe from any thread."""
 
     def __init__(self) -> None:
-        self.loads: list[Callable[[], Load]] = []
+        self.loads: list[Callable[[], WorkerLoad]] = []
         self._mutex = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._commits = [0] * (len(BOUNDS) + 1)
@@ -102,9 +102,13 @@ class Metrics:
             if tokens:
                 self.count("outlast_tokens_total", tokens, direction=direction)
 
-    def load(self) -> Load:
+    def load(self) -> WorkerLoad:
         """Of all crews together."""
-        return Load(*map(sum, zip(*(load() for load in self.loads), strict=True))) if self.loads else Load(0, 0, 0)
+        return (
+            WorkerLoad(*map(sum, zip(*(load() for load in self.loads), strict=True)))
+            if self.loads
+            else WorkerLoad(0, 0, 0)
+        )
 
     def lines(self) -> list[str]:
         """The samples, with what they mean."""
@@ -136,7 +140,7 @@ def family(name: str, kind: str, about: str, values: Mapping[str, float]) -> lis
     return [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *samples]
 
 
-def queue_lines(ask: Callable[[], Queue]) -> list[str]:
+def queue_lines(ask: Callable[[], WorkQueueStats]) -> list[str]:
     """What waits in the store, the same from every process that is asked."""
     found = ask()
     age = max(0.0, (found.now - found.oldest) / 1e6) if found.oldest is not None else 0.0

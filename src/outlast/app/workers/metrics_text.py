@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Iterable
 
 from outlast.app.workers.metrics import gauge, queue_lines, text_of
-from outlast.app.workers.worker_pool import Crew
+from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.errors import OutlastError
 
 PATIENCE_SECONDS = 2.0
 
 
-async def exposition(crew: Crew, more: Iterable[str] = ()) -> str:
+async def exposition(pool: WorkerPool, more: Iterable[str] = ()) -> str:
     """Prometheus text. A store that does not answer in time is told as such, and the rest all the same."""
-    load = crew.metrics.load()
+    load = pool.metrics.load()
     lines = [
-        *crew.metrics.lines(),
+        *pool.metrics.lines(),
         *gauge("outlast_turns_running", "Turns that run here now.", {"": load.running}),
         *gauge("outlast_turns_waiting", "Turns here that wait for a person.", {"": load.waiting}),
         *gauge("outlast_concurrency", "Turns that may run here at once.", {"": load.most}),
         *more,
     ]
     try:
-        queue = await asyncio.wait_for(asyncio.to_thread(queue_lines, crew.store.queue), PATIENCE_SECONDS)
+        queue = await asyncio.wait_for(asyncio.to_thread(queue_lines, pool.store.queue), PATIENCE_SECONDS)
     except (OutlastError, TimeoutError):
         queue = []
     up = gauge("outlast_store_up", "Whether the store answered this scrape.", {"": int(bool(queue))})

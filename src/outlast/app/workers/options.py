@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from outlast.app.models import model_for
-from outlast.app.placement import Places
+from outlast.app.placement import Placement
 from outlast.app.settings import Settings
 from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
-from outlast.app.workers.worker_pool import AT_ONCE, Crew
+from outlast.app.workers.worker_pool import AT_ONCE, WorkerPool
 from outlast.core.errors import ConfigError
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
@@ -19,7 +19,7 @@ from outlast.store.port import LEASE_MS
 LEAST_LEASE, MOST_LEASE = 1.0, 600.0
 
 
-class Working(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Without `works` none is done here: others do it. `places` are `LABEL=PATH`s."""
 
     works: bool = True
@@ -27,24 +27,26 @@ class Working(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = LEASE_MS / 1000
     places: Sequence[str] = ()
 
-    def checked(self) -> Working:
+    def checked(self) -> WorkerOptions:
         """The same, if it can be; whatever is wrong is told before anything is opened."""
         if self.concurrency < 1:
             raise ConfigError("--concurrency must be at least 1")
         if not LEAST_LEASE <= self.lease_seconds <= MOST_LEASE:
             raise ConfigError(f"--lease-seconds must be from {LEAST_LEASE:g} to {MOST_LEASE:g}")
-        Places.parse(self.places)
+        Placement.parse(self.places)
         return self
 
-    def crew(self, store: LogStore, settings: Settings, metrics: Metrics, config: AgentConfig | None = None) -> Crew:
+    def pool(
+        self, store: LogStore, settings: Settings, metrics: Metrics, config: AgentConfig | None = None
+    ) -> WorkerPool:
         store.timed = metrics.committed
-        return Crew(
+        return WorkerPool(
             store,
             settings,
             config,
             at_once=self.concurrency,
             lease_seconds=self.lease_seconds,
-            places=Places.parse(self.places),
+            places=Placement.parse(self.places),
             metrics=metrics,
             works=self.works,
         )

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 BESIDE_EACH = 16
 
 
-class Berths:
+class TurnSlots:
     """For one event loop. `on_free` is called whenever one becomes free."""
 
     def __init__(self, most: int, on_free: Callable[[], None]) -> None:
@@ -46,9 +46,9 @@ class Berths:
             if not self._hand_on():
                 self._free += 1
 
-    def take(self) -> Berth:
+    def take(self) -> TurnSlot:
         """One that was reserved."""
-        return Berth(self)
+        return TurnSlot(self)
 
     def give(self) -> None:
         if not self._hand_on():
@@ -78,30 +78,30 @@ class Berths:
             raise
 
 
-class Berth:
+class TurnSlot:
     """One turn's. `is_beside` while it only waits for a person."""
 
-    def __init__(self, berths: Berths) -> None:
-        self._berths = berths
+    def __init__(self, slots: TurnSlots) -> None:
+        self._berths = slots
         self._held = True
         self.is_beside = False
 
     @asynccontextmanager
-    async def aside(self) -> AsyncGenerator[None]:
-        berths = self._berths
-        berths.beside += 1
+    async def released(self) -> AsyncGenerator[None]:
+        slots = self._berths
+        slots.beside += 1
         self.is_beside = True
-        gives = berths.beside <= berths.most * BESIDE_EACH
+        gives = slots.beside <= slots.most * BESIDE_EACH
         if gives:
             self._held = False
-            berths.give()
+            slots.give()
         try:
             yield
         finally:
-            berths.beside -= 1
+            slots.beside -= 1
             self.is_beside = False
         if gives:  # whoever is stopped while it waits needs none any more
-            await berths.take_back()
+            await slots.take_back()
             self._held = True
 
     def leave(self) -> None:

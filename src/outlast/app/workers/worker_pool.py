@@ -19,14 +19,14 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.app.logging_setup import say, why
-from outlast.app.placement import Places
+from outlast.app.logging_setup import error_fields, log_event
+from outlast.app.placement import Placement
 from outlast.app.sessions.update import is_to_plan
 from outlast.app.settings import Settings, in_project
-from outlast.app.turn_setup import AgentConfig, keep_mode, kit_for
-from outlast.app.workers.dispatcher import Rounds
-from outlast.app.workers.metrics import Load, Metrics
-from outlast.app.workers.turn_slots import Berth, Berths
+from outlast.app.turn_setup import AgentConfig, build_turn_context, keep_mode
+from outlast.app.workers.dispatcher import Dispatcher
+from outlast.app.workers.metrics import Metrics, WorkerLoad
+from outlast.app.workers.turn_slots import TurnSlot, TurnSlots
 from outlast.core.errors import (
     ConfigError,
     InvalidInput,
@@ -46,10 +46,10 @@ from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.runner import Runner
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS, Claimed, Query, Release
-from outlast.store.read.decode import folded_state
+from outlast.store.read.decode import load_state
 
 NO_MODEL = "none"
 ROUND_SECONDS = 1.0
@@ -63,7 +63,7 @@ STOP_SECONDS = 10.0
 _log = logging.getLogger("outlast.crew")
 
 
-class Trouble(msgspec.Struct, kw_only=True):
+class SessionTrouble(msgspec.Struct, kw_only=True):
     """Why a session's input is not answered, and when it is tried again."""
 
     text: str
@@ -72,7 +72,7 @@ class Trouble(msgspec.Struct, kw_only=True):
     until: float = 0.0
 
 
-class Crew:
+class WorkerPool:
     """Runs turns with the rights and the model of `settings`; each session in its own project.
 
     `at_once` is how many turns may run; those that wait for a person do not count. `grace_seconds` is for those who
@@ -90,9 +90,9 @@ class Crew:
         at_once: int = AT_ONCE,
         grace_seconds: float = GRACE_SECONDS,
         lease_seconds: float = LEASE_MS / 1000,
-        equip: Callable[[Kit, Header], Kit] | None = None,
+        equip: Callable[[TurnContext, Header], TurnContext] | None = None,
         rights: Callable[[str], PermissionMode] | None = None,
-        places: Places | None = None,
+        places: Placement | None = None,
         metrics: Metrics | None = None,
         works: bool = True,
     ) -> None:
@@ -100,24 +100,24 @@ class Crew:
         self.settings = settings
         self.config = config if config is not None else AgentConfig(prompting=True)
         self.works = works
-        self.places = places if places is not None else Places()
+        self.places = places if places is not None else Placement()
         self.metrics = metrics if metrics is not None else Metrics()
         self.metrics.loads.append(self._load)
-        self.berths = Berths(at_once, self._poke)
+        self.slots = TurnSlots(at_once, self._poke)
         self._clock = SystemClock()
         self._ttl_ms = round(lease_seconds * 1000)
         self._equip = equip if equip is not None else self._as_asked
         self._rights = rights
         self._work: dict[str, asyncio.Task[None]] = {}
-        self._runners: dict[str, tuple[Runner, Berth]] = {}
-        self._troubles: dict[str, Trouble] = {}
+        self._runners: dict[str, tuple[Runner, TurnSlot]] = {}
+        self._troubles: dict[str, SessionTrouble] = {}
         self._left_alone: dict[str, int] = {}
         self._made: dict[str | None, Model | None] = {}
-        self._rounds = Rounds(
+        self._rounds = Dispatcher(
             store,
             self._clock,
             self._take,
-            berths=self.berths,
+            slots=self.slots,
             resting=self._resting,
             places=self.places.offered,
             ttl_ms=self._ttl_ms,
@@ -166,23 +166,23 @@ class Crew:
         """The sessions whose turns run here now."""
         return frozenset(runner.session_id for runner, _ in self._runners.values())
 
-    def _load(self) -> Load:
-        beside = self.berths.beside
-        return Load(len(self.running) - beside, beside, self.berths.most if self.works else 0)
+    def _load(self) -> WorkerLoad:
+        beside = self.slots.beside
+        return WorkerLoad(len(self.running) - beside, beside, self.slots.most if self.works else 0)
 
-    def running_kit(self, session_id: str) -> Kit | None:
+    def running_kit(self, session_id: str) -> TurnContext | None:
         """What the turn that runs here works with; None when none does."""
         found = (runner for runner, _ in self._runners.values() if runner.session_id == session_id)
         return next((runner.kit for runner in found), None)
 
-    def kit(self, session_id: str) -> Kit:
+    def kit(self, session_id: str) -> TurnContext:
         """What a turn of this session would work with: for boundaries, ends and previews. Reads; not for the loop."""
         header = self.store.head(session_id)
         try:
             folder = self.places.folder(header, self.settings.project_root)
         except ConfigError:
             folder = self.settings.project_root  # it runs elsewhere
-        return self._kit(header, folded_state(self.store, session_id), folder)
+        return self._kit(header, load_state(self.store, session_id), folder)
 
     def hurry(self) -> None:
         """Whoever waits in `close` for turns to end waits no longer."""
@@ -212,8 +212,8 @@ class Crew:
     async def _drain(self, patience: float) -> None:
         until = time.monotonic() + patience
         while self._work and time.monotonic() < until and not self._hurry.is_set():
-            for runner, berth in list(self._runners.values()):
-                if berth.is_beside:
+            for runner, slot in list(self._runners.values()):
+                if slot.is_beside:
                     self._hand_over(runner)
             hurried = asyncio.ensure_future(self._hurry.wait())
             await asyncio.wait([hurried, *self._work.values()], timeout=0.2, return_when="FIRST_COMPLETED")
@@ -225,7 +225,7 @@ class Crew:
         if not runner.left:
             runner.leave()
             self.metrics.count("outlast_turns_handed_over_total")
-            say(_log, logging.INFO, "turn.handed_over", **_where(runner))
+            log_event(_log, logging.INFO, "turn.handed_over", **_where(runner))
 
     # --- the work on one session
 
@@ -238,7 +238,7 @@ class Crew:
             try:
                 await self._rounds.go()
             except OutlastError as error:
-                say(_log, logging.ERROR, "claim.failed", **why(error))
+                log_event(_log, logging.ERROR, "claim.failed", **error_fields(error))
             except Exception:  # noqa: BLE001 - whatever it was, those who wait must not wait for ever
                 _log.exception("claim.failed")
             await asyncio.sleep(0 if self._closed else ROUND_SECONDS)
@@ -252,29 +252,29 @@ class Crew:
         self.metrics.count("outlast_claims_total")
         if claimed.taken_over:
             self.metrics.count("outlast_lease_takeovers_total")
-            say(_log, logging.INFO, "lease.taken_over", session=session_id, epoch=claimed.lease.epoch)
+            log_event(_log, logging.INFO, "lease.taken_over", session=session_id, epoch=claimed.lease.epoch)
         before = self._work.get(session_id)
-        work = self._supervised(claimed, asked, self.berths.take(), before)
+        work = self._supervised(claimed, asked, self.slots.take(), before)
         self._work[session_id] = asyncio.create_task(work)
 
     async def _supervised(
-        self, claimed: Claimed, asked: float, berth: Berth, before: asyncio.Task[None] | None
+        self, claimed: Claimed, asked: float, slot: TurnSlot, before: asyncio.Task[None] | None
     ) -> None:
         session_id = claimed.lease.session_id
         try:
             if before is not None:  # it has given the lease back, and is about to end
                 await asyncio.wait([before])
-            await self._answer(claimed, asked, berth)
+            await self._answer(claimed, asked, slot)
         finally:
-            berth.leave()
+            slot.leave()
             if self._work.get(session_id) is asyncio.current_task():
                 del self._work[session_id]
             self._poke()
 
-    async def _answer(self, claimed: Claimed, asked: float, berth: Berth) -> None:
+    async def _answer(self, claimed: Claimed, asked: float, slot: TurnSlot) -> None:
         session_id = claimed.lease.session_id
         try:
-            await self._drive(claimed, asked, berth)
+            await self._drive(claimed, asked, slot)
         except (SessionBusy, SessionNotFound):
             return  # another process is at it, and will read what waits; or it was deleted meanwhile
         except OutlastError as error:
@@ -285,7 +285,7 @@ class Crew:
         else:
             self._troubles.pop(session_id, None)
 
-    async def _drive(self, claimed: Claimed, asked: float, berth: Berth) -> None:
+    async def _drive(self, claimed: Claimed, asked: float, slot: TurnSlot) -> None:
         lease = claimed.lease
         driver: Driver | None = None
         try:
@@ -298,12 +298,12 @@ class Crew:
             with suppress(OutlastError):  # it runs out by itself
                 await asyncio.shield(self.store.commit_async(Release(lease=lease)))
             raise
-        kit.ttl_ms, kit.aside, kit.wrote = self._ttl_ms, berth.aside, self._wrote
+        kit.ttl_ms, kit.aside, kit.wrote = self._ttl_ms, slot.released, self._wrote
         chosen = (driver.state.model, driver.state.persona)
         runner = Runner(self.store, lease.session_id, kit, driver)
         runner.outdated = lambda state: (state.model, state.persona) != chosen
         kit.noticed = lambda state: keep_mode(*self._under(runner.session_id), kit, state)
-        self._runners[lease.session_id] = (runner, berth)
+        self._runners[lease.session_id] = (runner, slot)
         if self._closed:
             runner.leave()  # it was claimed right before we were told to stop: whoever comes next begins with it
         before = driver.state.last_seq
@@ -311,7 +311,7 @@ class Crew:
             await runner.drain()
         except StaleLease as error:
             self.metrics.count("outlast_fenced_total")
-            say(_log, logging.WARNING, "turn.fenced", **_where(runner), epoch=lease.epoch, **why(error))
+            log_event(_log, logging.WARNING, "turn.fenced", **_where(runner), epoch=lease.epoch, **error_fields(error))
         else:
             if not runner.left:
                 await self._refuse_idling(lease.session_id, before)
@@ -331,14 +331,14 @@ class Crew:
         self.metrics.wrote(stored, event)
         facts = {"session": stored.session_id, "seq": stored.seq, "turn": stored.turn}
         if isinstance(event, TurnStarted):
-            say(_log, logging.INFO, "turn.started", **facts)
+            log_event(_log, logging.INFO, "turn.started", **facts)
         elif isinstance(event, TurnEnded):
-            say(_log, logging.INFO, "turn.ended", **facts, outcome=event.outcome)
+            log_event(_log, logging.INFO, "turn.ended", **facts, outcome=event.outcome)
 
-    def _kit(self, header: Header, state: SessionState, folder: Path) -> Kit:
+    def _kit(self, header: Header, state: SessionState, folder: Path) -> TurnContext:
         settings, config = self._under(header.session_id)
         settings = in_project(settings, folder)
-        return self._equip(kit_for(settings, config, settings.project_root, state, made=self._made), header)
+        return self._equip(build_turn_context(settings, config, settings.project_root, state, made=self._made), header)
 
     def _under(self, session_id: str) -> tuple[Settings, AgentConfig]:
         """What a turn of this session runs with, its rights as asked for and as the most there can be."""
@@ -348,7 +348,7 @@ class Crew:
         config = msgspec.structs.replace(self.config, permission_mode=str(mode))
         return replace(self.settings, permission_mode=mode), config
 
-    def _as_asked(self, kit: Kit, header: Header) -> Kit:
+    def _as_asked(self, kit: TurnContext, header: Header) -> TurnContext:
         """A session that is to plan only is asked for a plan each time, until somebody says otherwise."""
         if is_to_plan(self.store, header):
             kit.config = msgspec.structs.replace(kit.config, workflow_mode=PLAN)
@@ -364,10 +364,10 @@ class Crew:
         wait = BACK_OFF[min(tries, len(BACK_OFF)) - 1] if passes else BACK_OFF[-1]
         known = isinstance(error, OutlastError)
         text = str(error) if known else "a turn failed in a way nobody foresaw; the log of the server has it"
-        self._troubles[session_id] = Trouble(text=text, seq=seq, tries=tries, until=time.monotonic() + wait)
+        self._troubles[session_id] = SessionTrouble(text=text, seq=seq, tries=tries, until=time.monotonic() + wait)
         self.metrics.count("outlast_troubles_total", error=type(error).__name__)
-        told = why(error) if isinstance(error, OutlastError) else {"error": type(error).__name__}
-        say(_log, logging.WARNING, "turn.trouble", session=session_id, seq=seq, tries=tries, **told)
+        told = error_fields(error) if isinstance(error, OutlastError) else {"error": type(error).__name__}
+        log_event(_log, logging.WARNING, "turn.trouble", session=session_id, seq=seq, tries=tries, **told)
 
     def _last_seq(self, session_id: str) -> int:
         """Where it stands; 0 when that cannot be read. A store that is away takes its time: not for the loop."""

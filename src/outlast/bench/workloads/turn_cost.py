@@ -12,7 +12,7 @@ import msgspec
 
 from outlast.app.sessions.create import create
 from outlast.app.settings import Settings, load_settings
-from outlast.app.workers.worker_pool import Crew
+from outlast.app.workers.worker_pool import WorkerPool
 from outlast.bench.figure import Figure, Round, ratio
 from outlast.bench.lab import Lab
 from outlast.bench.messages import text
@@ -104,17 +104,17 @@ def _measured(store: LogStore, settings: Settings, folder: Path, url: str, turns
 async def _turns(store: LogStore, settings: Settings, names: list[str]) -> int:
     """How often something was claimed for them."""
     service = SessionService(store, "http")
-    crew = Crew(store, settings, at_once=1)
-    await crew.start()
+    pool = WorkerPool(store, settings, at_once=1)
+    await pool.start()
     try:
         for name in names:
             await service.admit(name, text())
-            crew.wake(name)
-            while store.head(name).has_work or crew.running:
+            pool.wake(name)
+            while store.head(name).has_work or pool.running:
                 await asyncio.sleep(0.002)
     finally:
-        await crew.close()
-    return crew.metrics.value("outlast_claims_total")
+        await pool.close()
+    return pool.metrics.value("outlast_claims_total")
 
 
 def _sql(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from outlast.core.ids import id_from
 from outlast.core.messages import TextPart, ToolCall, Usage
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, Lease, NewEvent, Release
-from outlast.store.read.decode import SNAPSHOT_EVERY, folded_state
+from outlast.store.read.decode import SNAPSHOT_EVERY, load_state
 
 TOGETHER = 300
 """Events in one commit: nobody waits for them."""
@@ -43,7 +43,7 @@ def worked_session(store: LogStore, events: int) -> str:
                 turns += 1
             last = store.commit(Append(session_id=session_id, events=tuple(new), lease=lease))[0].seq
         if stop < events:
-            folded_state(store, session_id)
+            load_state(store, session_id)
     store.commit(Release(lease=lease))
     return session_id
 

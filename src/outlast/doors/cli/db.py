@@ -2,7 +2,7 @@
 
 import typer
 
-from outlast.app.maintenance import Upgraded, schema, upgrade
+from outlast.app.maintenance import UpgradeResult, schema, upgrade
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import plain, print_json
 from outlast.doors.cli.progress import bars
@@ -46,7 +46,7 @@ def apply(store: Store = None, json: Json = False) -> None:
         print(_told(done))
 
 
-def _told(done: Upgraded) -> str:
+def _told(done: UpgradeResult) -> str:
     before, after = done.before, done.after
     if after.store == "files":
         return f"format {after.version}: a files store has no schema to upgrade"

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from outlast.app.maintenance import Check, Status, examine_store
+from outlast.app.maintenance import Check, CheckStatus, examine_store
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import counted, plain, print_json
 
@@ -19,7 +19,7 @@ def doctor(store: Store = None, json: Json = False) -> None:
         checks.append(check)
         if not json:
             _show(check)
-    failed = [check for check in checks if check.status is Status.FAIL]
+    failed = [check for check in checks if check.status is CheckStatus.FAIL]
     if json:
         print_json({"ok": not failed, "checks": checks})
     if failed:

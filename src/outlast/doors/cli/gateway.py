@@ -55,12 +55,12 @@ def gateway(
     require_gateway(settings)
     from outlast.doors.gateway.gateway import Gateway
     from outlast.doors.gateway.run import run
-    from outlast.doors.http.server.listen import Listen, check, listening
+    from outlast.doors.http.server.listen import ListenAddress, check, listening
 
     _log_to_stderr(log_format)
     _warn_of_readers(settings)
     has_webhooks = any(table.platform == "webhook" for table in settings.gateway)
-    wanted = Listen(host=host, port=port, behind_proxy=behind_proxy, expose=expose)
+    wanted = ListenAddress(host=host, port=port, behind_proxy=behind_proxy, expose=expose)
     for warning in check(wanted) if has_webhooks else ():
         print(f"outlast: warning: {warning}", file=sys.stderr, flush=True)
     listener = listening(wanted) if has_webhooks else None

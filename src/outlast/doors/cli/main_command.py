@@ -20,7 +20,7 @@ PICK = "?"
 """What `--resume` without an id stands for: let the user choose."""
 
 
-class Level(StrEnum):
+class ReasoningLevel(StrEnum):
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
@@ -81,7 +81,7 @@ MaxSteps = Annotated[int | None, typer.Option("--max-steps", metavar="N", min=1,
 Plan = Annotated[bool, typer.Option("--plan", help="Make a plan first; change nothing.")]
 PersonaName = Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who the agent is.")]
 Effort = Annotated[
-    Level | None, typer.Option("--effort", metavar="LEVEL", help="low, medium or high, for models that think.")
+    ReasoningLevel | None, typer.Option("--effort", metavar="LEVEL", help="low, medium or high, for models that think.")
 ]
 Format = Annotated[
     OutputFormat, typer.Option("--output-format", help="What -p prints: one event a line in stream-json.")
@@ -124,9 +124,9 @@ def outlast(
     _refuse_contradictions(continue_newest, resume, session, fork=fork)
     if prompt is not None and not print_only:
         _refuse_misspelled(prompt)
-    from outlast.doors.repl.launch import Start
+    from outlast.doors.repl.launch import LaunchOptions
 
-    start = Start(
+    start = LaunchOptions(
         prompt=prompt,
         continue_newest=continue_newest,
         resume=session or resume,

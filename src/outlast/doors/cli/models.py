@@ -3,7 +3,7 @@
 import typer
 
 from outlast.app import load_settings
-from outlast.app.models import Overview, overview
+from outlast.app.models import ModelOverview, overview
 from outlast.doors.cli.options import Json
 from outlast.doors.cli.output import plain, print_json
 
@@ -20,7 +20,7 @@ def models(json: Json = False) -> None:
         _show(found)
 
 
-def _show(found: Overview) -> None:
+def _show(found: ModelOverview) -> None:
     for row in found.rows:
         mark = "*" if found.used is not None and found.used.partition(":")[0] == row.name else " "
         default = f"  ({plain(row.default)})" if row.default else ""

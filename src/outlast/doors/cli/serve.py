@@ -16,7 +16,7 @@ from outlast.doors.cli.output import plain, print_json
 
 if TYPE_CHECKING:
     from outlast.app.settings import Settings
-    from outlast.doors.http.app import Beside
+    from outlast.doors.http.app import SideService
 
 app = typer.Typer(name="serve", help="The HTTP API and the web page.", invoke_without_command=True)
 
@@ -79,8 +79,8 @@ def serve(
     from outlast.app.logging_setup import log_to
     from outlast.app.settings import load_settings
     from outlast.app.turn_setup import AgentConfig
-    from outlast.app.workers.options import Working
-    from outlast.doors.http.server.listen import Listen
+    from outlast.app.workers.options import WorkerOptions
+    from outlast.doors.http.server.listen import ListenAddress
     from outlast.doors.http.server.run import serve_here
 
     settings = load_settings(
@@ -91,10 +91,12 @@ def serve(
         allowed_hosts=allowed_host,
         resume_on_start=False if no_resume else None,
     )
-    where = Listen(host=host, port=port, unix=unix, expose=expose, behind_proxy=behind_proxy, public_url=public_url)
+    where = ListenAddress(
+        host=host, port=port, unix=unix, expose=expose, behind_proxy=behind_proxy, public_url=public_url
+    )
     wanted = msgspec.structs.replace(where, tls_cert=tls_cert, tls_key=tls_key)
     log_to(sys.stderr, log_format, logging.INFO if log_format is LogFormat.JSON else logging.WARNING)
-    working = Working(
+    working = WorkerOptions(
         works=not no_worker, concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ())
     )
     steps = max_steps or AgentConfig().max_steps
@@ -103,13 +105,13 @@ def serve(
     serve_here(settings, wanted, working, config=config, new_token=new_token, json=json, beside=beside)
 
 
-def _gateway(settings: "Settings", *, works: bool) -> "Beside":
+def _gateway(settings: "Settings", *, works: bool) -> "SideService":
     from outlast.doors.gateway.platform_factory import require_gateway
 
     require_gateway(settings)
-    from outlast.doors.gateway.run import GatewayBeside
+    from outlast.doors.gateway.run import EmbeddedGateway
 
-    return GatewayBeside(settings, works=works)
+    return EmbeddedGateway(settings, works=works)
 
 
 def _check_extra() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.maintenance import Report, verify_store
+from outlast.app.maintenance import VerifyReport, verify_store
 from outlast.doors.cli.options import Json, Store, session_ids
 from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.progress import bar
@@ -35,7 +35,7 @@ def verify(
     raise typer.Exit(0 if report.ok else 1)
 
 
-def as_json(report: Report) -> dict[str, object]:
+def as_json(report: VerifyReport) -> dict[str, object]:
     return {
         "ok": report.ok,
         "sessions": report.sessions,
@@ -47,7 +47,7 @@ def as_json(report: Report) -> dict[str, object]:
     }
 
 
-def show(report: Report, seconds: float) -> None:
+def show(report: VerifyReport, seconds: float) -> None:
     for finding in report.findings:
         print(f"{'DAMAGED' if finding.damage else 'note'}  {plain(finding.line())}")
     looked_at = [
@@ -62,7 +62,7 @@ def show(report: Report, seconds: float) -> None:
         print(f"outlast: {summary(report)}", file=sys.stderr)
 
 
-def summary(report: Report) -> str:
+def summary(report: VerifyReport) -> str:
     damaged = report.damaged_sessions
     found = counted(len(report.damage), "finding")
     if not damaged:

@@ -46,12 +46,12 @@ def worker(
     from outlast.app.logging_setup import log_to
     from outlast.app.settings import load_settings
     from outlast.app.turn_setup import AgentConfig
-    from outlast.app.workers.options import Working
+    from outlast.app.workers.options import WorkerOptions
     from outlast.doors.worker.run import WorkerFlags, work
 
     settings = load_settings(store=store, model=model, base_url=base_url, permission_mode=permission_mode)
     log_to(sys.stderr, log_format)
-    working = Working(concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ()))
+    working = WorkerOptions(concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ()))
     flags = WorkerFlags(drain_seconds=drain_seconds, metrics_port=metrics_port, json=json)
     steps = max_steps or AgentConfig().max_steps
     config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=steps)

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from outlast.app.chat.delivery_log import Deliveries
+from outlast.app.chat.delivery_log import DeliveryLog
 from outlast.app.chat.pairing import Pairing
-from outlast.app.chat.routing import Chats, Place
+from outlast.app.chat.routing import ChatRouter, NewSessionDefaults
 from outlast.app.gateway_settings import GatewaySettings, PermissionMode
 from outlast.app.settings import Settings
 from outlast.app.stores import LogStore
-from outlast.app.terminal import Kit
+from outlast.app.terminal import TurnContext
 from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
-from outlast.app.workers.worker_pool import Crew
-from outlast.core.chat_route import Address, address_of, route_key, route_prefix
+from outlast.app.workers.worker_pool import WorkerPool
+from outlast.core.chat_route import ChatAddress, address_of, route_key, route_prefix
 from outlast.core.errors import OutlastError
 from outlast.core.header import Header
-from outlast.core.outbox import What
-from outlast.doors.gateway.delivery_worker import Courier, facts_of
+from outlast.core.outbox import DeliveryKind
+from outlast.doors.gateway.delivery_worker import DeliveryWorker, facts_of
 from outlast.doors.gateway.identity import Identity
 from outlast.doors.gateway.log import broke, warned
-from outlast.doors.gateway.platform import ChatPlatform, Outgoing, PlatformTrouble
+from outlast.doors.gateway.platform import ChatPlatform, OutgoingMessage, PlatformError
 
 
-class Line:
+class GatewayAccount:
     """The chats of one account, their rights, and the couriers that are on their way."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Line:
         table: GatewaySettings,
         platform: ChatPlatform,
         *,
-        equip: Callable[[Kit, Header], Kit] | None = None,
+        equip: Callable[[TurnContext, Header], TurnContext] | None = None,
         works: bool = True,
         metrics: Metrics | None = None,
     ) -> None:
@@ -45,15 +45,15 @@ class Line:
         self.table = table
         self.platform = platform
         self.settings = settings_of(settings, table)
-        self.chats = Chats(store)
-        self.deliveries = Deliveries(store)
+        self.chats = ChatRouter(store)
+        self.deliveries = DeliveryLog(store)
         self.identity = Identity(table, Pairing(settings, table.name))
         rights = self.rights if table.chats else None
-        self.crew = Crew(
+        self.pool = WorkerPool(
             store, self.settings, config_of(table), equip=equip, rights=rights, works=works, metrics=metrics
         )
         self.couriers: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._out: dict[tuple[str, str], Courier] = {}
+        self._out: dict[tuple[str, str], DeliveryWorker] = {}
         self._again: set[tuple[str, str]] = set()
         self.seen: dict[tuple[str, str], int] = {}
         self.closing = False
@@ -62,20 +62,20 @@ class Line:
     def prefix(self) -> str:
         return route_prefix(self.table.platform, self.table.name)
 
-    def route(self, address: Address, user: str, *, private: bool) -> str:
+    def route(self, address: ChatAddress, user: str, *, private: bool) -> str:
         """The route of what was said there: by policy every thread, and everybody in a group, has a session."""
         thread = address.thread if self.table.per_thread else ""
         who = user if self.table.per_user and not private else ""
-        return route_key(self.table.platform, self.table.name, Address(address.chat, thread), who)
+        return route_key(self.table.platform, self.table.name, ChatAddress(address.chat, thread), who)
 
     @property
     def project(self) -> Path:
         return self.settings.project_root
 
-    def place(self, chat: str) -> Place:
+    def place(self, chat: str) -> NewSessionDefaults:
         """What a new session of that chat begins with."""
         table = self.table
-        return Place(
+        return NewSessionDefaults(
             project=self.project, permission_mode=table.mode_of(chat), model=table.model, persona=table.persona
         )
 
@@ -84,11 +84,11 @@ class Line:
         routes = self.chats.routes(self.prefix)
         return self.table.mode_for(address_of(route).chat for route, found, _ in routes if found == session_id)
 
-    async def say(self, address: Address, text: str, key: str) -> None:
+    async def say(self, address: ChatAddress, text: str, key: str) -> None:
         """Tell a chat something that no session has to remember."""
         try:
-            await self.platform.send(address, Outgoing(text=text, key=key, facts=facts_of(What.NOTICE)))
-        except PlatformTrouble as trouble:
+            await self.platform.send(address, OutgoingMessage(text=text, key=key, facts=facts_of(DeliveryKind.NOTICE)))
+        except PlatformError as trouble:
             warned("answer.not_sent", trouble, gateway=self.table.name)
 
     # --- deliveries
@@ -107,10 +107,10 @@ class Line:
         try:
             while True:
                 self._again.discard(place)
-                courier = self._out[place] = self._courier(place[0], session_id)
-                await courier.run()
-                session_id = courier.session_id
-                self.seen[place] = courier.box.seq
+                delivery_worker = self._out[place] = self._courier(place[0], session_id)
+                await delivery_worker.run()
+                session_id = delivery_worker.session_id
+                self.seen[place] = delivery_worker.box.seq
                 if place not in self._again:
                     await self._settle(place[0], session_id)
                     return
@@ -129,9 +129,9 @@ class Line:
     async def close(self, patience: float) -> None:
         """Take nothing more on. What has been said is still brought, for `patience` seconds; the rest is in the log."""
         self.closing = True
-        await self.crew.close(patience=patience)
-        for courier in list(self._out.values()):
-            courier.finish(await asyncio.to_thread(self._last_seq, courier.session_id))
+        await self.pool.close(patience=patience)
+        for delivery_worker in list(self._out.values()):
+            delivery_worker.finish(await asyncio.to_thread(self._last_seq, delivery_worker.session_id))
         if self.couriers:
             await asyncio.wait(self.couriers.values(), timeout=patience)
         for task in list(self.couriers.values()):
@@ -146,14 +146,14 @@ class Line:
         except OutlastError:
             return 0  # it cannot be read, or is gone
 
-    def _courier(self, route: str, session_id: str) -> Courier:
-        return Courier(
+    def _courier(self, route: str, session_id: str) -> DeliveryWorker:
+        return DeliveryWorker(
             self.platform,
             self.deliveries,
             route,
             session_id,
             edit_seconds=self.table.edit_seconds,
-            trouble=self.crew.trouble,
+            trouble=self.pool.trouble,
         )
 
     async def _settle(self, route: str, session_id: str) -> None:

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import asyncio
 
-from outlast.app.chat.routing import Sender, Taken
-from outlast.app.chat.session_view import Open, Shown, answered_at, found, of_chat, open_questions, shown_in
+from outlast.app.chat.routing import AdmittedMessage, Sender
+from outlast.app.chat.session_view import (
+    OpenSession,
+    ShownQuestion,
+    answered_at,
+    found,
+    of_chat,
+    open_questions,
+    shown_in,
+)
 from outlast.core.errors import ConflictError
-from outlast.core.outbox import Item
-from outlast.doors.gateway.account import Line
-from outlast.doors.gateway.identity import Role
+from outlast.core.outbox import OutboxItem
+from outlast.doors.gateway.account import GatewayAccount
+from outlast.doors.gateway.identity import SenderRole
 from outlast.doors.gateway.log import warned
 from outlast.doors.gateway.message_text import (
     DENY,
@@ -26,7 +34,7 @@ from outlast.doors.gateway.message_text import (
     linked_question,
     unpressed,
 )
-from outlast.doors.gateway.platform import Update
+from outlast.doors.gateway.platform import ChatUpdate
 
 YES = frozenset({"y", "yes", "ok", "allow", "approve", "once", "👍", "✅"})
 NO = frozenset({"n", "no", "deny", "reject", "👎", "❌"})
@@ -34,10 +42,10 @@ LOOKS, LOOK_SECONDS = 10, 0.1
 _TOLD = {ONCE: "Allowed once.", SESSION: "Allowed for this session.", DENY: "Denied."}
 
 
-class Answering:
+class ApprovalReplies:
     """Answers from one person in one chat."""
 
-    def __init__(self, line: Line, update: Update, sender: Sender, role: Role) -> None:
+    def __init__(self, line: GatewayAccount, update: ChatUpdate, sender: Sender, role: SenderRole) -> None:
         self.line = line
         self.update = update
         self.sender = sender
@@ -45,11 +53,11 @@ class Answering:
 
     @property
     def may_approve(self) -> bool:
-        return self.role is Role.OWNER and self.update.private
+        return self.role is SenderRole.OWNER and self.update.private
 
     # --- by button or reply
 
-    async def pressed(self) -> Taken | None:
+    async def pressed(self) -> AdmittedMessage | None:
         """A button was pressed. A stranger's, an old one, one that was pressed before: nothing."""
         shown = await self._shown(self.update.message_id)
         if shown is None:
@@ -68,18 +76,18 @@ class Answering:
             return await self._answer(question, choices[int(answer)]) if _indexes(answer, choices) else None
         return await self._approve(question, answer)
 
-    async def _pressed_before(self, shown: Shown) -> Taken | None:
+    async def _pressed_before(self, shown: ShownQuestion) -> AdmittedMessage | None:
         """The very same update once more is answered as it was; a button that is pressed again is none."""
         update_id = self.sender.update_id
         seq = await asyncio.to_thread(answered_at, self.line.store, shown, self.sender.route, update_id)
-        return Taken(session_id=shown.session_id, seq=seq, replayed=True) if seq is not None else None
+        return AdmittedMessage(session_id=shown.session_id, seq=seq, replayed=True) if seq is not None else None
 
-    async def _reacted(self, question: Open, reaction: str) -> Taken | None:
+    async def _reacted(self, question: OpenSession, reaction: str) -> AdmittedMessage | None:
         if question.asked.name == "ask_user" or reaction not in YES | NO:
             return None
         return await self._approve(question, ONCE if reaction in YES else DENY)
 
-    async def replied(self, text: str) -> Taken | str | None:
+    async def replied(self, text: str) -> AdmittedMessage | str | None:
         """A text that answers a question: a reply to its message, or, for what the model asks, just the next text. A
         text to say when it cannot be taken as an answer; None when it is none."""
         shown = await self._shown(self.update.reply_to)
@@ -96,7 +104,7 @@ class Answering:
 
     # --- by command
 
-    async def commanded(self, answer: str, argument: str) -> str | Taken | None:
+    async def commanded(self, answer: str, argument: str) -> str | AdmittedMessage | None:
         """`/approve`, `/deny`: the question that is open here, or that of a session that is named. A text to say when
         there is nothing to answer."""
         if not self.update.private:
@@ -115,7 +123,7 @@ class Answering:
             return "No question is open."
         return await self._show(waiting[0])
 
-    async def _waiting(self, prefix: str) -> list[Open]:
+    async def _waiting(self, prefix: str) -> list[OpenSession]:
         """Questions that are open in the sessions of this chat, or in the one whose id begins so."""
         line = self.line
         if prefix:
@@ -126,7 +134,7 @@ class Answering:
         lists = [await asyncio.to_thread(open_questions, line.store, one) for one in sessions]
         return [one for questions in lists for one in questions]
 
-    async def _show(self, question: Open) -> str | Taken:
+    async def _show(self, question: OpenSession) -> str | AdmittedMessage:
         """What is to be approved must be seen first: show it here, with buttons."""
         session_id = await self.line.chats.leads(self.sender.route)
         if session_id is None:
@@ -137,7 +145,7 @@ class Answering:
 
     # --- inside
 
-    async def _shown(self, message_id: str | None) -> Shown | None:
+    async def _shown(self, message_id: str | None) -> ShownQuestion | None:
         """What a message of ours in this chat asked."""
         for _ in range(LOOKS if message_id is not None else 0):
             found = await self._all_shown(message_id)
@@ -148,19 +156,19 @@ class Answering:
             await asyncio.sleep(LOOK_SECONDS)  # somebody is quicker than our own note that the message was sent
         return None
 
-    async def _all_shown(self, message_id: str | None = None) -> list[Shown]:
+    async def _all_shown(self, message_id: str | None = None) -> list[ShownQuestion]:
         store, route = self.line.store, self.sender.route
         sessions = await asyncio.to_thread(of_chat, store, route)
         lists = [await asyncio.to_thread(shown_in, store, route, one, message_id) for one in sessions]
         return [shown for each in lists for shown in each]
 
-    async def _open(self, shown: Shown) -> Open | None:
+    async def _open(self, shown: ShownQuestion) -> OpenSession | None:
         """The question, if it is still open and still about the same call."""
         waiting = await asyncio.to_thread(open_questions, self.line.store, shown.session_id)
         fitting = (one for one in waiting if (one.seq, one.asked.call_digest) == (shown.seq, shown.call_digest))
         return next(fitting, None)
 
-    async def _asked_here(self) -> Open | None:
+    async def _asked_here(self) -> OpenSession | None:
         """What the model asks in this chat, if it does: a turn that waits for an answer cannot read another message."""
         for session_id in await asyncio.to_thread(of_chat, self.line.store, self.sender.route):
             if (await asyncio.to_thread(self.line.store.head, session_id)).turn is None:
@@ -168,10 +176,10 @@ class Answering:
             box = await asyncio.to_thread(self.line.deliveries.outbox, self.sender.route, session_id)
             for item in box.items.values():
                 if _waits_for_words(item) and item.asked is not None:
-                    return Open(session_id=session_id, seq=item.of_seq, asked=item.asked)
+                    return OpenSession(session_id=session_id, seq=item.of_seq, asked=item.asked)
         return None
 
-    async def _approve(self, question: Open, answer: str) -> Taken | None:
+    async def _approve(self, question: OpenSession, answer: str) -> AdmittedMessage | None:
         if not self.may_approve or answer not in _TOLD:
             warned("approval.refused", session=question.session_id, seq=question.seq, user=self.update.user)
             return None
@@ -179,7 +187,7 @@ class Answering:
             return None
         return await self._answer(question, answer, _TOLD[answer])
 
-    async def _answer(self, question: Open, answer: str, told: str = "") -> Taken | None:
+    async def _answer(self, question: OpenSession, answer: str, told: str = "") -> AdmittedMessage | None:
         said = "" if self.line.platform.can_edit else told
         try:
             return await self.line.chats.answer(self.sender, _as_shown(question), answer, said)
@@ -187,11 +195,11 @@ class Answering:
             return None  # somebody else was faster, or it is this very update once more
 
 
-def _as_shown(question: Open) -> Shown:
-    return Shown(session_id=question.session_id, seq=question.seq, call_digest=question.asked.call_digest)
+def _as_shown(question: OpenSession) -> ShownQuestion:
+    return ShownQuestion(session_id=question.session_id, seq=question.seq, call_digest=question.asked.call_digest)
 
 
-def _waits_for_words(item: Item) -> bool:
+def _waits_for_words(item: OutboxItem) -> bool:
     """Whether it is a question of the model's own that the chat has seen."""
     asks = item.asked is not None and item.asked.name == "ask_user" and not item.over
     return asks and any(piece.message_id for piece in item.pieces.values())

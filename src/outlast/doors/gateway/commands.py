@@ -11,28 +11,30 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from outlast.app.chat.routing import Sender, Taken, TakenBefore
+from outlast.app.chat.routing import AdmittedMessage, AlreadyAdmitted, Sender
 from outlast.app.chat.session_view import found, recent, standing
 from outlast.app.gateway_settings import PermissionMode
 from outlast.app.sessions.create import check_model
-from outlast.app.sessions.listing import Summary
+from outlast.app.sessions.listing import SessionRow
 from outlast.core import events as e
 from outlast.core.errors import AmbiguousSession, ConflictError, InvalidInput, SessionNotFound
-from outlast.doors.gateway.account import Line
-from outlast.doors.gateway.approval_replies import Answering
-from outlast.doors.gateway.identity import Role
+from outlast.doors.gateway.account import GatewayAccount
+from outlast.doors.gateway.approval_replies import ApprovalReplies
+from outlast.doors.gateway.identity import SenderRole
 from outlast.doors.gateway.message_text import DENY, ONCE, plain_line
-from outlast.doors.gateway.platform import Update
+from outlast.doors.gateway.platform import ChatUpdate
 
 LISTED = 10
 NOT_HERE = "That works only in a private chat with me."
 NOT_YOU = "Only an owner may do that."
 
 
-class Command:
+class ChatCommand:
     """One command, given by one person in one chat."""
 
-    def __init__(self, line: Line, update: Update, sender: Sender, role: Role, argument: str) -> None:
+    def __init__(
+        self, line: GatewayAccount, update: ChatUpdate, sender: Sender, role: SenderRole, argument: str
+    ) -> None:
         self.line = line
         self.update = update
         self.sender = sender
@@ -47,7 +49,7 @@ class Command:
     async def session(self) -> str | None:
         return await self.line.chats.leads(self.sender.route)
 
-    async def told(self, text: str, *effects: e.Event) -> Taken | None:
+    async def told(self, text: str, *effects: e.Event) -> AdmittedMessage | None:
         """Do these things and say so: in the chat's session, or, where it has none, just in the chat."""
         session_id = await self.session()
         if session_id is not None:
@@ -56,10 +58,10 @@ class Command:
         return None
 
 
-Doing = Callable[[Command], Awaitable[Taken | None]]
+Doing = Callable[[ChatCommand], Awaitable[AdmittedMessage | None]]
 
 
-class Known(NamedTuple):
+class KnownCommand(NamedTuple):
     """A command: what it does, in words and in code; who may give it, and where."""
 
     about: str
@@ -68,18 +70,18 @@ class Known(NamedTuple):
     private: bool = False
 
 
-async def run(command: Command, name: str) -> Taken | None:
+async def run(command: ChatCommand, name: str) -> AdmittedMessage | None:
     """Carry out the command; one that there is not, or that may not be given here, is answered in a sentence."""
     known = COMMANDS.get(name)
     if known is None:
         return await command.told(f"There is no /{plain_line(name, 32)}; /help lists what there is.")
-    if known.owners and command.role is not Role.OWNER:
+    if known.owners and command.role is not SenderRole.OWNER:
         return await command.told(NOT_YOU)
     if known.private and not command.update.private:
         return await command.told(NOT_HERE)
     try:
         return await known.do(command)
-    except TakenBefore:
+    except AlreadyAdmitted:
         raise
     except (SessionNotFound, AmbiguousSession, InvalidInput, ConflictError) as error:
         return await command.told(plain_line(str(error)))
@@ -97,26 +99,26 @@ def parsed(text: str) -> tuple[str, str] | None:
 # --- one function a command ------------------------------------------------------------------------------------------
 
 
-async def _help(command: Command) -> Taken | None:
+async def _help(command: ChatCommand) -> AdmittedMessage | None:
     may = [
         (name, known)
         for name, known in COMMANDS.items()
         if known.about
-        and (command.role is Role.OWNER or not known.owners)
+        and (command.role is SenderRole.OWNER or not known.owners)
         and (command.update.private or not known.private)
     ]
     lines = "\n".join(f"- /{name}: {known.about}" for name, known in may)
     return await command.told(f"Just write what is to be done. Besides:\n\n{lines}")
 
 
-async def _new(command: Command) -> Taken | None:
+async def _new(command: ChatCommand) -> AdmittedMessage | None:
     line = command.line
     return await line.chats.begin(
         command.sender, line.place(command.update.address.chat), "A new session. What do you want to do?"
     )
 
 
-async def _sessions(command: Command) -> Taken | None:
+async def _sessions(command: ChatCommand) -> AdmittedMessage | None:
     line, here = command.line, await command.session()
     rows = await asyncio.to_thread(recent, line.store, line.project, LISTED)
     if not rows:
@@ -125,12 +127,12 @@ async def _sessions(command: Command) -> Taken | None:
     return await command.told(f"{lines}\n\n/resume and the first six characters goes on with one of them.")
 
 
-def _titled(row: Summary) -> str:
+def _titled(row: SessionRow) -> str:
     when = datetime.fromtimestamp(row.updated_at / 1_000_000, UTC).strftime("%d %b %H:%M UTC")
     return f"{plain_line(row.title or '(nothing said yet)', 50)} · {when}"
 
 
-async def _resume(command: Command) -> Taken | None:
+async def _resume(command: ChatCommand) -> AdmittedMessage | None:
     line = command.line
     if not command.argument:
         return await _sessions(command)
@@ -143,7 +145,7 @@ async def _resume(command: Command) -> Taken | None:
     return await line.chats.join(command.sender, row.id, command.mode, text)
 
 
-async def _stop(command: Command) -> Taken | None:
+async def _stop(command: ChatCommand) -> AdmittedMessage | None:
     session_id = await command.session()
     now = await asyncio.to_thread(standing, command.line.store, session_id) if session_id else None
     if now is None or not (now.running or now.waiting):
@@ -151,7 +153,7 @@ async def _stop(command: Command) -> Taken | None:
     return await command.told("Stopping.", e.InterruptRequested(reason="/stop"))
 
 
-async def _status(command: Command) -> Taken | None:
+async def _status(command: ChatCommand) -> AdmittedMessage | None:
     line, session_id = command.line, await command.session()
     if session_id is None:
         return await command.told(f"No session yet; just write something. Rights here: {command.mode}.")
@@ -159,7 +161,7 @@ async def _status(command: Command) -> Taken | None:
     row = now.summary
     does = "working" if now.running else "idle"
     does = "waiting for an answer to its question" if now.questions else does
-    trouble = line.crew.trouble(session_id)
+    trouble = line.pool.trouble(session_id)
     lines = [
         f"Session `{row.id[:6]}`: {plain_line(row.title or '(nothing said yet)', 50)}",
         f"- {does}{f', {now.waiting} more waiting' if now.waiting else ''}",
@@ -172,7 +174,7 @@ async def _status(command: Command) -> Taken | None:
     return await command.told("\n".join(lines))
 
 
-async def _compact(command: Command) -> Taken | None:
+async def _compact(command: ChatCommand) -> AdmittedMessage | None:
     session_id = await command.session()
     if session_id is None:
         return await command.told("There is nothing to compact yet.")
@@ -180,7 +182,7 @@ async def _compact(command: Command) -> Taken | None:
     return await command.line.chats.request(command.sender, session_id, what)
 
 
-async def _model(command: Command) -> Taken | None:
+async def _model(command: ChatCommand) -> AdmittedMessage | None:
     line, session_id = command.line, await command.session()
     if not command.argument:
         now = await asyncio.to_thread(standing, line.store, session_id) if session_id else None
@@ -193,31 +195,31 @@ async def _model(command: Command) -> Taken | None:
     return await command.told(f"From the next turn on: {plain_line(name, 60)}.", e.ModelChanged(model=name))
 
 
-async def _approve(command: Command) -> Taken | None:
+async def _approve(command: ChatCommand) -> AdmittedMessage | None:
     return await _answered(command, ONCE)
 
 
-async def _deny(command: Command) -> Taken | None:
+async def _deny(command: ChatCommand) -> AdmittedMessage | None:
     return await _answered(command, DENY)
 
 
-async def _answered(command: Command, answer: str) -> Taken | None:
-    answering = Answering(command.line, command.update, command.sender, command.role)
+async def _answered(command: ChatCommand, answer: str) -> AdmittedMessage | None:
+    answering = ApprovalReplies(command.line, command.update, command.sender, command.role)
     outcome = await answering.commanded(answer, command.argument)
     return await command.told(outcome) if isinstance(outcome, str) else outcome
 
 
-COMMANDS: Mapping[str, Known] = {
-    "new": Known("begin a new session", _new),
-    "sessions": Known("the newest sessions of this project", _sessions, owners=True, private=True),
-    "resume": Known("go on with one of them, here", _resume, owners=True, private=True),
-    "status": Known("where this session stands", _status),
-    "stop": Known("stop what is running", _stop),
-    "compact": Known("summarise older messages now", _compact, owners=True),
-    "model": Known("show or choose the model", _model, owners=True),
-    "approve": Known("allow what is asked, once (or: /approve session)", _approve, owners=True, private=True),
-    "deny": Known("refuse what is asked", _deny, owners=True, private=True),
-    "help": Known("this list", _help),
-    "start": Known("", _help),
+COMMANDS: Mapping[str, KnownCommand] = {
+    "new": KnownCommand("begin a new session", _new),
+    "sessions": KnownCommand("the newest sessions of this project", _sessions, owners=True, private=True),
+    "resume": KnownCommand("go on with one of them, here", _resume, owners=True, private=True),
+    "status": KnownCommand("where this session stands", _status),
+    "stop": KnownCommand("stop what is running", _stop),
+    "compact": KnownCommand("summarise older messages now", _compact, owners=True),
+    "model": KnownCommand("show or choose the model", _model, owners=True),
+    "approve": KnownCommand("allow what is asked, once (or: /approve session)", _approve, owners=True, private=True),
+    "deny": KnownCommand("refuse what is asked", _deny, owners=True, private=True),
+    "help": KnownCommand("this list", _help),
+    "start": KnownCommand("", _help),
 }
 """What can be typed. `start` is what Telegram's button sends."""

@@ -13,20 +13,20 @@ from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
-from outlast.app.chat.delivery_log import Deliveries
-from outlast.app.streams.event_feed import Drafted, Happened, Level, feed
+from outlast.app.chat.delivery_log import DeliveryLog
+from outlast.app.streams.event_feed import CaughtUp, DraftChunk, EventStored, feed
 from outlast.context import set_current_session_id
 from outlast.core import events as e
 from outlast.core.chat_route import address_of
 from outlast.core.errors import OutlastError, SessionNotFound
-from outlast.core.outbox import Item, Outbox, Piece, What
+from outlast.core.outbox import DeliveryKind, Outbox, OutboxItem, SentMessage
 from outlast.doors.gateway.log import noted, warned
 from outlast.doors.gateway.message_text import REPEATED, buttons_of, told
 from outlast.doors.gateway.platform import (
     ChatPlatform,
     MaybeSent,
     NotSent,
-    Outgoing,
+    OutgoingMessage,
     Rejected,
 )
 from outlast.doors.gateway.split_message import split
@@ -45,10 +45,10 @@ RESERVED = 100
 GONE = "·"
 
 
-class Part(NamedTuple):
+class DeliveryPart(NamedTuple):
     """One of the messages that an item is told in: number `n` of `parts`."""
 
-    item: Item
+    item: OutboxItem
     n: int
     parts: int
     text: str
@@ -58,13 +58,13 @@ class Part(NamedTuple):
         return self.item.of_seq, self.n
 
 
-class Courier:
+class DeliveryWorker:
     """Serves one route and the session that it leads, or led, to. `trouble` says why nothing answers there."""
 
     def __init__(
         self,
         platform: ChatPlatform,
-        deliveries: Deliveries,
+        deliveries: DeliveryLog,
         route: str,
         session_id: str,
         *,
@@ -93,7 +93,7 @@ class Courier:
         self._typed_at = 0.0
         self._troubled = 0
         self._since = monotonic()
-        self._shown: dict[tuple[int, int], Outgoing] = {}
+        self._shown: dict[tuple[int, int], OutgoingMessage] = {}
         self._sent: dict[tuple[int, int], tuple[int, str]] = {}
         self._unnoted: dict[tuple[int, int], tuple[int, str]] = {}
         self._not_sent: set[tuple[int, int]] = set()
@@ -155,7 +155,7 @@ class Courier:
         after = self.box.seq
         async for thing in feed(self.deliveries.store, self.session_id, after=after):
             match thing:
-                case Happened(stored=stored, event=event):
+                case EventStored(stored=stored, event=event):
                     self.box.take(stored, event)
                     if isinstance(event, e.ModelRequested | e.AssistantReplied | e.ReplyInterrupted):
                         self._draft, self._attempt = "", 0
@@ -164,10 +164,10 @@ class Courier:
                         self.box.seq = stored.seq - 1  # the new one has its own event there
                         set_current_session_id(self.session_id)
                         return
-                case Drafted(attempt_seq=attempt, part="text", text=text):
+                case DraftChunk(attempt_seq=attempt, part="text", text=text):
                     self._draft = self._draft + text if attempt == self._attempt else text
                     self._attempt = attempt
-                case Level():
+                case CaughtUp():
                     self.news.set()
                     await asyncio.sleep(PACE)
                 case _:
@@ -225,21 +225,23 @@ class Courier:
         """What the chat asked for and nobody is at: its messages and requests, by their events."""
         if self.box.turn_item is not None:
             return []
-        requests = [item.of_seq for item in self.box.items.values() if item.what is What.REQUEST and not item.over]
+        requests = [
+            item.of_seq for item in self.box.items.values() if item.what is DeliveryKind.REQUEST and not item.over
+        ]
         return [*self.box.inputs, *requests]
 
     def _is_working(self) -> bool:
         """Whether an answer may come any moment: a turn runs and does not wait for the chat, or was only just asked
         for."""
-        asks = any(item.what is What.QUESTION and not item.over for item in self.box.items.values())
+        asks = any(item.what is DeliveryKind.QUESTION and not item.over for item in self.box.items.values())
         soon = monotonic() - self._since < SOON
         return not asks and (self.box.turn_item is not None or soon)
 
-    async def _bring(self, item: Item) -> list[float]:
+    async def _bring(self, item: OutboxItem) -> list[float]:
         """Bring one item as far as it is; when to look at it again by itself."""
-        if item.what is What.REQUEST and not item.over:
+        if item.what is DeliveryKind.REQUEST and not item.over:
             return []
-        if item.what is What.TURN and not item.over and (wait := self._too_early(item)) is not None:
+        if item.what is DeliveryKind.TURN and not item.over and (wait := self._too_early(item)) is not None:
             return [wait] if wait else []
         if (waits := self._others(item)) is not None:
             return [waits]
@@ -249,7 +251,7 @@ class Courier:
         texts += [GONE] * len([n for n in item.pieces if n > len(texts) and whole])  # shown once, not said any more
         try:
             for n, text in enumerate(texts, 1):
-                if not await self._piece(Part(item, n, len(texts), text)):
+                if not await self._piece(DeliveryPart(item, n, len(texts), text)):
                     return []
             if whole:
                 await self._close(item, None)
@@ -258,7 +260,7 @@ class Courier:
             await self._close(item, str(rejected))
         return []
 
-    def _too_early(self, item: Item) -> float | None:
+    def _too_early(self, item: OutboxItem) -> float | None:
         """How long to wait before a reply that is being written is shown, or shown anew; None when it is time. 0 where
         only whole replies are shown."""
         if not (self.platform.can_edit and self._edit_seconds):
@@ -272,7 +274,7 @@ class Courier:
         self._edited_at[item.of_seq] = monotonic()
         return None
 
-    def _others(self, item: Item) -> float | None:
+    def _others(self, item: OutboxItem) -> float | None:
         """How long another gateway, which is at this item, is left to it; None when nobody is."""
         for n, piece in item.pieces.items():
             if piece.by in ("", self.deliveries.by) or self.deliveries.is_gone(piece.by):
@@ -285,7 +287,7 @@ class Courier:
 
     # --- one message
 
-    async def _piece(self, part: Part) -> bool:
+    async def _piece(self, part: DeliveryPart) -> bool:
         """Let the chat show this part; whether it does. False: another gateway is at it."""
         if (unnoted := self._unnoted.get(part.place)) is not None:
             await self._note(part, *unnoted)
@@ -309,14 +311,14 @@ class Courier:
         except Rejected as rejected:  # us, not the chat
             raise NotSent(str(rejected)) from rejected
 
-    async def _send(self, part: Part, attempt: int, *, begun: bool = False) -> bool:
+    async def _send(self, part: DeliveryPart, attempt: int, *, begun: bool = False) -> bool:
         item, place = part.item, part.place
         if attempt > MOST_ATTEMPTS and not self.platform.knows_repeats:
             raise Rejected(f"it was tried {MOST_ATTEMPTS} times and never confirmed")
         if not begun:
             if not await self.deliveries.begin(self.route, self.session_id, item.of_seq, part.n, attempt):
                 return False  # the log will say in a moment who is at it
-            item.pieces = {**item.pieces, part.n: Piece(attempt=attempt, by=self.deliveries.by)}
+            item.pieces = {**item.pieces, part.n: SentMessage(attempt=attempt, by=self.deliveries.by)}
         self._not_sent.discard(place)
         message = self._outgoing(part, attempt)
         try:
@@ -334,12 +336,12 @@ class Courier:
         await self._note(part, attempt, message_id)
         return True
 
-    async def _note(self, part: Part, attempt: int, message_id: str) -> None:
+    async def _note(self, part: DeliveryPart, attempt: int, message_id: str) -> None:
         """The platform took it: into the log, before anything else is done with it."""
         await self.deliveries.made(self.route, self.session_id, part.item.of_seq, part.n, attempt, message_id)
         self._unnoted.pop(part.place, None)
 
-    async def _edit(self, part: Part, attempt: int, message_id: str) -> bool:
+    async def _edit(self, part: DeliveryPart, attempt: int, message_id: str) -> bool:
         place, message = part.place, self._outgoing(part, attempt)
         self._sent[place] = (attempt, message_id)
         if not self.platform.can_edit or _looks_alike(self._shown.get(place), message):
@@ -354,12 +356,12 @@ class Courier:
         self._shown[place] = message
         return True
 
-    def _outgoing(self, part: Part, attempt: int) -> Outgoing:
+    def _outgoing(self, part: DeliveryPart, attempt: int) -> OutgoingMessage:
         item, renewed = part.item, part.place in self._renewed
         repeat = (attempt > 1 or part.place in self._maybe) and not renewed
         marked = repeat and not self.platform.knows_repeats
         suffix = f".{attempt}" if renewed else ""
-        return Outgoing(
+        return OutgoingMessage(
             text=f"{REPEATED}\n\n{part.text}" if marked else part.text,
             key=f"{self._root}.{item.of_seq}.{part.n}{suffix}",
             buttons=buttons_of(item, private=self._private) if part.n == part.parts else (),
@@ -368,13 +370,13 @@ class Courier:
             facts=facts_of(item.what, self.session_id, item.of_seq, part.n, part.parts, item.outcome),
         )
 
-    async def _close(self, item: Item, failed: str | None) -> None:
+    async def _close(self, item: OutboxItem, failed: str | None) -> None:
         await self.deliveries.closed(self.box, self.session_id, item.of_seq, failed)
         self.box.items.pop(item.of_seq, None)
 
 
 def facts_of(
-    what: What,
+    what: DeliveryKind,
     session_id: str | None = None,
     seq: int | None = None,
     n: int = 1,
@@ -385,5 +387,5 @@ def facts_of(
     return {"kind": str(what), "session_id": session_id, "seq": seq, "part": n, "parts": parts, "outcome": outcome}
 
 
-def _looks_alike(shown: Outgoing | None, message: Outgoing) -> bool:
+def _looks_alike(shown: OutgoingMessage | None, message: OutgoingMessage) -> bool:
     return shown is not None and (shown.text, shown.buttons) == (message.text, message.buttons)

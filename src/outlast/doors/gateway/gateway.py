@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from outlast.app.chat.routing import Taken, TakenBefore
-from outlast.app.chat.status import LineState, forget_gateway, note_gateway
+from outlast.app.chat.routing import AdmittedMessage, AlreadyAdmitted
+from outlast.app.chat.status import AccountState, forget_gateway, note_gateway
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings
 from outlast.app.stores import LogStore
-from outlast.app.terminal import Kit
+from outlast.app.terminal import TurnContext
 from outlast.app.workers.metrics import Metrics
 from outlast.core.errors import (
     ConfigError,
@@ -32,13 +32,13 @@ from outlast.core.errors import (
     StoreUnavailable,
 )
 from outlast.core.header import Header
-from outlast.doors.gateway.account import Line
+from outlast.doors.gateway.account import GatewayAccount
 from outlast.doors.gateway.log import broke, noted, warned
-from outlast.doors.gateway.platform import ChatPlatform, NotSent, PlatformTrouble, Rejected, Update
+from outlast.doors.gateway.platform import ChatPlatform, ChatUpdate, NotSent, PlatformError, Rejected
 from outlast.doors.gateway.platform_factory import platform_for
 from outlast.doors.gateway.platforms.webhook import Webhook
-from outlast.doors.gateway.platforms.webhook_endpoint import Endpoint
-from outlast.doors.gateway.update_handler import Intake
+from outlast.doors.gateway.platforms.webhook_endpoint import WebhookEndpoint
+from outlast.doors.gateway.update_handler import UpdateHandler
 
 ROUND_SECONDS = 2.0
 SHORTEST_PAUSE = 1.0
@@ -61,19 +61,21 @@ class Gateway:
         settings: Settings,
         *,
         make: MakePlatform = platform_for,
-        equip: Callable[[Kit, Header], Kit] | None = None,
+        equip: Callable[[TurnContext, Header], TurnContext] | None = None,
         works: bool = True,
         metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings
         self.lines = {
-            table.name: Line(store, settings, table, make(table, settings), equip=equip, works=works, metrics=metrics)
+            table.name: GatewayAccount(
+                store, settings, table, make(table, settings), equip=equip, works=works, metrics=metrics
+            )
             for table in settings.gateway
         }
-        self._intakes = {name: Intake(line) for name, line in self.lines.items()}
-        self._states = {name: LineState(name=name) for name in self.lines}
+        self._intakes = {name: UpdateHandler(line) for name, line in self.lines.items()}
+        self._states = {name: AccountState(name=name) for name in self.lines}
         webhooks = {name: line.platform for name, line in self.lines.items() if isinstance(line.platform, Webhook)}
-        self.endpoint = Endpoint(webhooks, self.take)
+        self.endpoint = WebhookEndpoint(webhooks, self.take)
         self._tasks: list[asyncio.Task[None]] = []
         self._tried: dict[str, tuple[int, float]] = {}
         self._damaged: set[str] = set()
@@ -92,23 +94,23 @@ class Gateway:
         await asyncio.gather(*(line.close(patience) for line in self.lines.values()))
         await asyncio.to_thread(forget_gateway, self.settings)
 
-    async def take(self, name: str, update: Update) -> Taken | None:
+    async def take(self, name: str, update: ChatUpdate) -> AdmittedMessage | None:
         """One update of one line; durable on return."""
         return await self._intakes[name].take(update)
 
     @property
-    def states(self) -> list[LineState]:
+    def states(self) -> list[AccountState]:
         return list(self._states.values())
 
     # --- receiving
 
-    async def _receive(self, line: Line) -> None:
+    async def _receive(self, line: GatewayAccount) -> None:
         pause = 0.0
         while True:
             began = time.monotonic()
             try:
                 await self._received(line)
-            except PlatformTrouble as trouble:
+            except PlatformError as trouble:
                 pause = _next_pause(pause if time.monotonic() - began < LONGEST_PAUSE else 0.0, trouble)
                 if self._states[line.table.name].detail != str(trouble):
                     warned("gateway.waits", trouble, gateway=line.table.name)
@@ -119,7 +121,7 @@ class Gateway:
                 self._is(line, "waiting", type(error).__name__)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to keep gateways apart
 
-    async def _received(self, line: Line) -> None:
+    async def _received(self, line: GatewayAccount) -> None:
         """Receive until the platform is in trouble."""
         account = await line.platform.open()
         self._is(line, "connected", None)
@@ -127,14 +129,14 @@ class Gateway:
         async for update in line.platform.receive():
             await _whole(self._surely(line, update))
 
-    async def _surely(self, line: Line, update: Update) -> None:
+    async def _surely(self, line: GatewayAccount, update: ChatUpdate) -> None:
         """Take an update, however long the store is away: it is not confirmed before."""
         pause = 0.5
         while True:
             try:
                 await self._intakes[line.table.name].take(update)
                 return
-            except TakenBefore:
+            except AlreadyAdmitted:
                 noted("update.repeated", gateway=line.table.name, update=update.update_id)
                 return
             except (InvalidInput, DamagedSession, ConflictError) as error:
@@ -150,7 +152,7 @@ class Gateway:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _is(self, line: Line, state: str, detail: str | None) -> None:
+    def _is(self, line: GatewayAccount, state: str, detail: str | None) -> None:
         known = self._states[line.table.name]
         if (known.state, known.detail) == (state, detail):
             return
@@ -162,7 +164,7 @@ class Gateway:
 
     # --- the rounds
 
-    async def _go_rounds(self, line: Line) -> None:
+    async def _go_rounds(self, line: GatewayAccount) -> None:
         while True:
             began = time.monotonic()
             try:
@@ -174,7 +176,7 @@ class Gateway:
             took = time.monotonic() - began
             await asyncio.sleep(max(ROUND_SECONDS, took * 10))  # a store with very many chats is looked at less often
 
-    async def look(self, line: Line) -> None:
+    async def look(self, line: GatewayAccount) -> None:
         """Take up what waits in the chats of this line, whoever left it there."""
         for route, session_id, debt in await asyncio.to_thread(line.chats.routes, line.prefix):
             try:
@@ -186,10 +188,10 @@ class Gateway:
                     warned("session.damaged", error, session=session_id)
                 self._damaged.add(session_id)
 
-    async def _look_at(self, line: Line, route: str, session_id: str, *, debt: bool) -> None:
+    async def _look_at(self, line: GatewayAccount, route: str, session_id: str, *, debt: bool) -> None:
         head = await asyncio.to_thread(line.store.head, session_id)
         if head.has_work and self._may_try(line, head):
-            line.crew.wake(session_id)
+            line.pool.wake(session_id)
         place = (route, head.root_id)
         if line.seen.get(place) == head.last_seq or place in line.couriers:
             return
@@ -200,19 +202,19 @@ class Gateway:
         elif debt:
             await line.chats.settle_debt(route, session_id)
 
-    def _may_try(self, line: Line, head: Header) -> bool:
+    def _may_try(self, line: GatewayAccount, head: Header) -> bool:
         """Whether a session with work is to be woken: not while it runs here, nor again and again when it cannot."""
-        if head.session_id in line.crew.running:
+        if head.session_id in line.pool.running:
             return False
         seq, at = self._tried.get(head.session_id, (0, 0.0))
-        rest = LONGEST_PAUSE if line.crew.trouble(head.session_id) else BUSY_SECONDS
+        rest = LONGEST_PAUSE if line.pool.trouble(head.session_id) else BUSY_SECONDS
         if seq == head.last_seq and time.monotonic() - at < rest:
             return False
         self._tried[head.session_id] = (head.last_seq, time.monotonic())
         return True
 
 
-def _next_pause(pause: float, trouble: PlatformTrouble | None) -> float:
+def _next_pause(pause: float, trouble: PlatformError | None) -> float:
     if isinstance(trouble, Rejected):
         return LONGEST_PAUSE  # a wrong token does not become right by asking often
     longer = min(max(SHORTEST_PAUSE, pause * 2), LONGEST_PAUSE)

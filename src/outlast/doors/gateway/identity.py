@@ -8,7 +8,7 @@ from outlast.app.chat.pairing import Pairing
 from outlast.app.gateway_settings import GatewaySettings
 
 
-class Role(StrEnum):
+class SenderRole(StrEnum):
     """Owners may do whatever their chat may. Members may talk, stop a turn and look where it stands."""
 
     OWNER = "owner"
@@ -22,8 +22,8 @@ class Identity:
         self._table = table
         self.pairing = pairing
 
-    def role(self, user: str) -> Role | None:
+    def role(self, user: str) -> SenderRole | None:
         """What this user is here; None for everybody else in the world."""
         if user in self._table.owners or user in self.pairing.owners():
-            return Role.OWNER
-        return Role.MEMBER if user in self._table.members else None
+            return SenderRole.OWNER
+        return SenderRole.MEMBER if user in self._table.members else None

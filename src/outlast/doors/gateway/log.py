@@ -9,22 +9,22 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from outlast.app.logging_setup import say, why
+from outlast.app.logging_setup import error_fields, log_event
 from outlast.core.errors import OutlastError
-from outlast.doors.gateway.platform import PlatformTrouble
+from outlast.doors.gateway.platform import PlatformError
 
 _log = logging.getLogger("outlast.gateway")
 
 
 def noted(event: str, **facts: Any) -> None:
     """Something that is as it should be."""
-    say(_log, logging.INFO, event, **facts)
+    log_event(_log, logging.INFO, event, **facts)
 
 
 def warned(event: str, error: OutlastError | None = None, **facts: Any) -> None:
     """Something that somebody may have to look at."""
     told = {} if error is None else _why(error)
-    say(_log, logging.WARNING, event, **facts, **told)
+    log_event(_log, logging.WARNING, event, **facts, **told)
 
 
 def broke(event: str) -> None:
@@ -33,6 +33,6 @@ def broke(event: str) -> None:
 
 
 def _why(error: OutlastError) -> dict[str, str]:
-    if isinstance(error, PlatformTrouble):
+    if isinstance(error, PlatformError):
         return {"error": type(error).__name__, "why": str(error)}
-    return why(error)
+    return error_fields(error)

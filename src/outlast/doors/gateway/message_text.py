@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any, cast
 
-from outlast.app.terminal import shown
-from outlast.core.outbox import Asked, Item, What
+from outlast.app.terminal import show_invisible
+from outlast.core.outbox import DeliveryKind, OpenQuestion, OutboxItem
 from outlast.doors.gateway.platform import Button
 
 LONGEST_CALL = 12_000
@@ -33,18 +33,18 @@ _ANSWERED = {
 }
 
 
-def told(item: Item, draft: str = "", *, private: bool = True) -> str:
+def told(item: OutboxItem, draft: str = "", *, private: bool = True) -> str:
     """The item as it stands now, in Markdown."""
     match item.what:
-        case What.TURN:
+        case DeliveryKind.TURN:
             return turn_text(item, draft)
-        case What.QUESTION:
+        case DeliveryKind.QUESTION:
             return question_text(item, private=private)
-        case What.NOTICE | What.REQUEST:
+        case DeliveryKind.NOTICE | DeliveryKind.REQUEST:
             return "\n\n".join(item.texts)
 
 
-def turn_text(item: Item, draft: str) -> str:
+def turn_text(item: OutboxItem, draft: str) -> str:
     """The replies of a turn; while it runs with what is being written, and what it does."""
     said = [text.strip() for text in item.texts]
     if not item.over:
@@ -62,7 +62,7 @@ def turn_text(item: Item, draft: str) -> str:
 # --- questions -------------------------------------------------------------------------------------------------------
 
 
-def question_text(item: Item, *, private: bool) -> str:
+def question_text(item: OutboxItem, *, private: bool) -> str:
     asked = item.asked
     assert asked is not None
     if asked.name == "ask_user":
@@ -74,13 +74,13 @@ def question_text(item: Item, *, private: bool) -> str:
     return f"{call_text(asked)}\n\n{_hint(asked, private)}"
 
 
-def call_text(asked: Asked) -> str:
+def call_text(asked: OpenQuestion) -> str:
     """The whole call, and why it is asked about."""
     why = f"\n{plain_line(asked.reason)}" if asked.reason else ""
-    return f"🔐 **Allow {shown(asked.name)}?**{why}\n\n{fenced(_arguments(asked))}"
+    return f"🔐 **Allow {show_invisible(asked.name)}?**{why}\n\n{fenced(_arguments(asked))}"
 
 
-def _hint(asked: Asked, private: bool) -> str:
+def _hint(asked: OpenQuestion, private: bool) -> str:
     if not is_readable(asked):
         return "This call is too long to be read here. Answer it in the terminal or the page; /deny refuses it."
     if not private:
@@ -88,25 +88,25 @@ def _hint(asked: Asked, private: bool) -> str:
     return "Answer with a button, or with /approve or /deny."
 
 
-def is_readable(asked: Asked) -> bool:
+def is_readable(asked: OpenQuestion) -> bool:
     """Whether a chat can show the whole call: what is not seen is not approved."""
     return len(_arguments(asked)) <= LONGEST_CALL
 
 
-def _arguments(asked: Asked) -> str:
+def _arguments(asked: OpenQuestion) -> str:
     command = asked.arguments.get("command")
     if asked.name == "bash" and isinstance(command, str):
         others = {name: value for name, value in asked.arguments.items() if name != "command"}
-        return shown("\n".join([command, *(f"{name} = {value}" for name, value in others.items())]))
-    return shown(json.dumps(asked.arguments, indent=1, ensure_ascii=False, default=str))
+        return show_invisible("\n".join([command, *(f"{name} = {value}" for name, value in others.items())]))
+    return show_invisible(json.dumps(asked.arguments, indent=1, ensure_ascii=False, default=str))
 
 
-def choices_of(asked: Asked) -> list[str]:
+def choices_of(asked: OpenQuestion) -> list[str]:
     offered: object = asked.arguments.get("choices")
     return [str(one) for one in cast("list[Any]", offered)] if isinstance(offered, list) else []
 
 
-def buttons_of(item: Item, *, private: bool) -> tuple[Button, ...]:
+def buttons_of(item: OutboxItem, *, private: bool) -> tuple[Button, ...]:
     """What can be pressed under a question. The data names the question, the call's digest and the answer; who pressed
     it, where, and whether it is still open is looked at when it comes back."""
     asked, linked = item.asked, item.facts.get("question")
@@ -122,7 +122,7 @@ def buttons_of(item: Item, *, private: bool) -> tuple[Button, ...]:
     return _allowing(linked_question("", item.of_seq, asked))
 
 
-def linked_question(session_id: str, seq: int, asked: Asked) -> dict[str, object]:
+def linked_question(session_id: str, seq: int, asked: OpenQuestion) -> dict[str, object]:
     """A question as the facts of a notice that shows it."""
     return {
         "session_id": session_id,
@@ -159,5 +159,5 @@ def fenced(text: str) -> str:
 
 def plain_line(text: str | None, longest: int = 400) -> str:
     """On one line, every character visible, cut where it is too long."""
-    line = shown(" ".join((text or "").split()))
+    line = show_invisible(" ".join((text or "").split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

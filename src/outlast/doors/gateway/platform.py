@@ -12,11 +12,11 @@ from typing import Protocol
 
 import msgspec
 
-from outlast.core.chat_route import Address
+from outlast.core.chat_route import ChatAddress
 from outlast.core.errors import OutlastError
 
 
-class Update(msgspec.Struct, frozen=True, kw_only=True):
+class ChatUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Something that somebody did in a chat.
 
     `update_id` is unique for this account for ever: it is what makes a repeat a repeat. `text` is None for anything
@@ -25,7 +25,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     update_id: str
-    address: Address
+    address: ChatAddress
     user: str
     private: bool = False
     addressed: bool = True
@@ -45,7 +45,7 @@ class Button(msgspec.Struct, frozen=True):
     data: str
 
 
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message to send: Markdown, and what can be pressed under it.
 
     `key` is the same for every attempt at this message, for platforms that know a repeat by it; it is a `repeat` when
@@ -60,11 +60,11 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, object] = {}
 
 
-class PlatformTrouble(OutlastError):
+class PlatformError(OutlastError):
     """The chat platform did not do what it was asked."""
 
 
-class NotSent(PlatformTrouble):
+class NotSent(PlatformError):
     """Certainly not sent; it may be tried again, after `retry_after` seconds if the platform said so."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -72,11 +72,11 @@ class NotSent(PlatformTrouble):
         self.retry_after = retry_after
 
 
-class MaybeSent(PlatformTrouble):
+class MaybeSent(PlatformError):
     """Nobody knows whether it was sent: the answer was lost."""
 
 
-class Rejected(PlatformTrouble):
+class Rejected(PlatformError):
     """The platform will never take this: the chat is gone, or we may not write there."""
 
 
@@ -99,7 +99,7 @@ class ChatPlatform(Protocol):
         """Prove who we are; our own id there. `PlatformTrouble` in one sentence."""
         ...
 
-    def receive(self) -> AsyncIterator[Update]:
+    def receive(self) -> AsyncIterator[ChatUpdate]:
         """What happens in our chats, in order, from where the last one was done.
 
         Asking for the next update says that the last one is durable: only then is it confirmed to the platform.
@@ -107,19 +107,19 @@ class ChatPlatform(Protocol):
         """
         ...
 
-    async def send(self, address: Address, message: Outgoing) -> str:
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
         """Send it; the platform's id of the message. `NotSent`, `MaybeSent` or `Rejected`."""
         ...
 
-    async def edit(self, address: Address, message_id: str, message: Outgoing) -> None:
+    async def edit(self, address: ChatAddress, message_id: str, message: OutgoingMessage) -> None:
         """Let the message say this. Doing it twice is doing it once."""
         ...
 
-    async def typing(self, address: Address) -> None:
+    async def typing(self, address: ChatAddress) -> None:
         """Show for some seconds that an answer is coming; never fails."""
         ...
 
-    async def acknowledge(self, update: Update) -> None:
+    async def acknowledge(self, update: ChatUpdate) -> None:
         """The button that was pressed was taken; never fails."""
         ...
 

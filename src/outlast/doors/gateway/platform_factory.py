@@ -6,11 +6,11 @@ import time
 from importlib.util import find_spec
 
 from outlast.app.chat.pairing import Pairing, credential_of
-from outlast.app.chat.sync_position import Position
+from outlast.app.chat.sync_position import SyncPosition
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings
 from outlast.core.errors import ConfigError, MissingExtra
-from outlast.doors.gateway.identity import Identity, Role
+from outlast.doors.gateway.identity import Identity, SenderRole
 from outlast.doors.gateway.platform import ChatPlatform
 
 
@@ -60,7 +60,7 @@ def _matrix(table: GatewaySettings, settings: Settings, credential: str) -> Chat
 
     def welcomes(user: str) -> bool:
         """Owners may invite us anywhere; while a pairing code is open, anybody may, to be able to say it."""
-        return identity.role(user) is Role.OWNER or pairing.is_open(time.time())
+        return identity.role(user) is SenderRole.OWNER or pairing.is_open(time.time())
 
     by_token = table.credential.kind == "token"
     return Matrix(
@@ -68,6 +68,6 @@ def _matrix(table: GatewaySettings, settings: Settings, credential: str) -> Chat
         table.user,
         token=credential if by_token else None,
         password=None if by_token else credential,
-        position=Position(settings, table.name),
+        position=SyncPosition(settings, table.name),
         welcomes=welcomes,
     )

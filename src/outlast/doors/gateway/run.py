@@ -58,7 +58,7 @@ def _stop_on_signals() -> asyncio.Event:
     return stop
 
 
-class _Server(uvicorn.Server):
+class _WebhookServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """They are ours."""
@@ -82,7 +82,7 @@ async def _serving(gateway: Gateway, listener: socket.socket | None) -> AsyncGen
         proxy_headers=False,
         timeout_graceful_shutdown=5,
     )
-    server = _Server(config)
+    server = _WebhookServer(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield
@@ -91,7 +91,7 @@ async def _serving(gateway: Gateway, listener: socket.socket | None) -> AsyncGen
         await serving
 
 
-class GatewayBeside:
+class EmbeddedGateway:
     """Started and closed by the server. Without `works` others run the turns: here is only received and delivered."""
 
     def __init__(self, settings: Settings, *, works: bool = True) -> None:

@@ -12,27 +12,27 @@ from contextlib import suppress
 
 import msgspec
 
-from outlast.app.chat.routing import Sender, Taken
+from outlast.app.chat.routing import AdmittedMessage, Sender
 from outlast.core.errors import SessionNotFound
-from outlast.doors.gateway.account import Line
-from outlast.doors.gateway.approval_replies import Answering
-from outlast.doors.gateway.commands import Command, parsed, run
-from outlast.doors.gateway.identity import Role
+from outlast.doors.gateway.account import GatewayAccount
+from outlast.doors.gateway.approval_replies import ApprovalReplies
+from outlast.doors.gateway.commands import ChatCommand, parsed, run
+from outlast.doors.gateway.identity import SenderRole
 from outlast.doors.gateway.log import noted, warned
-from outlast.doors.gateway.platform import Update
+from outlast.doors.gateway.platform import ChatUpdate
 
 LONGEST = 32_768
 PAIR = "/pair"
 PAIRED = "✅ You are an owner here now. /help says what can be done."
 
 
-class Intake:
+class UpdateHandler:
     """Takes the updates of one line. Durable on return."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: GatewayAccount) -> None:
         self.line = line
 
-    async def take(self, update: Update) -> Taken | None:
+    async def take(self, update: ChatUpdate) -> AdmittedMessage | None:
         """Where it is now; None when nothing was stored. `ConflictError` when its id was used for something else."""
         line = self.line
         role = await asyncio.to_thread(line.identity.role, update.user)
@@ -66,10 +66,10 @@ class Intake:
             with suppress(SessionNotFound):  # deleted meanwhile: nobody waits any more
                 head = await asyncio.to_thread(line.store.head, one)
                 if head.has_work:
-                    line.crew.wake(one)
+                    line.pool.wake(one)
                 line.deliver(route, one, head.root_id)
 
-    def _is_meant(self, update: Update) -> bool:
+    def _is_meant(self, update: ChatUpdate) -> bool:
         """Whether a message in a group is for us."""
         match self.line.table.groups:
             case "always":
@@ -79,7 +79,7 @@ class Intake:
             case _:
                 return False
 
-    async def _stranger(self, update: Update) -> None:
+    async def _stranger(self, update: ChatUpdate) -> None:
         """Nobody we know. Only the right code gets an answer; everything else gets nothing, and no hint."""
         text = (update.text or "").strip()
         word, _, code = text.partition(" ")
@@ -92,11 +92,11 @@ class Intake:
                 return
         noted("user.unknown", gateway=self.line.table.name, user=update.user)
 
-    async def _taken(self, update: Update, sender: Sender, role: Role) -> Taken | None:
-        answering = Answering(self.line, update, sender, role)
+    async def _taken(self, update: ChatUpdate, sender: Sender, role: SenderRole) -> AdmittedMessage | None:
+        answering = ApprovalReplies(self.line, update, sender, role)
         if update.pressed is not None:
             return await answering.pressed()
-        command = Command(self.line, update, sender, role, "")
+        command = ChatCommand(self.line, update, sender, role, "")
         if update.text is None:
             return await command.told(f"I can read text only, so {update.media or 'this'} was not taken.")
         text = update.text.strip()
@@ -115,7 +115,7 @@ class Intake:
         return await self.line.chats.admit(sender, text, self.line.place(update.address.chat), self.line.table.busy)
 
 
-def digest_of(update: Update) -> str:
+def digest_of(update: ChatUpdate) -> str:
     """The same for the same thing said, and for nothing else."""
     said = msgspec.json.encode((update.text, update.media, update.pressed, update.reply_to))
     return hashlib.sha256(said).hexdigest()[:32]

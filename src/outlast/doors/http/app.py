@@ -19,20 +19,20 @@ from outlast.app.settings import Settings
 from outlast.app.stores import LogStore
 from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
-from outlast.app.workers.options import Working
+from outlast.app.workers.options import WorkerOptions
 from outlast.core.errors import OutlastError
 from outlast.doors.http.errors import HANDLERS
 from outlast.doors.http.json_body import App, JsonResponse, Receive, Scope, Send, StrictRequest
-from outlast.doors.http.middleware.auth import Secret
+from outlast.doors.http.middleware.auth import Authenticator
 from outlast.doors.http.middleware.guard import Guard
-from outlast.doors.http.middleware.headers import Hosts
+from outlast.doors.http.middleware.headers import AllowedHosts
 from outlast.doors.http.openapi import openapi_config
-from outlast.doors.http.request_metrics import Meters
+from outlast.doors.http.request_metrics import RequestMetrics
 from outlast.doors.http.routes.all_routes import ROUTES
-from outlast.doors.http.server_state import Desk
+from outlast.doors.http.server_state import ServerState
 
 
-class Beside(Protocol):
+class SideService(Protocol):
     """What runs beside the API, on its store: the chat gateway."""
 
     async def start(self, store: LogStore, metrics: Metrics) -> None: ...
@@ -52,26 +52,26 @@ class HttpDoor:
         settings: Settings,
         *,
         config: AgentConfig | None = None,
-        working: Working | None = None,
+        working: WorkerOptions | None = None,
         public_url: str | None = None,
         webhooks: App | None = None,
-        beside: Beside | None = None,
+        beside: SideService | None = None,
     ) -> None:
         """`config` is how turns are run and `working` how many, `public_url` where a proxy in front is reached,
         `webhooks` what takes signed chat messages, unless what runs `beside` does."""
         self.settings = settings
         self.config = config
         self.working = working
-        self.secret = Secret(TokenFile(settings))
-        self.meters = Meters()
-        self._desk: Desk | None = None
+        self.secret = Authenticator(TokenFile(settings))
+        self.request_metrics = RequestMetrics()
+        self._desk: ServerState | None = None
         self._opening = asyncio.Lock()
         self.inner = Litestar(
             list(ROUTES),
             dependencies={
-                "desk": Provide(self.desk, use_cache=False),
+                "server": Provide(self.server, use_cache=False),
                 "secret": Provide(lambda: self.secret, sync_to_thread=False),
-                "meters": Provide(lambda: self.meters, sync_to_thread=False),
+                "request_metrics": Provide(lambda: self.request_metrics, sync_to_thread=False),
             },
             exception_handlers=HANDLERS,
             openapi_config=openapi_config(),
@@ -83,14 +83,14 @@ class HttpDoor:
         )
         self.beside = beside
         webhooks = beside.webhooks if beside is not None else webhooks
-        self.guard = Guard(self.inner, self.secret, Hosts(settings.allowed_hosts, public_url), webhooks=webhooks)
-        self._served = self.meters.counting(self.guard)
+        self.guard = Guard(self.inner, self.secret, AllowedHosts(settings.allowed_hosts, public_url), webhooks=webhooks)
+        self._served = self.request_metrics.counting(self.guard)
 
-    async def desk(self) -> Desk:
+    async def server(self) -> ServerState:
         """What the routes work with; opened now, if nobody did."""
         async with self._opening:
             if self._desk is None:
-                self._desk = await Desk.open(self.settings, config=self.config, working=self.working)
+                self._desk = await ServerState.open(self.settings, config=self.config, working=self.working)
             return self._desk
 
     def end_streams(self) -> None:
@@ -100,17 +100,17 @@ class HttpDoor:
 
     async def close(self) -> None:
         async with self._opening:
-            desk, self._desk = self._desk, None
-            if desk is not None:
-                await desk.close()
+            server, self._desk = self._desk, None
+            if server is not None:
+                await server.close()
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         self.secret.mark()  # a token that cannot be had is found out now
-        desk = await self.desk()
+        server = await self.server()
         try:
             if self.beside is not None:
-                await self.beside.start(desk.store, desk.crew.metrics)
+                await self.beside.start(server.store, server.pool.metrics)
             yield
         finally:
             if self.beside is not None:

@@ -19,8 +19,8 @@ from litestar import get
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response.base import ASGIResponse, Response
 
-from outlast.app.logging_setup import say, why
-from outlast.app.streams.broadcast import BEGINNING, HEARTBEAT, Cursor, Live, cursor_from
+from outlast.app.logging_setup import error_fields, log_event
+from outlast.app.streams.broadcast import BEGINNING, HEARTBEAT, StreamCursor, StreamHub, cursor_from
 from outlast.core.errors import InvalidInput, OutlastError
 from outlast.doors.http.parameters import SESSION, OpenDesk, SessionId
 
@@ -36,7 +36,7 @@ HEADERS = {
 }
 
 
-def cursor_of(last_event_id: str | None, last_seq: str | None) -> Cursor:
+def cursor_of(last_event_id: str | None, last_seq: str | None) -> StreamCursor:
     """The header beats the query; an empty one is none, as browsers send it. `InvalidInput` when it is garbage."""
     for given in (last_event_id, last_seq):
         if given is not None and given.strip():
@@ -46,7 +46,7 @@ def cursor_of(last_event_id: str | None, last_seq: str | None) -> Cursor:
     return BEGINNING
 
 
-async def event_stream(live: Live, session_id: str, cursor: Cursor, *, follow: bool = True) -> EventStream:
+async def event_stream(live: StreamHub, session_id: str, cursor: StreamCursor, *, follow: bool = True) -> EventStream:
     """The answer. Whatever is wrong with the session is raised here, before a byte is sent."""
     await asyncio.to_thread(live.store.head, session_id)
     return EventStream(session_id, live.frames(session_id, cursor, follow=follow), follow=follow)
@@ -75,7 +75,7 @@ class _Streaming(ASGIResponse):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        patience = Patience()
+        patience = WriteTimeout()
         sending = asyncio.ensure_future(self._send_all(scope, send, patience))
         leaving = asyncio.ensure_future(_gone(receive))
         patience.begin(lambda: (scope.get(ABORT, _no_abort)(), sending.cancel()))
@@ -89,7 +89,7 @@ class _Streaming(ASGIResponse):
         if sending.done() and not sending.cancelled() and (error := sending.exception()) is not None:
             raise error
 
-    async def _send_all(self, scope: Any, send: Any, patience: Patience) -> None:
+    async def _send_all(self, scope: Any, send: Any, patience: WriteTimeout) -> None:
         if self._follow:
             await send(_body(HEARTBEAT))  # so that a client whose session is silent knows that it is connected
         try:
@@ -98,7 +98,7 @@ class _Streaming(ASGIResponse):
                 await send(_body(data))
                 patience.since = None
         except OutlastError as error:
-            say(_log, logging.WARNING, "stream.cut", session=self._session_id, **why(error))
+            log_event(_log, logging.WARNING, "stream.cut", session=self._session_id, **error_fields(error))
             scope.get(ABORT, _no_abort)()
             await asyncio.sleep(0)  # so that the server has heard of it when we return
             return
@@ -107,7 +107,7 @@ class _Streaming(ASGIResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class Patience:
+class WriteTimeout:
     """Gives up when a frame has been on its way since `since`, for too long. One timer a stream, not one a frame."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ async def _closed(frames: Any) -> None:
     responses=SESSION,
 )
 async def stream_session(
-    desk: OpenDesk,
+    server: OpenDesk,
     session_id: SessionId,
     last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=100)] = None,
     last_seq: Annotated[
@@ -163,5 +163,5 @@ async def stream_session(
 ) -> EventStream:
     """Server-sent events: everything after the cursor, then whatever comes. `id: <seq>` for events, `id: <seq>:<n>` for
     pieces of the reply that is being written; come back with the last id you saw."""
-    header = await desk.named(session_id)
-    return await event_stream(desk.live, header.session_id, cursor_of(last_event_id, last_seq), follow=follow)
+    header = await server.named(session_id)
+    return await event_stream(server.live, header.session_id, cursor_of(last_event_id, last_seq), follow=follow)

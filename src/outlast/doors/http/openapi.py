@@ -47,7 +47,7 @@ PAGED = frozenset({"listSessions", "eventsOfSession"})
 
 
 @dataclass
-class Document(OpenAPI):
+class OpenApiDocument(OpenAPI):
     def to_schema(self) -> dict[str, Any]:
         complete(self)
         return super().to_schema()
@@ -57,7 +57,7 @@ class Document(OpenAPI):
 class _Config(OpenAPIConfig):
     def to_openapi_schema(self) -> OpenAPI:
         made = super().to_openapi_schema()
-        return Document(**{one.name: getattr(made, one.name) for one in fields(made)})
+        return OpenApiDocument(**{one.name: getattr(made, one.name) for one in fields(made)})
 
 
 class _OnlyTheDocument(Router):

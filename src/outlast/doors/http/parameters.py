@@ -10,11 +10,11 @@ from litestar.params import PathParameter, QueryParameter
 
 from outlast.doors.http.errors import ErrorDetail
 from outlast.doors.http.schemas import LARGEST_SEQ
-from outlast.doors.http.server_state import Desk
+from outlast.doors.http.server_state import ServerState
 
 MOST_ROWS = 1000
 
-OpenDesk = NamedDependency[Desk]
+OpenDesk = NamedDependency[ServerState]
 
 SessionId = Annotated[
     str,

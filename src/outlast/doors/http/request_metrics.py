@@ -8,10 +8,10 @@ from collections import Counter
 from outlast.app.workers.metrics import family, gauge
 from outlast.app.workers.metrics_text import exposition
 from outlast.doors.http.json_body import App, Event, Receive, Scope, Send
-from outlast.doors.http.server_state import Desk
+from outlast.doors.http.server_state import ServerState
 
 
-class Meters:
+class RequestMetrics:
     """What was answered so far, by method and status. Paths are not told apart: they hold session ids."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Meters:
 
         return counted
 
-    async def text(self, desk: Desk) -> str:
+    async def text(self, server: ServerState) -> str:
         """With what the worker inside has done, and what waits in the store."""
         lines = [
             *family(
@@ -52,9 +52,9 @@ class Meters:
                 "Seconds until answers began, together.",
                 {"": round(self._seconds, 6)},
             ),
-            *gauge("outlast_followers", "Open event streams.", {"": desk.live.followers}),
+            *gauge("outlast_followers", "Open event streams.", {"": server.live.followers}),
         ]
-        return await exposition(desk.crew, lines)
+        return await exposition(server.pool, lines)
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

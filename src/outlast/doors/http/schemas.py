@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from outlast.app.sessions.delete import Receipt
-from outlast.app.sessions.listing import Summary
-from outlast.app.sessions.messages_page import Draft
-from outlast.app.sessions.search import Results
+from outlast.app.sessions.delete import DeletionReceipt
+from outlast.app.sessions.listing import SessionRow
+from outlast.app.sessions.messages_page import OpenDraft
+from outlast.app.sessions.search import SearchPage
 from outlast.core.messages import ReasoningPart, TextPart
-from outlast.core.usage import Spent
+from outlast.core.usage import ModelUsage
 
 LARGEST_SEQ = 2**53 - 1
 Seq = Annotated[int, Meta(ge=1, le=LARGEST_SEQ)]
@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-class SessionSummary(Summary, kw_only=True):
+class SessionSummary(SessionRow, kw_only=True):
     """A row of the list. `state` is active, ended, archived, or damaged: then nothing but the id is known.
 
     `active_stream_id` names the turn that is open; `activity` is running, approval (it waits for the user's word, in
@@ -139,7 +139,7 @@ class SessionDetail(Answer, frozen=True, kw_only=True):
 
     session: SessionSummary
     messages: list[MessageInfo]
-    draft: Draft | None
+    draft: OpenDraft | None
     last_seq: int
     first_seq: int | None
     permission_mode: str
@@ -211,7 +211,7 @@ class CompactRequest(Body, frozen=True, kw_only=True):
     instructions: Annotated[str, Meta(max_length=20_000)] | None = None
 
 
-class DeleteReceipt(Receipt, frozen=True, kw_only=True):
+class DeleteReceipt(DeletionReceipt, frozen=True, kw_only=True):
     """What is left of a deleted session: who deleted it and when, how many events it had, and their hash."""
 
 
@@ -300,7 +300,7 @@ class ReplyUsage(Answer, frozen=True, kw_only=True):
     cost_micros: int | None
 
 
-class SpentInfo(Spent, kw_only=True, omit_defaults=False):
+class SpentInfo(ModelUsage, kw_only=True, omit_defaults=False):
     """Sums over replies; what is nothing is told, too."""
 
 
@@ -317,7 +317,7 @@ class UsageInfo(Answer, frozen=True, kw_only=True):
     recent: list[ReplyUsage]
 
 
-class SearchResults(Results, frozen=True, kw_only=True):
+class SearchResults(SearchPage, frozen=True, kw_only=True):
     """One hit per lineage: `session_id` said it at event `seq`, `resume_id` goes on with it."""
 
 

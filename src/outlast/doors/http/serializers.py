@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from outlast.app.sessions.delete import Receipt
-from outlast.app.sessions.listing import Summary
-from outlast.app.sessions.messages_page import Said
+from outlast.app.sessions.delete import DeletionReceipt
+from outlast.app.sessions.listing import SessionRow
+from outlast.app.sessions.messages_page import MessageRow
 from outlast.core.messages import FilePart, ImagePart, Part, ReasoningPart, TextPart, ToolCall, ToolResult
-from outlast.core.usage import Spent
+from outlast.core.usage import ModelUsage
 from outlast.doors.http.schemas import (
     DeleteReceipt,
     FileInfo,
@@ -22,19 +22,19 @@ from outlast.doors.http.schemas import (
 )
 
 
-def summary_row(summary: Summary) -> SessionSummary:
+def summary_row(summary: SessionRow) -> SessionSummary:
     return msgspec.convert(summary, SessionSummary, from_attributes=True)
 
 
-def receipt_row(receipt: Receipt) -> DeleteReceipt:
+def receipt_row(receipt: DeletionReceipt) -> DeleteReceipt:
     return msgspec.convert(receipt, DeleteReceipt, from_attributes=True)
 
 
-def spent_row(spent: Spent) -> SpentInfo:
+def spent_row(spent: ModelUsage) -> SpentInfo:
     return msgspec.convert(spent, SpentInfo, from_attributes=True)
 
 
-def message_row(session_id: str, said: Said) -> MessageInfo:
+def message_row(session_id: str, said: MessageRow) -> MessageInfo:
     message, parts = said.message, said.message.parts
     seq, first = message.seq or 0, parts[0] if len(parts) == 1 else None
     text: list[PartInfo] = [first] if type(first) is TextPart else []  # and nothing else, as most are

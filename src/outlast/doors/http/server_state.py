@@ -11,10 +11,10 @@ from outlast.app.placement import place_for
 from outlast.app.sessions.messages_page import message_id_of
 from outlast.app.settings import Settings
 from outlast.app.stores import LogStore, store_of
-from outlast.app.streams.broadcast import Live
+from outlast.app.streams.broadcast import StreamHub
 from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
-from outlast.app.workers.options import Working
+from outlast.app.workers.options import WorkerOptions
 from outlast.core.errors import ConflictError, SessionBusy, SessionNotFound
 from outlast.core.events import Delivery
 from outlast.core.header import Header
@@ -28,7 +28,7 @@ OWNER = "local"
 DOOR = "http"
 
 
-class Desk:
+class ServerState:
     """One open store and whoever works on it."""
 
     def __init__(
@@ -37,34 +37,34 @@ class Desk:
         store: LogStore,
         *,
         config: AgentConfig | None = None,
-        working: Working | None = None,
+        working: WorkerOptions | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
         self.service = SessionService(store, DOOR)
-        self.crew = (working or Working()).crew(store, settings, Metrics(), config)
-        self.live = Live(store)
+        self.pool = (working or WorkerOptions()).pool(store, settings, Metrics(), config)
+        self.live = StreamHub(store)
 
     @classmethod
     async def open(
-        cls, settings: Settings, *, config: AgentConfig | None = None, working: Working | None = None
-    ) -> Desk:
-        desk = cls(settings, await asyncio.to_thread(store_of, settings), config=config, working=working)
-        await desk.crew.start(resume=settings.resume_on_start)
-        return desk
+        cls, settings: Settings, *, config: AgentConfig | None = None, working: WorkerOptions | None = None
+    ) -> ServerState:
+        server = cls(settings, await asyncio.to_thread(store_of, settings), config=config, working=working)
+        await server.pool.start(resume=settings.resume_on_start)
+        return server
 
     def place(self, label: str | None) -> str | None:
         """Where a new session is to run."""
-        return place_for(self.store, label, here=self.crew.works)
+        return place_for(self.store, label, here=self.pool.works)
 
     def label_folder(self, label: str) -> Path | None:
         """The folder of a label, if it is one of ours."""
-        return self.crew.places.folders.get(label)
+        return self.pool.places.folders.get(label)
 
     async def close(self) -> None:
         """End the streams, leave the turns to whoever comes next, close the store."""
         self.live.close()
-        await self.crew.close()
+        await self.pool.close()
         await asyncio.to_thread(self.store.close)
 
     async def named(self, session: str) -> Header:
@@ -85,7 +85,7 @@ class Desk:
         """Store what was said; then have it answered."""
         receipt = await self.service.admit(session_id, parts, key=key, delivery=delivery)
         if not receipt.replayed:
-            self.crew.wake(receipt.session_id)
+            self.pool.wake(receipt.session_id)
         message_id = message_id_of(receipt.session_id, receipt.seq)
         return MessageAck(session_id=receipt.session_id, seq=receipt.seq, message_id=message_id)
 

@@ -29,7 +29,7 @@ LETTERS = {"y": ANSWERS.index("once"), "n": ANSWERS.index("deny")}
 """What lasts longer than this call takes a number, or arrows: `also ...` must not begin with `always`."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked. `change` is the diff of a file tool's call, `scope` what an answer for longer would cover."""
 
     session_id: str
@@ -85,21 +85,21 @@ def _diff_style(line: str) -> str:
     return "ansired" if line.startswith("-") else "class:note"
 
 
-class Panel:
+class ApprovalPanel:
     """The question that is open, if any: what is drawn and what is chosen."""
 
     def __init__(self) -> None:
-        self.waiting: list[Asked] = []
+        self.waiting: list[ApprovalQuestion] = []
         self.at = 0
         self.top = 0
         self.focused = False
         self._total, self._seen = 0, 1
 
     @property
-    def asked(self) -> Asked | None:
+    def asked(self) -> ApprovalQuestion | None:
         return self.waiting[0] if self.waiting else None
 
-    def ask(self, asked: Asked) -> bool:
+    def ask(self, asked: ApprovalQuestion) -> bool:
         """Put a question; False when it is asked already."""
         if any(one.at == asked.at for one in self.waiting):
             return False
@@ -108,7 +108,7 @@ class Panel:
             self.at = self.top = 0
         return True
 
-    def take(self, at: tuple[str, int]) -> Asked | None:
+    def take(self, at: tuple[str, int]) -> ApprovalQuestion | None:
         """That question is over."""
         found = next((one for one in self.waiting if one.at == at), None)
         if found is not None:
@@ -119,7 +119,7 @@ class Panel:
         """Nobody waits for the answers to that session's questions any more."""
         self._keep(lambda one: one.session_id != session_id)
 
-    def _keep(self, wanted: Callable[[Asked], bool]) -> None:
+    def _keep(self, wanted: Callable[[ApprovalQuestion], bool]) -> None:
         first = self.asked
         self.waiting = [one for one in self.waiting if wanted(one)]
         if self.asked is not first:
@@ -137,7 +137,7 @@ class Panel:
         """So many screens of it further, or back."""
         self.top = max(0, min(self.top + by * self._seen, self._total - self._seen))
 
-    def drawn(self, height: int, width: int, room: int = 1000) -> StyleAndTextTuples:
+    def drawn(self, height: int, width: int, controller: int = 1000) -> StyleAndTextTuples:
         """At most `height` lines of what is asked, fewer where the answers would not fit into `room` rows below."""
         asked = self.asked
         if asked is None:
@@ -145,7 +145,7 @@ class Panel:
         lines = [(style, piece) for style, line in asked.lines() for piece in pieces(line, max(20, width - 4))]
         above, below = _heading(asked, width), self._below(asked, width)
         others = "".join(str(piece[1]) for piece in (*above, *below)).count("\n") + 2
-        self._total, self._seen = len(lines), max(1, min(height, room - others))
+        self._total, self._seen = len(lines), max(1, min(height, controller - others))
         upto = min(self.top + self._seen, len(lines))
         drawn = [*above, *((style, f"  {line}\n") for style, line in lines[self.top : upto])]
         if len(lines) > self._seen:
@@ -153,7 +153,7 @@ class Panel:
             drawn.append(("class:note", f"{cut(where, width)}\n"))
         return [*drawn, *below]
 
-    def _below(self, asked: Asked, width: int) -> StyleAndTextTuples:
+    def _below(self, asked: ApprovalQuestion, width: int) -> StyleAndTextTuples:
         drawn = self._choices(asked, width)
         if asked.is_approval and asked.scope:
             reach = [
@@ -162,7 +162,7 @@ class Panel:
             drawn += [("class:note", f" {line}\n") for line in reach]
         return [*drawn, ("class:note", cut(self._hint(asked), width))]
 
-    def _choices(self, asked: Asked, width: int) -> StyleAndTextTuples:
+    def _choices(self, asked: ApprovalQuestion, width: int) -> StyleAndTextTuples:
         """Beside each other where there is room for it, else below each other."""
         labels = [f" {n} {asked.label(choice)} " for n, choice in enumerate(asked.choices, 1)]
         between = "  " if sum(cells(label) + 2 for label in labels) <= width else "\n"
@@ -172,7 +172,7 @@ class Panel:
             drawn.append(("", between if n + 1 < len(labels) else "\n"))
         return drawn
 
-    def _hint(self, asked: Asked) -> str:
+    def _hint(self, asked: ApprovalQuestion) -> str:
         more = f" · {len(self.waiting) - 1} more wait" if len(self.waiting) > 1 else ""
         if asked.is_approval and not self.focused:
             return f"Tab answers the question; what you type goes to the model{more}"
@@ -182,7 +182,7 @@ class Panel:
         return f"1-{len(asked.choices)} or arrows and Enter{free} · Ctrl-C stops the turn{more}"
 
 
-def _heading(asked: Asked, width: int) -> StyleAndTextTuples:
+def _heading(asked: ApprovalQuestion, width: int) -> StyleAndTextTuples:
     """What is asked, and why: on the same line where there is room for it."""
     reason = readable(" ".join((asked.reason or "").split())) if asked.is_approval else ""
     drawn: StyleAndTextTuples = [("class:question", asked.heading)]

@@ -12,48 +12,48 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from outlast.app.sessions.pending_approvals import change_of, scope_of
-from outlast.app.streams.event_feed import Drafted, Happened, feed, rows_of
-from outlast.app.terminal import Kit, context_use, is_driven
-from outlast.app.turn_setup import kit_for
+from outlast.app.streams.event_feed import DraftChunk, EventStored, feed, rows_of
+from outlast.app.terminal import TurnContext, context_use, is_driven
+from outlast.app.turn_setup import build_turn_context
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.state import SessionState
-from outlast.doors.repl.approval_panel import Asked, Panel
-from outlast.doors.repl.event_view import View
+from outlast.doors.repl.approval_panel import ApprovalPanel, ApprovalQuestion
+from outlast.doors.repl.event_view import EventView
 from outlast.doors.repl.input.attachments import pasted_picture
-from outlast.doors.repl.launch import Desk
+from outlast.doors.repl.launch import ReplSession
 from outlast.doors.repl.render.escape import readable
-from outlast.doors.repl.render.status import Status
+from outlast.doors.repl.render.status import StatusLine
 from outlast.doors.repl.render.tool_call_line import told_call
 from outlast.doors.repl.screen import ESCAPE_SECONDS, Screen
-from outlast.doors.repl.session_picker import Option, Picker
+from outlast.doors.repl.session_picker import PickerOption, SessionPicker
 from outlast.doors.repl.sub_agents import SubAgents
-from outlast.doors.repl.turn_task import Work
+from outlast.doors.repl.turn_task import TurnTask
 from outlast.session import ConversationSession
 
 T = TypeVar("T")
 
 
-class Room:
+class ReplController:
     """What the user sees and can do. `screen` is set once it exists."""
 
     screen: Screen
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.panel = Panel()
-        self.status = Status()
-        self.view = View(self.put)
-        self.work = Work(desk, self.say)
+    def __init__(self, repl_session: ReplSession) -> None:
+        self.repl_session = repl_session
+        self.panel = ApprovalPanel()
+        self.status = StatusLine()
+        self.view = EventView(self.put)
+        self.work = TurnTask(repl_session, self.say)
         self.next_input: str | None = None
         self.pasted: list[Path] = []
         self._following: asyncio.Task[None] | None = None
-        self._kit: Kit | None = None
+        self._kit: TurnContext | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._below = SubAgents(
-            lambda: desk.agent.store, self.run, self._came_below, self._noticed_below, self._gone_below
+            lambda: repl_session.agent.store, self.run, self._came_below, self._noticed_below, self._gone_below
         )
-        desk.running.progress = lambda call_id, text: self.view.progress(call_id, text)
+        repl_session.running.progress = lambda call_id, text: self.view.progress(call_id, text)
 
     # --- telling
 
@@ -82,24 +82,24 @@ class Room:
 
     # --- asking
 
-    async def pick(self, title: str, options: Sequence[Option[T]], hint: str = "") -> T | None:
+    async def pick(self, title: str, options: Sequence[PickerOption[T]], hint: str = "") -> T | None:
         await self.screen.flush()
         async with self.screen.apart():
             # What the screen has half read would take the first Escape of the list for its own.
             await asyncio.sleep(2 * ESCAPE_SECONDS)
             try:
-                return await Picker(title, options, hint).choose()
+                return await SessionPicker(title, options, hint).choose()
             except EOFError:  # the terminal is gone, and nothing is chosen
                 return None
 
     async def confirm(self, question: str, *, yes: str, no: str, first: bool = True) -> bool:
         """`first` is what Enter alone means; Esc is always no."""
-        options = [Option(True, yes), Option(False, no)]
+        options = [PickerOption(True, yes), PickerOption(False, no)]
         return bool(await self.pick(question, options if first else options[::-1], "Enter chooses · Esc is no"))
 
     async def paste_picture(self) -> None:
         """Put the clipboard's picture into the message that is being typed, by the name of a file of its own."""
-        path = await pasted_picture(self.desk.agent.settings.home / "pasted")
+        path = await pasted_picture(self.repl_session.agent.settings.home / "pasted")
         self.pasted.append(path)
         self.screen.input.insert_text(f'@"{path}" ')
 
@@ -107,18 +107,18 @@ class Room:
 
     @property
     def session(self) -> ConversationSession:
-        return self.desk.agent.session
+        return self.repl_session.agent.session
 
-    def kit(self) -> Kit:
+    def kit(self) -> TurnContext:
         """What the next turn would work with; for boundaries, previews and the meter."""
-        agent = self.desk.agent
-        return kit_for(agent.settings, agent.config, agent.project_root, agent.session.state)
+        agent = self.repl_session.agent
+        return build_turn_context(agent.settings, agent.config, agent.project_root, agent.session.state)
 
     async def boundary(self, what: str, **arguments: Any) -> bool:
         """Draw a boundary now; False when the driver will do it between two steps."""
         if not self.session.exists:
             raise OutlastError("nothing was said here yet")
-        done = await self.desk.service.boundary(self.session.session_id, what, arguments, self.kit())
+        done = await self.repl_session.service.boundary(self.session.session_id, what, arguments, self.kit())
         if done == "requested":
             self.say(f"{what} will be done between two steps of the running turn", "dim")
         return done == "done"
@@ -129,12 +129,12 @@ class Room:
             raise OutlastError("a turn is running here; /stop it first")
         gone = None
         if session is None:
-            self.desk.new_session()
+            self.repl_session.new_session()
         else:
-            gone = await self.desk.take_up(session.header)
+            gone = await self.repl_session.take_up(session.header)
         await self.leave()
         self.panel.drop()
-        self.view = View(self.put)
+        self.view = EventView(self.put)
         self.follow()
         self.refresh()
         if gone is not None:
@@ -160,10 +160,10 @@ class Room:
 
     async def _follow(self, session_id: str, after: int) -> None:
         await self._ask_open(session_id)
-        async for item in feed(self.desk.agent.store, session_id, after=after):
-            if isinstance(item, Drafted):
+        async for item in feed(self.repl_session.agent.store, session_id, after=after):
+            if isinstance(item, DraftChunk):
                 self.view.drafted(item)
-            elif isinstance(item, Happened):
+            elif isinstance(item, EventStored):
                 self.view.happened(item.stored, item.event)
                 self._below.happened(session_id, item.stored.seq, item.event)
                 await self._noticed(session_id, item.stored.seq, item.event)
@@ -186,7 +186,7 @@ class Room:
                 self.screen.bell()
                 self._measure()
             case e.SessionRotated(to_session_id=to):
-                self.desk.agent.resume_session(to)
+                self.repl_session.agent.resume_session(to)
                 self._following = asyncio.ensure_future(self._follow(to, self.session.state.last_seq))
                 self.refresh()
             case e.ModelChanged() | e.PersonaChanged() | e.HistoryCleared() | e.Rewound() | e.Compacted():
@@ -232,14 +232,16 @@ class Room:
 
     async def _ask_all(self, session_id: str, state: SessionState) -> None:
         for open_one in state.open_approvals:
-            [(_, event)] = rows_of(self.desk.agent.store, session_id, after=open_one.seq - 1, before=open_one.seq + 1)
+            [(_, event)] = rows_of(
+                self.repl_session.agent.store, session_id, after=open_one.seq - 1, before=open_one.seq + 1
+            )
             if isinstance(event, e.ApprovalRequested):
                 await self._ask(session_id, open_one.seq, event)
 
     @property
     def is_driven(self) -> bool:
         """Whether another process drives this session."""
-        return self.session.exists and is_driven(self.desk.agent.store, self.session.session_id) is not None
+        return self.session.exists and is_driven(self.repl_session.agent.store, self.session.session_id) is not None
 
     async def ask_again(self) -> None:
         """A turn goes on that somebody had left with a question: ask it here."""
@@ -247,12 +249,12 @@ class Room:
             await self._ask_open(self.session.session_id)
 
     async def _ask(self, session_id: str, seq: int, event: e.ApprovalRequested) -> None:
-        kit = self.desk.running.kit or self.kit()
+        kit = self.repl_session.running.kit or self.kit()
         change = await change_of(kit, session_id, event.name, event.arguments)
         reason = event.reason
         if session_id != self.session.session_id:
             reason = f"a sub-agent asks: {reason or ''}".rstrip(": ")
-        asked = Asked(
+        asked = ApprovalQuestion(
             session_id=session_id,
             seq=seq,
             name=event.name,
@@ -279,13 +281,13 @@ class Room:
         if asked is not None:
             self.panel.take(asked.at)
             self.screen.focus_panel(self.panel.asked is not None)
-            await self.desk.service.answer(asked.session_id, asked.seq, text, asked.call_digest)
+            await self.repl_session.service.answer(asked.session_id, asked.seq, text, asked.call_digest)
 
     # --- the status line
 
     def refresh(self, *, meter: bool = True) -> None:
         """Look again at what the status line shows."""
-        agent = self.desk.agent
+        agent = self.repl_session.agent
         state = agent.session.state
         self.status.session = agent.session.session_id[:8] if agent.session.exists else ""
         self.status.mode = agent.active_permission_mode
@@ -304,19 +306,19 @@ class Room:
         """How full the window is, with what is known of the model."""
         session = self.session
         self.status.take(session.state)
-        self.status.lane = "plan" if self.desk.agent.config.workflow_mode == "plan" else ""
+        self.status.lane = "plan" if self.repl_session.agent.config.workflow_mode == "plan" else ""
         found = context_use(self._kit, session.messages, session.state)
         self.status.window, self.status.used = found.window, found.used
 
     def change_running_mode(self, mode: str) -> None:
         """In the turn that runs, too."""
         if self.work.is_running:
-            self.desk.running.request(mode)
+            self.repl_session.running.request(mode)
 
     def change_config(self, **changes: Any) -> None:
-        agent = self.desk.agent
+        agent = self.repl_session.agent
         agent.config = msgspec.structs.replace(agent.config, **changes)
         self.refresh(meter=False)
 
 
-Doing = Callable[[Room, str], Coroutine[Any, Any, None]]
+Doing = Callable[[ReplController, str], Coroutine[Any, Any, None]]

@@ -10,17 +10,17 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from outlast.app.streams.event_feed import Drafted
+from outlast.app.streams.event_feed import DraftChunk
 from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
 from outlast.core.messages import Part, Role, ToolCall, text_of
 from outlast.core.state import SessionState
 from outlast.doors.repl.input.attachments import going_along, typed
-from outlast.doors.repl.input.bang_command import Ran
+from outlast.doors.repl.input.bang_command import BangResult
 from outlast.doors.repl.render.escape import output, readable
-from outlast.doors.repl.render.markdown_stream import Stream
+from outlast.doors.repl.render.markdown_stream import MarkdownStream
 from outlast.doors.repl.render.renderables import CallLine, diff, folded, markdown
-from outlast.doors.repl.render.status import Tail, elapsed
+from outlast.doors.repl.render.status import OutputTail, elapsed
 from outlast.doors.repl.render.style import HERE
 from outlast.doors.repl.render.tool_call_line import one_line, titled_call, told_call, told_result
 
@@ -32,7 +32,7 @@ TAILS = 16
 REFUSED = frozenset({"blocked", "declined"})
 
 
-class Shown(msgspec.Struct, kw_only=True):
+class ToolCallEntry(msgspec.Struct, kw_only=True):
     """A call that was shown on one line, and all there is to see when it is expanded."""
 
     name: str
@@ -42,19 +42,19 @@ class Shown(msgspec.Struct, kw_only=True):
     change: str = ""
 
 
-class View:
+class EventView:
     """Draws a session. `put` prints for good; `doing` is what goes on right now, for the spinner."""
 
     def __init__(self, put: Callable[[RenderableType], None]) -> None:
         self._put = put
-        self.stream = Stream()
+        self.stream = MarkdownStream()
         self.thinking = ""
         self.doing = ""
         self.doing_since = time.monotonic()
         self.turn_since: float | None = None
-        self.calls: list[Shown] = []
+        self.calls: list[ToolCallEntry] = []
         self._asked: dict[str, tuple[str, dict[str, object]]] = {}
-        self._tails: dict[str, Tail] = {}
+        self._tails: dict[str, OutputTail] = {}
         self._below: dict[str, tuple[str, str]] = {}
 
     def come_to(self, state: SessionState) -> None:
@@ -68,7 +68,7 @@ class View:
         """A piece of what a running call puts out; it may come before the call itself is seen in the log."""
         while len(self._tails) >= TAILS and call_id not in self._tails:
             self._tails.pop(next(iter(self._tails)))
-        self._tails.setdefault(call_id, Tail()).add(text)
+        self._tails.setdefault(call_id, OutputTail()).add(text)
 
     def below(self, session_id: str, doing: str | None, call_id: str = "") -> None:
         """What a sub-agent does now, and the call that it runs; None once it is done."""
@@ -86,7 +86,7 @@ class View:
 
     # --- a reply as it comes
 
-    def drafted(self, piece: Drafted) -> None:
+    def drafted(self, piece: DraftChunk) -> None:
         if piece.part == "text":
             self.thinking = ""
             self._do("writing")
@@ -114,7 +114,7 @@ class View:
     def _close_reply(self, whole: str | None) -> None:
         rest = self.stream.close(readable(whole) if whole is not None else None)
         self._print(rest)
-        self.stream, self.thinking = Stream(), ""
+        self.stream, self.thinking = MarkdownStream(), ""
 
     # --- events
 
@@ -175,7 +175,7 @@ class View:
             reason=refused,
         )
         change = str(event.facts.get("diff") or "")
-        shown = Shown(name=name, line=line.plain, call=arguments, result=text_of(event.parts), change=change)
+        shown = ToolCallEntry(name=name, line=line.plain, call=arguments, result=text_of(event.parts), change=change)
         self.calls = [*self.calls[-KEPT:], shown]
         self._put(line)
         if name == "todo" and not event.is_error:
@@ -184,10 +184,10 @@ class View:
             self._put(diff(change, DIFF_LINES))
         self._do("working")
 
-    def ran(self, own: Ran) -> None:
+    def ran(self, own: BangResult) -> None:
         """What a command of the user's own came to; a long output is folded."""
         text = output(own.output).rstrip() or "(no output)"
-        shown = Shown(name="!", line=f"! {readable(own.command)}", call={}, result=text)
+        shown = ToolCallEntry(name="!", line=f"! {readable(own.command)}", call={}, result=text)
         self.calls = [*self.calls[-KEPT:], shown]
         self._put(Padding(folded(text, OWN_LINES), (0, 0, 0, 2)))
         if own.code:
@@ -242,7 +242,7 @@ def told_change(event: e.Event | e.Opaque) -> str | None:
             return f"the persona is {one_line(persona)} from the next turn on"
         case e.InputWithdrawn(reason=reason) if reason != "rewound":
             return "taken back: it was not read yet"
-        case e.SessionEnded():
+        case e.SessionClosed():
             return "the session was ended"
         case e.SessionRotated(to_session_id=to):
             return f"the session goes on as {to[:8]}"

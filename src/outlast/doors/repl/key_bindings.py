@@ -13,16 +13,18 @@ from outlast.doors.repl.approval_panel import LETTERS
 from outlast.doors.repl.commands.history import rewind
 from outlast.doors.repl.commands.model_and_permissions import choose_mode, next_mode
 from outlast.doors.repl.commands.turn_control import expand
-from outlast.doors.repl.controller import Room
+from outlast.doors.repl.controller import ReplController
 
 AGAIN_SECONDS = 1.0
 
 
-class KeyTable:
+class KeyMap:
     """Bindings that act on a room. `submit` takes what was typed, `interrupt` is Ctrl-C."""
 
-    def __init__(self, room: Room, submit: Callable[[str], None], interrupt: Callable[[], None]) -> None:
-        self.room = room
+    def __init__(
+        self, controller: ReplController, submit: Callable[[str], None], interrupt: Callable[[], None]
+    ) -> None:
+        self.controller = controller
         self.submit = submit
         self.interrupt = interrupt
         self.bindings = KeyBindings()
@@ -31,8 +33,8 @@ class KeyTable:
         self._answering()
 
     def _typing(self) -> None:
-        keys, room = self.bindings, self.room
-        typing = Condition(lambda: not room.panel.focused) & ~is_searching
+        keys, controller = self.bindings, self.controller
+        typing = Condition(lambda: not controller.panel.focused) & ~is_searching
 
         @keys.add("enter", filter=typing)
         @keys.add("c-j", filter=typing)  # what Enter was before the terminal was ours: typed ahead
@@ -63,8 +65,8 @@ class KeyTable:
 
         @keys.add("tab", filter=typing)
         def _(event: KeyPressEvent) -> None:
-            if room.panel.asked is not None:
-                room.screen.focus_panel(True)
+            if controller.panel.asked is not None:
+                controller.screen.focus_panel(True)
             elif event.current_buffer.complete_state is not None:
                 event.current_buffer.complete_next()
             else:
@@ -76,10 +78,10 @@ class KeyTable:
 
         @keys.add("c-v", filter=typing)
         def _(event: KeyPressEvent) -> None:
-            room.run(room.paste_picture())
+            controller.run(controller.paste_picture())
 
     def _acting(self) -> None:
-        keys, room = self.bindings, self.room
+        keys, controller = self.bindings, self.controller
 
         @keys.add("c-c", filter=~is_searching)  # there it leaves the search
         @keys.add("<sigint>")
@@ -88,27 +90,27 @@ class KeyTable:
 
         @keys.add("c-d")
         def _(event: KeyPressEvent) -> None:
-            if room.screen.input.text and not room.panel.focused:
+            if controller.screen.input.text and not controller.panel.focused:
                 event.current_buffer.delete()
             else:
                 event.app.exit(result=0)
 
         @keys.add("s-tab")
         def _(event: KeyPressEvent) -> None:
-            choose_mode(room, next_mode(room))
+            choose_mode(controller, next_mode(controller))
 
         @keys.add("c-o")
         def _(event: KeyPressEvent) -> None:
-            room.run(expand(room, ""))
+            controller.run(expand(controller, ""))
 
         @keys.add("escape", "escape")
         def _(event: KeyPressEvent) -> None:
-            room.run(rewind(room, ""))
+            controller.run(rewind(controller, ""))
 
         @keys.add("c-z")
         def _(event: KeyPressEvent) -> None:
-            if room.work.is_running:
-                room.say("a turn is running, and would stand still; Ctrl-C stops it first")
+            if controller.work.is_running:
+                controller.say("a turn is running, and would stand still; Ctrl-C stops it first")
             else:
                 event.app.suspend_to_background()
 
@@ -117,31 +119,31 @@ class KeyTable:
             event.app.renderer.clear()
 
     def _answering(self) -> None:
-        keys, room = self.bindings, self.room
-        asked = Condition(lambda: room.panel.focused and room.panel.asked is not None)
+        keys, controller = self.bindings, self.controller
+        asked = Condition(lambda: controller.panel.focused and controller.panel.asked is not None)
 
         @keys.add("enter", filter=asked, eager=True)
         def _(event: KeyPressEvent) -> None:
-            self._answer(room.panel.at)
+            self._answer(controller.panel.at)
 
         @keys.add("left", filter=asked)
         @keys.add("up", filter=asked)
         def _(event: KeyPressEvent) -> None:
-            room.panel.move(-1)
+            controller.panel.move(-1)
 
         @keys.add("right", filter=asked)
         @keys.add("down", filter=asked)
         @keys.add("tab", filter=asked)
         def _(event: KeyPressEvent) -> None:
-            room.panel.move(1)
+            controller.panel.move(1)
 
         @keys.add("pageup", filter=asked)
         def _(event: KeyPressEvent) -> None:
-            room.panel.page(-1)
+            controller.panel.page(-1)
 
         @keys.add("pagedown", filter=asked)
         def _(event: KeyPressEvent) -> None:
-            room.panel.page(1)
+            controller.panel.page(1)
 
         @keys.add(Keys.BracketedPaste, filter=asked)
         def _(event: KeyPressEvent) -> None:
@@ -152,13 +154,13 @@ class KeyTable:
             self._letter(event.data)
 
     def _answer(self, n: int) -> None:
-        asked = self.room.panel.asked
+        asked = self.controller.panel.asked
         if asked is not None and n < len(asked.choices):
-            self.room.run(self.room.answer(asked.choices[n]))
+            self.controller.run(self.controller.answer(asked.choices[n]))
 
     def _letter(self, letter: str) -> None:
         """A number answers, and `y` or `n` an approval. Anything else begins a text, which approves nothing."""
-        asked = self.room.panel.asked
+        asked = self.controller.panel.asked
         if asked is None:
             return
         if letter.isdecimal() and 1 <= int(letter) <= len(asked.choices):
@@ -169,11 +171,11 @@ class KeyTable:
             self._meant_for_the_line(letter)
 
     def _meant_for_the_line(self, text: str) -> None:
-        self.room.screen.focus_panel(False)
-        self.room.screen.input.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+        self.controller.screen.focus_panel(False)
+        self.controller.screen.input.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-class Twice:
+class DoublePress:
     """Whether something happened twice within a second."""
 
     def __init__(self) -> None:

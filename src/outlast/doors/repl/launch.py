@@ -21,7 +21,7 @@ NO_MODEL = "none"
 REPL, CLI = "repl", "cli"
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asks for. `resume` is an id, its beginning, or `?` for a choice."""
 
     prompt: str | None = None
@@ -64,12 +64,12 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         return given if self.max_steps is None else msgspec.structs.replace(given, max_steps=self.max_steps)
 
 
-class Desk(msgspec.Struct):
+class ReplSession(msgspec.Struct):
     """An agent at a session, and the door through which its user speaks."""
 
     agent: Agent
     service: SessionService
-    start: Start
+    start: LaunchOptions
     running: RunningKit
     came_from: str | None = None
     """Why this session: a sentence for the user, when it is not a new one."""
@@ -119,7 +119,7 @@ class Desk(msgspec.Struct):
         self.recorded = True
 
 
-def desk_for(start: Start, door: str) -> Desk:
+def desk_for(start: LaunchOptions, door: str) -> ReplSession:
     """Open the store, find or make the session, and set the agent at it. Every user's mistake is raised here."""
     settings = start.settings()
     config = msgspec.structs.replace(start.config(), prompting=door == REPL)
@@ -129,19 +129,19 @@ def desk_for(start: Start, door: str) -> Desk:
         found = _found(start, settings, store)
         project = settings.project_root if found is None else folder_of(found, settings.project_root)
         agent = _agent(start, config, project, store, running)
-        desk = Desk(agent, SessionService(store, door), start, running)
+        repl_session = ReplSession(agent, SessionService(store, door), start, running)
         if found is not None:
-            desk.came_from = _taken_up(agent, found, start)
-            desk.moved = gone_folder(found, project)
+            repl_session.came_from = _taken_up(agent, found, start)
+            repl_session.moved = gone_folder(found, project)
         else:
-            desk.new_session()
+            repl_session.new_session()
     except BaseException:
         store.close()
         raise
-    return desk
+    return repl_session
 
 
-def _found(start: Start, settings: Settings, store: LogStore) -> Header | None:
+def _found(start: LaunchOptions, settings: Settings, store: LogStore) -> Header | None:
     if start.resume is not None:
         return ConversationSession.resume(start.resume, store=store).header
     if not start.continue_newest:
@@ -161,7 +161,7 @@ def newest_here(project: Path, store: LogStore) -> Header | None:
     return next((row for row in rows if row.depth == 0), None)
 
 
-def _agent(start: Start, config: AgentConfig, project: Path, store: LogStore, running: RunningKit) -> Agent:
+def _agent(start: LaunchOptions, config: AgentConfig, project: Path, store: LogStore, running: RunningKit) -> Agent:
     return Agent(None, config, project, store=store, settings=start.settings(project), kit=running)
 
 
@@ -179,7 +179,7 @@ def gone_folder(found: Header, project: Path) -> str | None:
     return f"Its folder {found.project_root} is gone; it goes on in {project}."
 
 
-def _taken_up(agent: Agent, found: Header, start: Start) -> str:
+def _taken_up(agent: Agent, found: Header, start: LaunchOptions) -> str:
     name = found.session_id
     title = f' "{found.title}"' if found.title else ""
     if start.fork:

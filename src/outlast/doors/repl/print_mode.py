@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 import typer
 
-from outlast.app.streams.event_feed import Drafted, Happened, Level, feed, rows_of
+from outlast.app.streams.event_feed import CaughtUp, DraftChunk, EventStored, feed, rows_of
 from outlast.app.terminal import is_driven
 from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError, SessionBusy
 from outlast.core.messages import text_of
-from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, Desk, Start, desk_for
+from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSession, desk_for
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.repl.resume_prompt import CONTINUE, interruption
 
@@ -36,7 +36,7 @@ DENIED = frozenset({"blocked", "declined"})
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Result(msgspec.Struct, kw_only=True):
+class PrintResult(msgspec.Struct, kw_only=True):
     """What the turn came to. `cost` is in US dollars, None when a price is not known."""
 
     session_id: str
@@ -52,21 +52,21 @@ class Result(msgspec.Struct, kw_only=True):
     error: str | None = None
 
 
-def answer_once(start: Start, output: str) -> int:
+def answer_once(start: LaunchOptions, output: str) -> int:
     """Run one turn; the exit code."""
     if start.resume == PICK:
         raise typer.BadParameter("there is no terminal to choose a session in; give its id: --resume ID")
     said = _input(start)
-    desk = desk_for(start, CLI)
+    repl_session = desk_for(start, CLI)
     try:
-        if desk.moved and not start.continue_newest:  # that one is of this project, wherever it was
-            _say(desk.moved)
-        return asyncio.run(OneShot(desk, output).run(said))
+        if repl_session.moved and not start.continue_newest:  # that one is of this project, wherever it was
+            _say(repl_session.moved)
+        return asyncio.run(PrintMode(repl_session, output).run(said))
     finally:
-        desk.agent.store.close()
+        repl_session.agent.store.close()
 
 
-def _input(start: Start) -> str | None:
+def _input(start: LaunchOptions) -> str | None:
     """What is asked: the prompt, stdin, or the prompt with stdin as its context."""
     given = _stdin(patient=start.prompt is None)
     if start.prompt is not None and given.strip():
@@ -94,13 +94,13 @@ def _stdin(*, patient: bool) -> str:
         return ""
 
 
-class OneShot:
+class PrintMode:
     """One turn of one session."""
 
-    def __init__(self, desk: Desk, output: str) -> None:
-        self.desk = desk
+    def __init__(self, repl_session: ReplSession, output: str) -> None:
+        self.repl_session = repl_session
         self.output = output
-        self.result = Result(session_id=desk.session_id)
+        self.result = PrintResult(session_id=repl_session.session_id)
         self._signal: int | None = None
         self._level = 0
         self._reached = asyncio.Event()
@@ -117,7 +117,7 @@ class OneShot:
                 raise
             self.result.outcome = "interrupted"
             code = 128 + self._signal
-            _say(f"interrupted; the session is kept: outlast -c, or --resume {self.desk.session_id[:8]}")
+            _say(f"interrupted; the session is kept: outlast -c, or --resume {self.repl_session.session_id[:8]}")
         self._finish()
         return code
 
@@ -128,11 +128,11 @@ class OneShot:
             asyncio.get_running_loop().remove_signal_handler(one)
 
     async def _turn(self, said: str | None) -> int:
-        agent = self.desk.agent
+        agent = self.repl_session.agent
         first = await self._admitted(said)
         listening = asyncio.ensure_future(self._listen(first))
         try:
-            if self.desk.start.model == NO_MODEL:
+            if self.repl_session.start.model == NO_MODEL:
                 return 0
             self.result.answer = await agent.resume()
         except asyncio.CancelledError:
@@ -151,25 +151,27 @@ class OneShot:
 
     async def _admitted(self, said: str | None) -> int:
         """Store what is asked; the seq after which everything belongs to this turn."""
-        agent, service = self.desk.agent, self.desk.service
-        driver = is_driven(agent.store, self.desk.session_id) if agent.session.exists else None
+        agent, service = self.repl_session.agent, self.repl_session.service
+        driver = is_driven(agent.store, self.repl_session.session_id) if agent.session.exists else None
         if driver is not None:
-            raise SessionBusy(f"session {self.desk.session_id} is driven by {driver}; wait for it, or use --fork")
+            raise SessionBusy(
+                f"session {self.repl_session.session_id} is driven by {driver}; wait for it, or use --fork"
+            )
         found = interruption(agent)
         before = agent.session.state.last_seq
         if said is None:
             if found is None:
-                raise InvalidInput(f"session {self.desk.session_id[:8]} waits for nothing; give a prompt")
+                raise InvalidInput(f"session {self.repl_session.session_id[:8]} waits for nothing; give a prompt")
             _say(found.text)
             if found.is_open:
                 return before
             said = CONTINUE
         elif found is not None and found.is_open:
             _say(f"{found.text} It goes on first.")
-        await self.desk.record_model()
-        [receipt, *_] = await agent.session.commit_async(service.admission(self.desk.session_id, said))
+        await self.repl_session.record_model()
+        [receipt, *_] = await agent.session.commit_async(service.admission(self.repl_session.session_id, said))
         self.result.seq = receipt.seq
-        if receipt.session_id != self.desk.session_id:
+        if receipt.session_id != self.repl_session.session_id:
             agent.resume_session(receipt.session_id)
             before = receipt.seq - 1
         self.result.session_id = receipt.session_id
@@ -181,7 +183,7 @@ class OneShot:
         if not self.result.seq:
             return
         try:
-            await self.desk.service.withdraw(self.result.session_id, [self.result.seq], "busy")
+            await self.repl_session.service.withdraw(self.result.session_id, [self.result.seq], "busy")
         except ConflictError as error:
             raise SessionBusy(
                 f"session {self.result.session_id} is driven by another process, which has read this and answers it; "
@@ -192,18 +194,18 @@ class OneShot:
 
     async def _listen(self, after: int) -> None:
         self._level = after
-        async for item in feed(self.desk.agent.store, self.desk.session_id, after=after):
+        async for item in feed(self.repl_session.agent.store, self.repl_session.session_id, after=after):
             match item:
-                case Happened(stored=stored, event=event):
+                case EventStored(stored=stored, event=event):
                     self._happened(event)
                     if self.output == STREAM_JSON:
                         body = msgspec.Raw(codec.encode(event).body if isinstance(event, e.Event) else b"null")
                         _line({"seq": stored.seq, "kind": stored.kind, "at": stored.at, "body": body})
-                case Drafted():
+                case DraftChunk():
                     if self.output == STREAM_JSON:
                         cursor = {"seq": item.after_seq, "kind": "delta", "attempt": item.attempt_seq, "n": item.n}
                         _line({**cursor, "part": item.part, "text": item.text})
-                case Level(seq=seq):
+                case CaughtUp(seq=seq):
                     self._level = seq
                     self._reached.set()
 
@@ -228,13 +230,13 @@ class OneShot:
             self.result.denied.append(told)
             _say(told)
         elif event.name == "task" and isinstance(below, str):
-            for _, one in rows_of(self.desk.agent.store, below):
+            for _, one in rows_of(self.repl_session.agent.store, below):
                 if isinstance(one, e.ToolCallFinished):
                     self._denied(one, "sub-agent: ")
 
     async def _heard_all(self, listening: asyncio.Task[None]) -> None:
         """Wait until everything that is stored was told too; a rotated session ends where it was rotated."""
-        agent = self.desk.agent
+        agent = self.repl_session.agent
         last = agent.session.state.last_seq if agent.session.exists else 0
         with suppress(TimeoutError):
             async with asyncio.timeout(5):
@@ -247,7 +249,7 @@ class OneShot:
     # --- the end
 
     def _finish(self) -> None:
-        agent, result = self.desk.agent, self.result
+        agent, result = self.repl_session.agent, self.result
         state = agent.session.state
         result.last_seq = state.last_seq
         summary = agent.last_turn_summary
@@ -259,7 +261,7 @@ class OneShot:
             _line({"kind": "result", **msgspec.to_builtins(result)})
         elif self.output == JSON:
             _line(msgspec.to_builtins(result))
-        elif self.desk.start.model == NO_MODEL:
+        elif self.repl_session.start.model == NO_MODEL:
             print(f"{result.session_id} {result.seq}")
         elif result.answer:
             sys.stdout.buffer.write(result.answer.encode("utf-8", "replace").rstrip(b"\n") + b"\n")

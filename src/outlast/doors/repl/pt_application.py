@@ -31,7 +31,7 @@ class TerminalApplication(Application[Result]):
             self.exit(exception=EOFError)
 
 
-class RoomyApplication(TerminalApplication[Result]):
+class FullHeightApplication(TerminalApplication[Result]):
     _cursor = Point(0, 0)
     """Where the cursor was left by the last frame; what has the focus now may have had no place in it."""
 

@@ -17,12 +17,12 @@ from outlast.app.stores import store_at
 from outlast.core.errors import OutcomeUnknown, OutlastError
 from outlast.core.messages import Message, Part, Role
 from outlast.doors.repl.commands import commands_of, help_page, unknown
-from outlast.doors.repl.controller import Room
+from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.input.attachments import attached
-from outlast.doors.repl.input.bang_command import OwnCommand
-from outlast.doors.repl.input.completer import Words
-from outlast.doors.repl.key_bindings import KeyTable, Twice
-from outlast.doors.repl.launch import NO_MODEL, PICK, REPL, Desk, Start, desk_for
+from outlast.doors.repl.input.bang_command import BangCommand
+from outlast.doors.repl.input.completer import InputCompleter
+from outlast.doors.repl.key_bindings import DoublePress, KeyMap
+from outlast.doors.repl.launch import NO_MODEL, PICK, REPL, LaunchOptions, ReplSession, desk_for
 from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.renderables import markdown
 from outlast.doors.repl.render.status import activity
@@ -39,12 +39,12 @@ _COMMAND = re.compile(r"/[^\W\d_][^\s/]*(\s|\Z)")
 LEFT_BY_SIGNAL = {signal.SIGHUP: 129, signal.SIGTERM: 143}
 
 
-def converse(start: Start) -> int:
+def converse(start: LaunchOptions) -> int:
     """Open the REPL; its exit code."""
     return asyncio.run(_converse(start))
 
 
-async def _converse(start: Start) -> int:
+async def _converse(start: LaunchOptions) -> int:
     start = await settle_model(start)
     if start.resume == PICK:
         with closing(store_at(start.store)) as store:
@@ -55,88 +55,93 @@ async def _converse(start: Start) -> int:
         if picked is None:
             return 0
         start = msgspec.structs.replace(start, resume=picked)
-    desk = desk_for(start, REPL)
-    with closing(desk.agent.store):
-        return await Repl(desk).run()
+    repl_session = desk_for(start, REPL)
+    with closing(repl_session.agent.store):
+        return await Repl(repl_session).run()
 
 
 class Repl:
     """One REPL. Everything that runs in it runs in one event loop."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.room = room = Room(desk)
-        self._twice = Twice()
-        self._own: OwnCommand | None = None
+    def __init__(self, repl_session: ReplSession) -> None:
+        self.controller = controller = ReplController(repl_session)
+        self._twice = DoublePress()
+        self._own: BangCommand | None = None
         self._unsure: dict[str, str] = {}
-        keys = KeyTable(room, self.submit, self.interrupt)
-        words = Words(
-            lambda: desk.agent.project_root,
-            lambda: {name: command.about for name, command in commands_of(room).items()} | {"help": "show all of this"},
-            lambda: [(row.session_id, row.title or "") for row in session_rows(desk.agent.store, None)],
-            lambda name: list(commands_of(room)[name].words) if name in commands_of(room) else [],
+        keys = KeyMap(controller, self.submit, self.interrupt)
+        words = InputCompleter(
+            lambda: repl_session.agent.project_root,
+            lambda: (
+                {name: command.about for name, command in commands_of(controller).items()}
+                | {"help": "show all of this"}
+            ),
+            lambda: [(row.session_id, row.title or "") for row in session_rows(repl_session.agent.store, None)],
+            lambda name: list(commands_of(controller)[name].words) if name in commands_of(controller) else [],
         )
-        room.screen = Screen(
+        controller.screen = Screen(
             live=self._live,
             activity=self._activity,
-            status=room.status.line,
-            panel=room.panel,
+            status=controller.status.line,
+            panel=controller.panel,
             completer=words,
             keys=keys.bindings,
-            history=desk.agent.settings.home / "repl_history",
+            history=repl_session.agent.settings.home / "repl_history",
         )
 
     async def run(self) -> int:
-        room = self.room
+        controller = self.controller
         loop = asyncio.get_running_loop()
         for number, code in LEFT_BY_SIGNAL.items():
             loop.add_signal_handler(number, self._leave, code)
-        room.refresh()
+        controller.refresh()
         await self._greet()
         ticking = asyncio.ensure_future(self._tick())
-        room.follow()
+        controller.follow()
         try:
-            code = await room.screen.app.run_async(pre_run=self._begin)
+            code = await controller.screen.app.run_async(pre_run=self._begin)
         except (EOFError, OSError):  # the terminal is gone
             code = LEFT_BY_SIGNAL[signal.SIGHUP]
         finally:
             ticking.cancel()
             if self._own is not None:
                 self._own.stop()
-            await room.work.close()
-            await room.leave()
-            for path in room.pasted:  # the log has those that were sent
+            await controller.work.close()
+            await controller.leave()
+            for path in controller.pasted:  # the log has those that were sent
                 path.unlink(missing_ok=True)
         if code != LEFT_BY_SIGNAL[signal.SIGHUP]:
-            await room.screen.flush()
+            await controller.screen.flush()
         self._goodbye(code)
         return code
 
     def _begin(self) -> None:
-        self.room.run(self._first())
+        self.controller.run(self._first())
 
     async def _greet(self) -> None:
-        room = self.room
-        for line in first_screen(room.desk.agent.settings, room.status.model, room.desk.agent.store.url):
-            room.put(line)
-        if room.desk.came_from:
-            room.say(room.desk.came_from, "dim")
-        if room.desk.moved:
-            room.say(room.desk.moved)
-        if room.session.exists:
-            show_transcript(room)
-        room.screen.clear_line()
-        await room.screen.flush()
+        controller = self.controller
+        for line in first_screen(
+            controller.repl_session.agent.settings, controller.status.model, controller.repl_session.agent.store.url
+        ):
+            controller.put(line)
+        if controller.repl_session.came_from:
+            controller.say(controller.repl_session.came_from, "dim")
+        if controller.repl_session.moved:
+            controller.say(controller.repl_session.moved)
+        if controller.session.exists:
+            show_transcript(controller)
+        controller.screen.clear_line()
+        await controller.screen.flush()
 
     async def _first(self) -> None:
         """What has to be done before the user types: settle what is open here, say what was given."""
-        room = self.room
-        await arrived(room)
+        controller = self.controller
+        await arrived(controller)
         await self._say_next()
-        if room.desk.start.prompt:
-            await self._say(room.desk.start.prompt)
+        if controller.repl_session.start.prompt:
+            await self._say(controller.repl_session.start.prompt)
 
     def _goodbye(self, code: int) -> None:
-        session = self.room.session
+        session = self.controller.session
         if code == 0 and session.exists:
             print(f"Kept as {session.session_id[:8]}: outlast -c goes on with it.")
 
@@ -144,13 +149,13 @@ class Repl:
 
     def submit(self, text: str) -> None:
         self._twice.forget()
-        self.room.run(self._submit(text))
+        self.controller.run(self._submit(text))
 
     async def _submit(self, text: str) -> None:
-        room = self.room
-        asked = room.panel.asked
+        controller = self.controller
+        asked = controller.panel.asked
         if asked is not None and not asked.is_approval and text.strip():
-            await room.answer(text.strip())
+            await controller.answer(text.strip())
         elif _COMMAND.match(text):
             await self._command(text[1:].rstrip())
         elif text.startswith("!") and text[1:].strip():
@@ -160,104 +165,104 @@ class Repl:
 
     async def _say(self, text: str) -> None:
         """Admit a message. If that fails, it stands in the input line again: what was typed is not lost."""
-        room = self.room
-        found = attached(text, room.desk.agent.project_root)
+        controller = self.controller
+        found = attached(text, controller.repl_session.agent.project_root)
         for problem in found.problems:
-            room.say(problem)
-        fresh = not room.session.exists
+            controller.say(problem)
+        fresh = not controller.session.exists
         try:
             await self._admit(text, found.parts)
         except (OutlastError, OSError):
-            room.screen.offer(text)
+            controller.screen.offer(text)
             raise
         if fresh:
-            room.follow_new()
-        room.work.wake()
-        room.refresh(meter=False)
-        if room.desk.start.model == NO_MODEL:
-            room.say("stored; no model is set, so nothing answers here", "dim")
+            controller.follow_new()
+        controller.work.wake()
+        controller.refresh(meter=False)
+        if controller.repl_session.start.model == NO_MODEL:
+            controller.say("stored; no model is set, so nothing answers here", "dim")
 
     async def _admit(self, text: str, parts: tuple[Part, ...]) -> None:
         """Where it is not known whether a message was stored, saying the same again stores it once."""
         key = self._unsure.pop(text, "") or secrets.token_hex(16)
         try:
-            await self.room.work.admit(parts, key=key)
+            await self.controller.work.admit(parts, key=key)
         except OutcomeUnknown as error:
             self._unsure[text] = key
             raise OutlastError(f"{error.told}; Enter sends it again, and it is stored once") from error
 
     async def _say_next(self) -> None:
         """What a command left to be said."""
-        said, self.room.next_input = self.room.next_input, None
+        said, self.controller.next_input = self.controller.next_input, None
         if said is not None:
             await self._say(said)
 
     async def _command(self, line: str) -> None:
-        room = self.room
+        controller = self.controller
         name, _, arguments = line.partition(" ")
-        known = commands_of(room)
-        room.put(Text())
-        room.put(Text(f"{HERE} /{readable(line)}", style="dim"))
+        known = commands_of(controller)
+        controller.put(Text())
+        controller.put(Text(f"{HERE} /{readable(line)}", style="dim"))
         if name == "help":
-            room.put(help_page(known))
+            controller.put(help_page(known))
         elif name not in known:
-            room.say(unknown(name, known))
+            controller.say(unknown(name, known))
         else:
-            await known[name].run(room, arguments)
+            await known[name].run(controller, arguments)
             await self._say_next()
 
     async def _own_command(self, command: str) -> None:
-        room = self.room
+        controller = self.controller
         if self._own is not None:
             raise OutlastError("a command of yours is running; Ctrl-C stops it")
-        self._own = OwnCommand(command, room.desk.agent.project_root)
-        room.put(Text())
-        room.put(Text(f"! {readable(command)}", style="bold magenta"))
+        self._own = BangCommand(command, controller.repl_session.agent.project_root)
+        controller.put(Text())
+        controller.put(Text(f"! {readable(command)}", style="bold magenta"))
         try:
             ran = await self._own.run()
         finally:
             self._own = None
-        room.view.ran(ran)
-        fresh = not room.session.exists
-        await room.session.append_async(Message(role=Role.USER, content=ran.message()))
+        controller.view.ran(ran)
+        fresh = not controller.session.exists
+        await controller.session.append_async(Message(role=Role.USER, content=ran.message()))
         if fresh:
-            room.follow_new()
+            controller.follow_new()
 
     # --- stopping and leaving
 
     def interrupt(self) -> None:
         """Ctrl-C: stops what runs; else empties the line; a second one within a second leaves."""
-        room = self.room
+        controller = self.controller
         again = self._twice.again()
         if again:
             self._leave(0)
         elif self._own is not None:
             self._own.stop()
-        elif room.work.is_running:
-            room.say("stopping; Ctrl-C again leaves", "dim")
-            room.run(self._stop())
-        elif room.screen.input.text:
-            room.screen.input.reset()
+        elif controller.work.is_running:
+            controller.say("stopping; Ctrl-C again leaves", "dim")
+            controller.run(self._stop())
+        elif controller.screen.input.text:
+            controller.screen.input.reset()
         else:
-            room.say("Ctrl-C again, or Ctrl-D, leaves; the session is kept", "dim")
+            controller.say("Ctrl-C again, or Ctrl-D, leaves; the session is kept", "dim")
 
     async def _stop(self) -> None:
-        room = self.room
-        taken_back = await room.work.stop()
-        room.panel.drop()
-        room.screen.focus_panel(False)
+        controller = self.controller
+        taken_back = await controller.work.stop()
+        controller.panel.drop()
+        controller.screen.focus_panel(False)
         if taken_back:
-            room.screen.offer("\n".join(taken_back))
+            controller.screen.offer("\n".join(taken_back))
 
     def _leave(self, code: int) -> None:
-        app = self.room.screen.app
+        app = self.controller.screen.app
         if app.is_running and not app.is_done:
             app.exit(result=code)
 
     # --- what is drawn below
 
     def _live(self, height: int) -> RenderableType | None:
-        view = self.room.view
+        view = self.controller.view
         if view.stream.is_speaking:
             return markdown(view.stream.end_of_tail(height))
         if view.thinking.strip():
@@ -265,17 +270,17 @@ class Repl:
         return None
 
     def _activity(self, width: int) -> StyleAndTextTuples:
-        room, own = self.room, self._own
+        controller, own = self.controller, self._own
         if own is not None:
             return activity("your command runs", own.since, "Ctrl-C stops it", own.tail.lines(), width)
-        since = room.view.turn_since
-        if since is None or room.panel.asked is not None:
+        since = controller.view.turn_since
+        if since is None or controller.panel.asked is not None:
             return []
         hint = "type to steer, /queue to queue · Ctrl-C stops"
-        return activity(room.view.doing or "working", since, hint, room.view.running_lines(), width)
+        return activity(controller.view.doing or "working", since, hint, controller.view.running_lines(), width)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(REDRAW_SECONDS)
-            if self.room.view.turn_since is not None or self._own is not None:
-                self.room.screen.redraw()
+            if self.controller.view.turn_since is not None or self._own is not None:
+                self.controller.screen.redraw()

@@ -13,52 +13,52 @@ from rich.text import Text
 
 from outlast.agent import Agent
 from outlast.app.streams.event_feed import rows_of
-from outlast.app.terminal import Pending, consent, is_driven, pending_consents
+from outlast.app.terminal import PendingConsent, consent, is_driven, pending_consents
 from outlast.core import events as e
 from outlast.core.state import SessionState
-from outlast.doors.repl.controller import Room
+from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.render.escape import exact
 from outlast.doors.repl.render.tool_call_line import one_line, told_call
-from outlast.doors.repl.session_picker import Option
+from outlast.doors.repl.session_picker import PickerOption
 
 
-async def arrived(room: Room) -> None:
+async def arrived(controller: ReplController) -> None:
     """Settle what has to be settled before the user goes on here. `next_input` may hold what is to be said then."""
-    for pending in pending_consents(room.desk.agent.settings):
-        await _consent(room, pending)
-    await _go_on(room)
+    for pending in pending_consents(controller.repl_session.agent.settings):
+        await _consent(controller, pending)
+    await _go_on(controller)
 
 
-async def _consent(room: Room, pending: Pending) -> None:
+async def _consent(controller: ReplController, pending: PendingConsent) -> None:
     """Rules and hooks of a project count only once the user has seen these very bytes and wants them."""
     name = pending.path.name
     what = "It may run programs of its own." if "hooks" in name else "It allows things without asking you."
-    room.put(Text())
-    room.put(Text(f"This project brings along {exact(str(pending.path))}, which is not in force:"))
-    room.put(Padding(Text(exact(pending.content.decode("utf-8", "replace").rstrip("\n"))), (1, 0, 1, 4)))
-    room.put(Text(f"{what} It stays out of force unless you say so, and is asked about again when it changes."))
-    options = [Option(False, "No, leave it out"), Option(True, "Yes, I have read it and want it to count")]
-    if await room.pick("Use it?", options, "Enter chooses · Esc is no"):
-        consent(room.desk.agent.settings, pending)
-        room.say(f"{name} of this project is in force", "dim")
+    controller.put(Text())
+    controller.put(Text(f"This project brings along {exact(str(pending.path))}, which is not in force:"))
+    controller.put(Padding(Text(exact(pending.content.decode("utf-8", "replace").rstrip("\n"))), (1, 0, 1, 4)))
+    controller.put(Text(f"{what} It stays out of force unless you say so, and is asked about again when it changes."))
+    options = [PickerOption(False, "No, leave it out"), PickerOption(True, "Yes, I have read it and want it to count")]
+    if await controller.pick("Use it?", options, "Enter chooses · Esc is no"):
+        consent(controller.repl_session.agent.settings, pending)
+        controller.say(f"{name} of this project is in force", "dim")
     else:
-        room.say(f"{name} of this project is left out", "dim")
+        controller.say(f"{name} of this project is left out", "dim")
 
 
-async def _go_on(room: Room) -> None:
-    found = interruption(room.desk.agent)
+async def _go_on(controller: ReplController) -> None:
+    found = interruption(controller.repl_session.agent)
     if found is None:
         return
-    room.say(found.text)
-    go_on = await room.confirm("Go on with it?", yes="Go on", no="Not now")
+    controller.say(found.text)
+    go_on = await controller.confirm("Go on with it?", yes="Go on", no="Not now")
     if go_on and found.is_open:
-        room.work.wake()
-        await room.ask_again()
+        controller.work.wake()
+        await controller.ask_again()
     elif go_on:
-        room.next_input = CONTINUE
+        controller.next_input = CONTINUE
     else:
         left = "it stays open, and goes on with your next message" if found.is_open else "left as it is"
-        room.say(left, "dim")
+        controller.say(left, "dim")
 
 
 CONTINUE = "Go on where you were interrupted."

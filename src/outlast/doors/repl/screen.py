@@ -21,9 +21,9 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.widgets import SearchToolbar
 from rich.console import RenderableType
 
-from outlast.doors.repl.approval_panel import Panel
+from outlast.doors.repl.approval_panel import ApprovalPanel
 from outlast.doors.repl.input.history_file import typed_before
-from outlast.doors.repl.pt_application import RoomyApplication
+from outlast.doors.repl.pt_application import FullHeightApplication
 from outlast.doors.repl.render.renderables import drawn
 from outlast.doors.repl.render.style import HERE, STYLE, colours
 
@@ -46,7 +46,7 @@ class Screen:
         live: Callable[[int], RenderableType | None],
         activity: Callable[[int], StyleAndTextTuples],
         status: Callable[[int], StyleAndTextTuples],
-        panel: Panel,
+        panel: ApprovalPanel,
         completer: Completer,
         keys: KeyBindings,
         history: Path,
@@ -79,7 +79,7 @@ class Screen:
             dont_extend_height=True,
             wrap_lines=True,
         )
-        self.app: RoomyApplication[int] = RoomyApplication(
+        self.app: FullHeightApplication[int] = FullHeightApplication(
             layout=Layout(self._container(), focused_element=self._input_window),
             key_bindings=keys,
             style=STYLE,

@@ -33,7 +33,7 @@ T = TypeVar("T")
 ROWS = 10
 
 
-class Option(Generic[T]):
+class PickerOption(Generic[T]):
     """One row. `detail` stands below it; it may take a while, so it is looked up while the list is shown already."""
 
     def __init__(self, value: T, title: str, note: str = "", detail: Callable[[], str] | None = None) -> None:
@@ -57,8 +57,8 @@ class Option(Generic[T]):
         return all(word in seen for word in words)
 
 
-class Picker(Generic[T]):
-    def __init__(self, title: str, options: Sequence[Option[T]], hint: str = "") -> None:
+class SessionPicker(Generic[T]):
+    def __init__(self, title: str, options: Sequence[PickerOption[T]], hint: str = "") -> None:
         self.title = title
         self.options = list(options)
         self.hint = hint or "type to search · Enter chooses · Esc leaves"
@@ -71,7 +71,7 @@ class Picker(Generic[T]):
         return f"{self.title} " if self.title.endswith("?") else f"{self.title}: "
 
     @property
-    def fitting(self) -> list[Option[T]]:
+    def fitting(self) -> list[PickerOption[T]]:
         words = self.buffer.text.lower().split()
         return [option for option in self.options if option.fits(words)]
 
@@ -169,7 +169,7 @@ def _size(app: Application[T | None]) -> tuple[int, int]:
     return size.columns, size.rows
 
 
-def _row(option: Option[T], here: bool, width: int) -> StyleAndTextTuples:
+def _row(option: PickerOption[T], here: bool, width: int) -> StyleAndTextTuples:
     """The note is seen whole where it can be; the title is cut first."""
     note = cut(option.note, width - 12)
     title = cut(option.title, max(8, width - 4 - cells(note)))
@@ -180,7 +180,7 @@ def _row(option: Option[T], here: bool, width: int) -> StyleAndTextTuples:
     return lines
 
 
-Pick = Callable[[str, Sequence[Option[str]]], Awaitable[Any]]
+Pick = Callable[[str, Sequence[PickerOption[str]]], Awaitable[Any]]
 _SPANS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (86_400 * 365, "d", 86_400))
 
 
@@ -200,11 +200,13 @@ def session_rows(store: LogStore, project: Path | None, limit: int = 200, *, arc
     return [row for row in rows if row.depth == 0 and row.state not in hidden]
 
 
-def session_option(store: LogStore, row: Header) -> Option[str]:
+def session_option(store: LogStore, row: Header) -> PickerOption[str]:
     project = Path(row.project_root).name if row.project_root else ""
     state = "" if row.state == "active" else f" · {row.state}"
     note = f"{row.session_id[:8]} · {age(row.updated_at)} ago · {project}{state}"
-    return Option(row.session_id, one_line(row.title or "(untitled)"), note, lambda: last_words(store, row.session_id))
+    return PickerOption(
+        row.session_id, one_line(row.title or "(untitled)"), note, lambda: last_words(store, row.session_id)
+    )
 
 
 def last_words(store: LogStore, session_id: str) -> str:
@@ -229,5 +231,5 @@ async def choose_session(pick: Pick | None, store: LogStore, project: Path) -> s
     if not options:
         raise SessionNotFound("there is no session yet; `outlast` begins one")
     if pick is None:
-        return await Picker("Resume", options).choose()
+        return await SessionPicker("Resume", options).choose()
     return await pick("Resume", options)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from outlast.app.stores import LogStore
-from outlast.app.streams.event_feed import Happened, feed
+from outlast.app.streams.event_feed import EventStored, feed
 from outlast.app.terminal import sub_agent_of
 from outlast.core import events as e
 from outlast.core.messages import ToolCall
@@ -88,7 +88,7 @@ class SubAgents:
             await self._came(session_id, state)
             self.come_to(session_id, state)
             async for item in feed(self._store(), session_id, after=state.last_seq):
-                if isinstance(item, Happened):
+                if isinstance(item, EventStored):
                     self.happened(session_id, item.stored.seq, item.event)
                     await self._noticed(session_id, item.stored.seq, item.event)
                     if isinstance(item.event, e.SessionRotated):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from outlast.core.messages import Message, Role
-from outlast.doors.repl.controller import Room
+from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.event_view import CALL_LENGTH
 from outlast.doors.repl.input.attachments import going_along, typed
 from outlast.doors.repl.render.escape import readable
@@ -17,35 +17,35 @@ MESSAGES = 12
 LONGEST = 4000
 
 
-def show_transcript(room: Room, most: int = MESSAGES) -> None:
+def show_transcript(controller: ReplController, most: int = MESSAGES) -> None:
     """Print the last messages of the room's session."""
-    session = room.session
+    session = controller.session
     if not session.exists:
         return
     messages = session.history(most)
     if session.header.message_count > len(messages):
-        room.put(
+        controller.put(
             Text(f"· {session.header.message_count - len(messages)} earlier messages: outlast sessions show", "dim")
         )
     for message in messages:
-        _show(room, message)
+        _show(controller, message)
 
 
-def _show(room: Room, message: Message) -> None:
+def _show(controller: ReplController, message: Message) -> None:
     if message.role is Role.USER:
-        room.put(Text())
+        controller.put(Text())
         said = Text(f"{HERE} {_cut(typed(message.parts))}", style="bold")
         for name, size in going_along(message.parts):
             said.append(f"\n  [{one_line(name, 60)}, {size:,} bytes]", style="dim")
-        room.put(said)
+        controller.put(said)
     elif message.role is Role.ASSISTANT:
         if message.content.strip():
-            room.put(Text())
-            room.put(markdown(_cut(message.content)))
+            controller.put(Text())
+            controller.put(markdown(_cut(message.content)))
         for call in message.tool_calls:
-            room.put(CallLine("●", "dim", titled_call(call.name, call.arguments, CALL_LENGTH), ""))
+            controller.put(CallLine("●", "dim", titled_call(call.name, call.arguments, CALL_LENGTH), ""))
         if message.interrupted:
-            room.put(Text("· this reply broke off", style="yellow"))
+            controller.put(Text("· this reply broke off", style="yellow"))
 
 
 def _cut(text: str) -> str:

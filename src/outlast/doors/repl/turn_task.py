@@ -11,16 +11,16 @@ from outlast.core.errors import ConflictError, ModelError, OutlastError, Session
 from outlast.core.events import Delivery
 from outlast.core.messages import Part
 from outlast.doors.repl.input.attachments import typed
-from outlast.doors.repl.launch import NO_MODEL, Desk
+from outlast.doors.repl.launch import NO_MODEL, ReplSession
 
 STOP_SECONDS = 0.7
 
 
-class Work:
+class TurnTask:
     """Drives the session of a desk. `say` tells the user one sentence."""
 
-    def __init__(self, desk: Desk, say: Callable[[str], None]) -> None:
-        self.desk = desk
+    def __init__(self, repl_session: ReplSession, say: Callable[[str], None]) -> None:
+        self.repl_session = repl_session
         self._say = say
         self._driving: asyncio.Task[None] | None = None
 
@@ -33,23 +33,23 @@ class Work:
     ) -> None:
         """Take an input; stored when this returns. While a turn runs it steers it, unless told otherwise. The same key
         twice is one input."""
-        agent = self.desk.agent
+        agent = self.repl_session.agent
         if delivery is None:
             delivery = Delivery.STEER if self.is_running else Delivery.QUEUE
-        await self.desk.record_model()
-        admission = self.desk.service.admission(self.desk.session_id, parts, delivery=delivery, key=key)
+        await self.repl_session.record_model()
+        admission = self.repl_session.service.admission(self.repl_session.session_id, parts, delivery=delivery, key=key)
         [receipt, *_] = await agent.session.commit_async(admission)
-        if receipt.session_id != self.desk.session_id:
+        if receipt.session_id != self.repl_session.session_id:
             agent.resume_session(receipt.session_id)
 
     def wake(self) -> None:
         """Run turns until nobody waits; nothing to do when they run already, or nothing may answer."""
-        if self.is_running or self.desk.start.model == NO_MODEL:
+        if self.is_running or self.repl_session.start.model == NO_MODEL:
             return
         self._driving = asyncio.ensure_future(self._drive())
 
     async def _drive(self) -> None:
-        agent = self.desk.agent
+        agent = self.repl_session.agent
         while True:
             try:
                 await agent.resume()
@@ -72,7 +72,7 @@ class Work:
         if not self.is_running or self._driving is None:
             return []
         taken_back = await self._taken_back()
-        await self.desk.service.interrupt(self.desk.session_id, "the user pressed stop")
+        await self.repl_session.service.interrupt(self.repl_session.session_id, "the user pressed stop")
         done, _ = await asyncio.wait([self._driving], timeout=STOP_SECONDS)
         if not done:
             self._driving.cancel()
@@ -80,7 +80,7 @@ class Work:
         return taken_back
 
     async def _taken_back(self) -> list[str]:
-        session = self.desk.agent.session
+        session = self.repl_session.agent.session
         turn = session.state.turn
         begun = set(turn.inputs) if turn is not None else set[int]()
         unread = [item.seq for item in session.state.inbox.inputs if not item.promoted and item.seq not in begun]
@@ -88,7 +88,7 @@ class Work:
             return []
         texts = [typed(event.parts) for event in session.inputs(unread)]
         try:
-            await self.desk.service.withdraw(session.session_id, unread, "stopped")
+            await self.repl_session.service.withdraw(session.session_id, unread, "stopped")
         except ConflictError:
             return []  # it was read this very moment
         return texts

@@ -12,10 +12,10 @@ from outlast._version import __version__
 from outlast.app.models import choice_for, remember_model
 from outlast.app.settings import Settings
 from outlast.core.errors import OutlastError
-from outlast.doors.repl.launch import Start
+from outlast.doors.repl.launch import LaunchOptions
 from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.status import short_model
-from outlast.doors.repl.session_picker import Option, Picker
+from outlast.doors.repl.session_picker import PickerOption, SessionPicker
 
 LOCAL = "a demo model, only for talk; set ANTHROPIC_API_KEY (or OPENAI_API_KEY, GOOGLE_API_KEY) for a real one"
 
@@ -46,7 +46,7 @@ def _without_password(url: str) -> str:
     return rest.removeprefix("/")
 
 
-async def settle_model(start: Start) -> Start:
+async def settle_model(start: LaunchOptions) -> LaunchOptions:
     """With several keys the user says once which model answers; the choice is remembered in the home."""
     settings = start.settings()
     if settings.model is not None or start.resumes:
@@ -54,7 +54,9 @@ async def settle_model(start: Start) -> Start:
     choice = choice_for(settings)
     if len(choice.options) < 2:
         return start
-    picked = await Picker("Several keys are set. Which model", [Option(one, one) for one in choice.options]).choose()
+    picked = await SessionPicker(
+        "Several keys are set. Which model", [PickerOption(one, one) for one in choice.options]
+    ).choose()
     if picked is None:
         return start
     try:

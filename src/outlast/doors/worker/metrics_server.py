@@ -21,7 +21,7 @@ PLAIN = "text/plain; charset=utf-8"
 Answer = tuple[str, str, str]
 
 
-class Scrape:
+class MetricsServer:
     """Answers until it is closed. `port` is the one that it got."""
 
     def __init__(self, text: Callable[[], Awaitable[str]]) -> None:

@@ -23,11 +23,11 @@ from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.history import compaction
-from outlast.runtime.history.compaction import CompactionSettings, Plan
+from outlast.runtime.history.compaction import CompactionPlan, CompactionSettings
 from outlast.runtime.history.model_summary import summary_of
 from outlast.runtime.history.rewind import rewind, unrewind
-from outlast.runtime.turn.context import Kit
-from outlast.runtime.turn.recovery import closing, left_of_reply
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
 from outlast.store.lineage import rotate
 from outlast.store.port import NewEvent
 from outlast.store.process_identity import holder
@@ -35,7 +35,7 @@ from outlast.store.process_identity import holder
 RACES = 20
 
 
-async def carry_out_requests(driver: Driver, kit: Kit) -> bool:
+async def apply_boundary_requests(driver: Driver, kit: TurnContext) -> bool:
     """Do what doors asked for, oldest first; False when nobody did. One that cannot be done is dropped with a note."""
     between = driver.state.turn is None  # a rotation waits for that
     requests = [one for one in driver.state.requests if between or one.what != "rotate"]
@@ -44,21 +44,21 @@ async def carry_out_requests(driver: Driver, kit: Kit) -> bool:
     return bool(requests)
 
 
-async def _requested(driver: Driver, kit: Kit, request: BoundaryRequest) -> None:
+async def _requested(driver: Driver, kit: TurnContext, request: BoundaryRequest) -> None:
     try:
-        await carry_out(driver, kit, request.what, request.arguments)
+        await apply_boundary(driver, kit, request.what, request.arguments)
     except (InvalidInput, ConflictError) as error:
         note = {"what": request.what, "why": str(error)}
         await driver.write(RuntimeStateChanged(changes={"boundary_refused": note}))
     driver.state.requests = [one for one in driver.state.requests if one.seq != request.seq]
 
 
-async def carry_out(driver: Driver, kit: Kit, what: str, arguments: dict[str, Any]) -> None:
+async def apply_boundary(driver: Driver, kit: TurnContext, what: str, arguments: dict[str, Any]) -> None:
     """Draw one boundary. `InvalidInput` when there is nothing to draw it around."""
     match what:
         case "clear":
-            partial = await left_of_reply(driver)
-            closed = closing(driver.state, "interrupted", "the history was cleared", partial)
+            partial = await stored_partial_reply(driver)
+            closed = closing_events(driver.state, "interrupted", "the history was cleared", partial)
             await driver.write(*closed, HistoryCleared())
         case "rewind":
             await rewind(
@@ -93,7 +93,7 @@ async def uncompact(driver: Driver) -> None:
 # --- compaction
 
 
-async def compact_if_needed(driver: Driver, kit: Kit, request: ModelRequest) -> bool:
+async def compact_if_needed(driver: Driver, kit: TurnContext, request: ModelRequest) -> bool:
     """Make the window smaller if this request is about to outgrow the model's."""
     rows, settings = await driver.rows(), settings_of(kit)
     max_output = kit.config.max_output_tokens or 0
@@ -125,7 +125,7 @@ def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
     return estimate
 
 
-async def compact(driver: Driver, kit: Kit, *, instructions: str | None = None, reason: str = "manual") -> bool:
+async def compact(driver: Driver, kit: TurnContext, *, instructions: str | None = None, reason: str = "manual") -> bool:
     """Compact now, whatever the size; False when there is nothing to summarise."""
     settings = settings_of(kit)
     most = compaction.limits(settings, window_of(kit), kit.config.max_output_tokens or 0)
@@ -133,7 +133,7 @@ async def compact(driver: Driver, kit: Kit, *, instructions: str | None = None, 
     return plan is not None and await _compacted(driver, kit, plan, instructions)
 
 
-async def _compacted(driver: Driver, kit: Kit, plan: Plan, instructions: str | None) -> bool:
+async def _compacted(driver: Driver, kit: TurnContext, plan: CompactionPlan, instructions: str | None) -> bool:
     summary = await summary_of(
         plan,
         summariser(kit),
@@ -150,7 +150,7 @@ async def _compacted(driver: Driver, kit: Kit, plan: Plan, instructions: str | N
     return True
 
 
-def settings_of(kit: Kit) -> CompactionSettings:
+def settings_of(kit: TurnContext) -> CompactionSettings:
     threshold = kit.config.auto_compaction_input_tokens_threshold
     keep = kit.config.compaction_keep_last_messages
     if threshold is None:
@@ -158,12 +158,12 @@ def settings_of(kit: Kit) -> CompactionSettings:
     return CompactionSettings(input_tokens_threshold=threshold, keep_last=keep)
 
 
-def window_of(kit: Kit) -> int:
+def window_of(kit: TurnContext) -> int:
     assert kit.model is not None
     return kit.config.context_window or kit.model.abilities.context_window
 
 
-def summariser(kit: Kit) -> Model | None:
+def summariser(kit: TurnContext) -> Model | None:
     """The model that summarises; None where the summary is made without one: a demo model cannot, a script must not be
     asked what it has no line for."""
     model = kit.model
@@ -173,7 +173,9 @@ def summariser(kit: Kit) -> Model | None:
 # --- rotation
 
 
-async def rotated(driver: Driver, kit: Kit, system: str, tools: tuple[ToolSpec, ...], *, now: bool = False) -> bool:
+async def rotated(
+    driver: Driver, kit: TurnContext, system: str, tools: tuple[ToolSpec, ...], *, now: bool = False
+) -> bool:
     """Go on in a new session that begins with a summary of this one: fork, compaction, routes, lease and whoever waits,
     in one commit. Between turns only; False when it is not time yet. The driver then drives the new session."""
     assert driver.lease is not None
@@ -199,7 +201,7 @@ async def rotated(driver: Driver, kit: Kit, system: str, tools: tuple[ToolSpec, 
     return False
 
 
-async def _may_leave(driver: Driver, plan: Plan, *, now: bool) -> bool:
+async def _may_leave(driver: Driver, plan: CompactionPlan, *, now: bool) -> bool:
     """Whether the session is still one to leave behind, after what doors wrote meanwhile. Inputs come along; a stop, an
     end, or another boundary is dealt with first. Deliveries and notices change nothing."""
     await driver.catch_up()

@@ -19,19 +19,19 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from outlast.core import events as e
-from outlast.core.boundaries import What
+from outlast.core.boundaries import BoundaryKind
 from outlast.core.events import Compacted
 from outlast.core.fold import Row
 from outlast.core.ids import id_from
 from outlast.core.messages import FilePart, ImagePart, Message, ReasoningPart, TextPart, ToolCall, ToolResult, Usage
 from outlast.core.state import SessionState
 from outlast.core.text import text_tokens
-from outlast.core.window import Said, said, whole_from, window
+from outlast.core.window import WindowMessage, said, whole_from, window
 from outlast.models.port import UNKNOWN_WINDOW, ToolSpec
-from outlast.runtime.history.structural_summary import Known, known, structural_summary
+from outlast.runtime.history.structural_summary import KnownFacts, known, structural_summary
 from outlast.store.port import Append, Claim, Lease, NewEvent, Release, Store
 from outlast.store.process_identity import holder
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 
 KEEP_LAST = 4
 IMAGE_TOKENS = 1_600
@@ -52,7 +52,7 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_tokens: int = 0
 
 
-class Limits(msgspec.Struct, frozen=True):
+class WindowLimits(msgspec.Struct, frozen=True):
     """`threshold`: compact from here on. `pressing`: the next request may not fit. `kept`: the most that is kept."""
 
     threshold: int
@@ -60,7 +60,7 @@ class Limits(msgspec.Struct, frozen=True):
     kept: int
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction will do: `dropped` is what the summary stands for, `earlier` the summary that stood there."""
 
     first_kept_seq: int
@@ -70,11 +70,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[Message, ...]
     kept: tuple[Message, ...]
     earlier: str = ""
-    known: Known = Known()
+    known: KnownFacts = KnownFacts()
     reason: str = "auto"
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """`usage` is what asking a model has cost, also when its answer was of no use; `why` says why it was not."""
 
     text: str
@@ -86,12 +86,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 # --- how much there is ---------------------------------------------------------------------------------------------
 
 
-def limits(settings: CompactionSettings, context_window: int = UNKNOWN_WINDOW, max_output: int = 0) -> Limits:
+def limits(settings: CompactionSettings, context_window: int = UNKNOWN_WINDOW, max_output: int = 0) -> WindowLimits:
     """Never above the model's own window: three quarters of it, less if the answer needs more than the rest."""
     ceiling = max(1, min(context_window * 3 // 4, context_window - min(max_output, context_window // 2)))
     wanted = settings.input_tokens_threshold
     threshold = ceiling if wanted is None else max(1, min(wanted, ceiling))
-    return Limits(threshold, max(threshold, min(context_window * 19 // 20, 2 * threshold)), ceiling // 2)
+    return WindowLimits(threshold, max(threshold, min(context_window * 19 // 20, 2 * threshold)), ceiling // 2)
 
 
 def message_tokens(message: Message) -> int:
@@ -140,7 +140,7 @@ def tokens_now(rows: Sequence[Row], state: SessionState, system: str = "", tools
 # --- whether -------------------------------------------------------------------------------------------------------
 
 
-def may_compact(state: SessionState, tokens: int, limits: Limits) -> bool:
+def may_compact(state: SessionState, tokens: int, limits: WindowLimits) -> bool:
     """Whether an automatic compaction makes sense now. Asked for by the user or by an overflow, it always does.
 
     The counters are folded from the log: a restart does not start the thrashing again.
@@ -156,7 +156,7 @@ def may_compact(state: SessionState, tokens: int, limits: Limits) -> bool:
 def _taken_back(state: SessionState) -> bool:
     """The user undid the last compaction, so the next one waits until it must be."""
     last = state.compactions.last_seq
-    return any(drawn.what is What.UNCOMPACTED and drawn.target == last for drawn in state.journal)
+    return any(drawn.what is BoundaryKind.UNCOMPACTED and drawn.target == last for drawn in state.journal)
 
 
 def due(
@@ -168,7 +168,7 @@ def due(
     max_output: int = 0,
     system: str = "",
     tools: Sequence[ToolSpec] = (),
-) -> Plan | None:
+) -> CompactionPlan | None:
     """The plan of an automatic compaction, if it is time for one."""
     most = limits(settings, context_window, max_output)
     tokens = tokens_now(rows, state, system, tools)
@@ -185,10 +185,10 @@ def planned(
     state: SessionState,
     settings: CompactionSettings,
     *,
-    limits: Limits,
+    limits: WindowLimits,
     tokens: int | None = None,
     reason: str = "auto",
-) -> Plan | None:
+) -> CompactionPlan | None:
     """What to keep and what to summarise; None when there is nothing to gain. No call is parted from its result."""
     everything = said(rows, state)
     earlier = "\n".join(one.message.content for one in everything if one.message.is_summary)
@@ -201,7 +201,7 @@ def planned(
     carried = [message for message in dropped if message.seq in still_said]
     if len(dropped) == len(carried):
         return None
-    return Plan(
+    return CompactionPlan(
         first_kept_seq=first,
         upto_seq=state.last_seq,
         tokens_before=tokens_now(rows, state) if tokens is None else tokens,
@@ -218,7 +218,7 @@ def _speaks(message: Message) -> bool:
     return any(not isinstance(part, TextPart) or part.text.strip() for part in message.parts)
 
 
-def _wanted(spoken: list[Said], settings: CompactionSettings, most: int) -> int:
+def _wanted(spoken: list[WindowMessage], settings: CompactionSettings, most: int) -> int:
     """The place of the first message to keep; 0 for none. The last one is kept whatever its size."""
     wanted, held = 0, 0
     for n, one in enumerate(reversed(spoken)):
@@ -231,7 +231,7 @@ def _wanted(spoken: list[Said], settings: CompactionSettings, most: int) -> int:
     return wanted
 
 
-def still_fits(plan: Plan, since: Iterable[Row]) -> bool:
+def still_fits(plan: CompactionPlan, since: Iterable[Row]) -> bool:
     """Whether the plan still holds after what was written behind its watermark: no other boundary, and no redaction,
     which would live on in the summary."""
     return not any(isinstance(event, _BOUNDARIES) for stored, event in since if stored.seq > plan.upto_seq)
@@ -240,13 +240,15 @@ def still_fits(plan: Plan, since: Iterable[Row]) -> bool:
 # --- the event -----------------------------------------------------------------------------------------------------
 
 
-def structural(plan: Plan, *, usage: Usage | None = None, model: str | None = None, why: str | None = None) -> Summary:
+def structural(
+    plan: CompactionPlan, *, usage: Usage | None = None, model: str | None = None, why: str | None = None
+) -> CompactionSummary:
     """The summary that needs no model; `usage` and `why` are those of a model that was asked in vain."""
     text = structural_summary(plan.dropped, earlier=plan.earlier, known=plan.known)
-    return Summary(text=text, usage=usage or Usage(), model=model, why=why)
+    return CompactionSummary(text=text, usage=usage or Usage(), model=model, why=why)
 
 
-def compacted_event(plan: Plan, summary: Summary) -> e.Compacted:
+def compacted_event(plan: CompactionPlan, summary: CompactionSummary) -> e.Compacted:
     """What to write; under the lease, after `still_fits`."""
     other = plan.tokens_before - request_tokens(
         [*plan.dropped, *plan.kept]
@@ -286,7 +288,7 @@ def last_compaction(store: Store, session_id: str, state: SessionState) -> Compa
     if not counters.last_seq:
         return None
     stored = store.read(session_id, after=counters.last_seq - 1, before=counters.last_seq + 1)
-    [(_, event)] = decoded(store, stored)
+    [(_, event)] = decode_events(store, stored)
     if not isinstance(event, Compacted):
         return None
     return Compaction(
@@ -303,7 +305,7 @@ def compact_if_due(
 ) -> bool:
     """Compact if the window is past the threshold. `SessionBusy` when somebody drives the session, `ConflictError` when
     it moved on meanwhile: nothing was written then."""
-    rows = decoded(store, store.read(session_id, after=state.read_from - 1, before=state.last_seq + 1))
+    rows = decode_events(store, store.read(session_id, after=state.read_from - 1, before=state.last_seq + 1))
     plan = due(rows, state, settings)
     if plan is None:
         return False

@@ -23,16 +23,16 @@ from outlast.core import events as e
 from outlast.core.fold import Row
 from outlast.core.state import SessionState
 from outlast.runtime.tools.files.atomic_write import now, replace
-from outlast.runtime.tools.files.sandboxed_path import Place, folder, locate
+from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, folder, locate
 from outlast.runtime.tools.port import ToolFault
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.tool_context import tool_context
 
 
 class ProjectFiles:
     """Every path stays inside the roots; what may not be touched is an `OSError` with the reason."""
 
-    def __init__(self, kit: Kit, session_id: str) -> None:
+    def __init__(self, kit: TurnContext, session_id: str) -> None:
         self._context = tool_context(kit, session_id, "rewind")
 
     def read(self, path: str) -> bytes | None:
@@ -59,7 +59,7 @@ class ProjectFiles:
         except ToolFault as fault:
             raise OSError(str(fault)) from fault
 
-    def _place(self, path: str) -> Place:
+    def _place(self, path: str) -> ResolvedPath:
         return locate(path, self._context)
 
 
@@ -69,7 +69,7 @@ WriteFile = Callable[[str, bytes], None]
 Remove = Callable[[str], None]
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreStep(msgspec.Struct, frozen=True, kw_only=True):
     """A file to bring back: to these bytes, or away (None), if it is now as one of `expected` says."""
 
     path: str
@@ -78,7 +78,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in a file and what it is to hold; with a `problem` it is left alone."""
 
     path: str
@@ -106,7 +106,7 @@ def digest_of(data: bytes | None) -> str:
 # --- the plan ------------------------------------------------------------------------------------------------------
 
 
-def steps(rows: Iterable[Row], state: SessionState, to_seq: int, *, anyway: Iterable[str] = ()) -> list[Step]:
+def steps(rows: Iterable[Row], state: SessionState, to_seq: int, *, anyway: Iterable[str] = ()) -> list[RestoreStep]:
     """What to do to have the files as they were at event `to_seq`; `rows` are those after it, to the head.
 
     `anyway` names files that are brought back whatever has become of them: the user was asked.
@@ -135,12 +135,14 @@ def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int) -> dict[str, l
     return found
 
 
-def _step(path: str, writes: Sequence[_Wrote], forced: bool) -> Step:
+def _step(path: str, writes: Sequence[_Wrote], forced: bool) -> RestoreStep:
     first = writes[0]
     problem = None if forced else _broken(writes)
     if first.before is None and first.digest_before != ABSENT:
         problem = "no copy of what was there is kept"
-    return Step(path=path, restore=first.before, expected=frozenset() if forced else _left_by(writes), problem=problem)
+    return RestoreStep(
+        path=path, restore=first.before, expected=frozenset() if forced else _left_by(writes), problem=problem
+    )
 
 
 def _left_by(writes: Sequence[_Wrote]) -> frozenset[str]:
@@ -158,10 +160,10 @@ def _broken(writes: Sequence[_Wrote]) -> str | None:
     return None
 
 
-def undone(changes: Iterable[Change]) -> list[Step]:
+def undone(changes: Iterable[FileChange]) -> list[RestoreStep]:
     """What takes these changes back."""
     return [
-        Step(path=change.path, restore=change.found, expected=frozenset({digest_of(change.restore)}))
+        RestoreStep(path=change.path, restore=change.found, expected=frozenset({digest_of(change.restore)}))
         for change in changes
         if change.wanted
     ]
@@ -170,27 +172,27 @@ def undone(changes: Iterable[Change]) -> list[Step]:
 # --- a look at the files -------------------------------------------------------------------------------------------
 
 
-def decided(plan: Iterable[Step], read: Read) -> list[Change]:
+def decided(plan: Iterable[RestoreStep], read: Read) -> list[FileChange]:
     """What can be done now. `read` gives a file's bytes, None when there is none; its `OSError` is a problem."""
     return [_decided(step, read) for step in plan]
 
 
-def _decided(step: Step, read: Read) -> Change:
+def _decided(step: RestoreStep, read: Read) -> FileChange:
     if step.problem is not None:
-        return Change(path=step.path, problem=step.problem)
+        return FileChange(path=step.path, problem=step.problem)
     try:
         found = read(step.path)
     except OSError as error:
-        return Change(path=step.path, problem=f"it cannot be read: {error.strerror or error}")
+        return FileChange(path=step.path, problem=f"it cannot be read: {error.strerror or error}")
     if found != step.restore and step.expected and digest_of(found) not in step.expected:
-        return Change(path=step.path, problem="it has been changed since")
-    return Change(path=step.path, found=found, restore=step.restore)
+        return FileChange(path=step.path, problem="it has been changed since")
+    return FileChange(path=step.path, found=found, restore=step.restore)
 
 
 # --- the record ----------------------------------------------------------------------------------------------------
 
 
-def recorded(changes: Iterable[Change]) -> dict[str, Any]:
+def recorded(changes: Iterable[FileChange]) -> dict[str, Any]:
     """For `Rewound.files`: all contents as one byte string, which goes into a blob when it is long."""
     contents = bytearray()
     places: dict[bytes, list[int]] = {}
@@ -212,7 +214,7 @@ def recorded(changes: Iterable[Change]) -> dict[str, Any]:
     return {"entries": entries, "contents": bytes(contents)} if entries else {}
 
 
-def changes_in(files: dict[str, Any]) -> list[Change]:
+def changes_in(files: dict[str, Any]) -> list[FileChange]:
     """The changes that a `Rewound` event records."""
     contents = files.get("contents", b"")
 
@@ -221,9 +223,9 @@ def changes_in(files: dict[str, Any]) -> list[Change]:
 
     entries = cast("dict[str, dict[str, Any]]", files.get("entries", {}))
     return [
-        Change(path=path, problem=entry["problem"])
+        FileChange(path=path, problem=entry["problem"])
         if "problem" in entry
-        else Change(path=path, found=cut(entry["found"]), restore=cut(entry["restore"]))
+        else FileChange(path=path, found=cut(entry["found"]), restore=cut(entry["restore"]))
         for path, entry in entries.items()
     ]
 
@@ -231,12 +233,12 @@ def changes_in(files: dict[str, Any]) -> list[Change]:
 # --- the effect ----------------------------------------------------------------------------------------------------
 
 
-def carried_out(changes: Iterable[Change], read: Read, write: WriteFile, remove: Remove) -> list[Change]:
+def carried_out(changes: Iterable[FileChange], read: Read, write: WriteFile, remove: Remove) -> list[FileChange]:
     """Does what was recorded; the changes that could not be made, each with its problem. Repeating it does no harm."""
     return [failed for change in changes if (failed := _carried_out(change, read, write, remove)) is not None]
 
 
-def _carried_out(change: Change, read: Read, write: WriteFile, remove: Remove) -> Change | None:
+def _carried_out(change: FileChange, read: Read, write: WriteFile, remove: Remove) -> FileChange | None:
     if change.problem is not None:
         return change
     try:

@@ -16,7 +16,7 @@ from outlast.core.messages import Message, Role, ToolResult, Usage, text_of
 from outlast.core.part_repair import valid_text
 from outlast.core.window import SUMMARY_MARK
 from outlast.models.port import Finished, Model, ModelRequest
-from outlast.runtime.history.compaction import Plan, Summary, structural
+from outlast.runtime.history.compaction import CompactionPlan, CompactionSummary, structural
 
 SUMMARY_TOKENS = 2_000
 CHARS_A_TOKEN = 4
@@ -72,14 +72,14 @@ async def _collected(model: Model, request: ModelRequest) -> tuple[str, Usage]:
 
 
 async def summary_of(
-    plan: Plan,
+    plan: CompactionPlan,
     model: Model | None,
     instructions: str | None = None,
     budget: int = SUMMARY_TOKENS,
     *,
     replies: int = 0,
     session_id: str = "",
-) -> Summary:
+) -> CompactionSummary:
     """The summary of what the plan drops: the model's if it is of use, else the structural one. Never fails."""
     if model is None:
         return structural(plan)
@@ -99,7 +99,7 @@ async def summary_of(
         return structural(plan, usage=usage, model=model.name, why="the model's summary was empty or cut off")
     if len(text) > budget * CHARS_A_TOKEN * 3 // 2:
         return structural(plan, usage=usage, model=model.name, why="the model's summary was too large")
-    return Summary(text=text, usage=usage, model=model.name)
+    return CompactionSummary(text=text, usage=usage, model=model.name)
 
 
 # --- the question --------------------------------------------------------------------------------------------------

@@ -19,11 +19,11 @@ from outlast.core.transcript import message_of
 from outlast.core.window import whole_from
 from outlast.runtime.driver import Driver
 from outlast.runtime.history import file_restore
-from outlast.runtime.history.file_restore import Change, ProjectFiles
+from outlast.runtime.history.file_restore import FileChange, ProjectFiles
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.turn.context import Kit
-from outlast.runtime.turn.recovery import closing, left_of_reply
-from outlast.store.read.decode import decoded
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
+from outlast.store.read.decode import decode_events
 
 REWOUND = "rewound"
 RESTORING = "restoring"
@@ -94,7 +94,7 @@ def rewind_events(
     waiting = [seq for seq in state.unanswered if seq > to_seq and not (state.turn and seq in state.turn.inputs)]
     withdrawn = (e.InputWithdrawn(inputs=waiting, reason=REWOUND),) if waiting else ()
     rewound = e.Rewound(to_seq=to_seq, files=files or {})
-    return (*closing(state, REWOUND, "the session was rewound", partial), *withdrawn, rewound)
+    return (*closing_events(state, REWOUND, "the session was rewound", partial), *withdrawn, rewound)
 
 
 def rewind_to_undo(state: SessionState) -> int:
@@ -106,12 +106,12 @@ def rewind_to_undo(state: SessionState) -> int:
 
 
 async def rewind(
-    driver: Driver, kit: Kit, seq: int, *, files: bool = False, keep: bool = True, anyway: Sequence[str] = ()
-) -> list[Change]:
+    driver: Driver, kit: TurnContext, seq: int, *, files: bool = False, keep: bool = True, anyway: Sequence[str] = ()
+) -> list[FileChange]:
     """Rewind to the message at `seq`, with `files` those too; the files that were left alone, each with its problem."""
     rows = await _rows(driver, max(0, seq - LOOK_BACK))
     to_seq = rewind_point(rows, driver.state, seq, keep=keep)
-    partial = await left_of_reply(driver)
+    partial = await stored_partial_reply(driver)
     if not files:
         await driver.write(*rewind_events(driver.state, to_seq, partial=partial))
         return []
@@ -123,13 +123,13 @@ async def rewind(
     return await _restored(driver, place, changes)
 
 
-async def unrewind(driver: Driver, kit: Kit) -> list[Change]:
+async def unrewind(driver: Driver, kit: TurnContext) -> list[FileChange]:
     """Take the newest rewind back, its files too; those that were left alone. `InvalidInput` when there is none."""
     seq = rewind_to_undo(driver.state)
     _, event = await driver.event(seq) if seq else (None, None)
     if not isinstance(event, e.Rewound):
         raise InvalidInput("the session is not rewound, so there is nothing to undo")
-    closed = closing(driver.state, REWOUND, "a rewind was undone", await left_of_reply(driver))
+    closed = closing_events(driver.state, REWOUND, "a rewind was undone", await stored_partial_reply(driver))
     undone = e.RewindUndone(rewound_seq=seq)
     plan = file_restore.undone(file_restore.changes_in(event.files))
     if not plan:
@@ -142,7 +142,7 @@ async def unrewind(driver: Driver, kit: Kit) -> list[Change]:
     return await _restored(driver, place, changes)
 
 
-async def finish_restoring(driver: Driver, kit: Kit) -> list[Change]:
+async def finish_restoring(driver: Driver, kit: TurnContext) -> list[FileChange]:
     """Go on with files that a dead process was about to write: to be called by whoever takes over. Else nothing; one
     who may not write leaves it to the next."""
     begun = driver.state.runtime.get(RESTORING)
@@ -157,14 +157,14 @@ async def finish_restoring(driver: Driver, kit: Kit) -> list[Change]:
     return await _restored(driver, place, changes)
 
 
-async def _restored(driver: Driver, place: ProjectFiles, changes: list[Change]) -> list[Change]:
+async def _restored(driver: Driver, place: ProjectFiles, changes: list[FileChange]) -> list[FileChange]:
     driver.fresh()
     left = await asyncio.to_thread(file_restore.carried_out, changes, place.read, place.write, place.remove)
     await driver.write(e.RuntimeStateChanged(changes={RESTORING: None}))
     return left
 
 
-def _files(driver: Driver, kit: Kit) -> ProjectFiles:
+def _files(driver: Driver, kit: TurnContext) -> ProjectFiles:
     if kit.gate.mode is PermissionMode.READ_ONLY:
         raise InvalidInput("files are read-only here; rewind without them, or start with --permission-mode")
     return ProjectFiles(kit, driver.session_id)
@@ -174,5 +174,5 @@ async def _rows(driver: Driver, after: int) -> list[Row]:
     """The events after that one, to the head, also those that no window shows."""
     last = driver.state.last_seq
     return await asyncio.to_thread(
-        lambda: decoded(driver.store, driver.store.read(driver.session_id, after=after, before=last + 1))
+        lambda: decode_events(driver.store, driver.store.read(driver.session_id, after=after, before=last + 1))
     )

@@ -28,18 +28,18 @@ _SCOPE = re.compile(r"Scope: (\d+) earlier messages? \(user (\d+), assistant (\d
 _BLANKS = re.compile(r"\s+")
 
 
-class Budget(msgspec.Struct, frozen=True):
+class SummaryBudget(msgspec.Struct, frozen=True):
     chars: int = 1200
     lines: int = 24
     line: int = 160
 
 
-BUDGET = Budget()
-NOTES = Budget(12_000, 400, 2_000)
+BUDGET = SummaryBudget()
+NOTES = SummaryBudget(12_000, 400, 2_000)
 EARLIER, NOTED = "Earlier: ", "Noted before: "
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class KnownFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the workflow knows better than the words of the messages do."""
 
     task: str | None = None
@@ -48,15 +48,15 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     next_step: str | None = None
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = KnownFacts()
 
 
-def known(state: SessionState) -> Known:
+def known(state: SessionState) -> KnownFacts:
     """What the folded state says about the work: task, open items, what was verified."""
     done: Mapping[str, Any] = state.definition_of_done or {}
     pending = tuple(_texts(done.get("pending_items")))
     evidence = (item for item in _dicts(done.get("evidence")) if item.get("passed") and item.get("command"))
-    return Known(
+    return KnownFacts(
         task=_text(state.runtime.get("current_task")) or _text(done.get("task_statement")),
         pending=pending,
         facts=tuple(f"`{item['command']}` passed" for item in evidence)[-FACTS:],
@@ -68,9 +68,9 @@ def structural_summary(
     messages: Sequence[Message],
     *,
     earlier: str = "",
-    known: Known = NOTHING_KNOWN,
-    budget: Budget = BUDGET,
-    notes: Budget = NOTES,
+    known: KnownFacts = NOTHING_KNOWN,
+    budget: SummaryBudget = BUDGET,
+    notes: SummaryBudget = NOTES,
 ) -> str:
     """What these messages were about. A third of the budget is held back for what an earlier structural summary said;
     what a model once noted is kept beside it, within `notes`."""
@@ -78,39 +78,41 @@ def structural_summary(
     noted, carried = _noted(earlier), _carried(earlier)
     held_back = min(sum(len(line.text) + 1 for line in carried), budget.chars // 3)
     lines = list(_lines(messages, earlier, known))
-    new = _fitted(lines, Budget(budget.chars - held_back, budget.lines - bool(held_back), budget.line))
-    left = Budget(budget.chars - sum(len(line) + 1 for line in new), budget.lines - len(new), budget.line)
+    new = _fitted(lines, SummaryBudget(budget.chars - held_back, budget.lines - bool(held_back), budget.line))
+    left = SummaryBudget(budget.chars - sum(len(line) + 1 for line in new), budget.lines - len(new), budget.line)
     said = {line.casefold() for line in new}
     old = _fitted([line for line in carried if line.text.removeprefix(EARLIER).casefold() not in said], left)
     return "\n".join([*new, *old, *_fitted(noted, notes)])
 
 
-class _Line(NamedTuple):
+class _SummaryLine(NamedTuple):
     rank: int
     text: str
 
 
-def _lines(messages: Sequence[Message], earlier: str, known: Known) -> Iterator[_Line]:
+def _lines(messages: Sequence[Message], earlier: str, known: KnownFacts) -> Iterator[_SummaryLine]:
     said = [message for message in messages if not message.is_summary]
     spoken = list(_spoken(said))
-    yield _Line(0, _scope(said, earlier))
+    yield _SummaryLine(0, _scope(said, earlier))
     work = known.task or next((text for role, text in reversed(spoken) if role is Role.ASSISTANT), None)
     work = work or next((text for _, text in reversed(spoken)), None)
     if work:
-        yield _Line(0, f"Current work: {work}")
-    yield from (_Line(1, f"Pending work: {text}") for text in (known.pending or _found(spoken, _OPEN))[-PENDING:])
+        yield _SummaryLine(0, f"Current work: {work}")
+    yield from (
+        _SummaryLine(1, f"Pending work: {text}") for text in (known.pending or _found(spoken, _OPEN))[-PENDING:]
+    )
     if files := _files(said):
-        yield _Line(0, f"Key files: {', '.join(files)}")
+        yield _SummaryLine(0, f"Key files: {', '.join(files)}")
     calls = Counter(call.name for message in said for call in message.tool_calls)
     if calls:
-        yield _Line(1, f"Tools: {', '.join(f'{name} {count}' for name, count in calls.most_common(TOP_TOOLS))}")
+        yield _SummaryLine(1, f"Tools: {', '.join(f'{name} {count}' for name, count in calls.most_common(TOP_TOOLS))}")
     requests = [text for role, text in spoken if role is Role.USER]
-    yield from (_Line(1, f"Recent request: {text}") for text in requests[-REQUESTS:])
-    yield from (_Line(1, f"Confirmed fact: {text}") for text in (known.facts or _found(spoken, _SURE))[-FACTS:])
+    yield from (_SummaryLine(1, f"Recent request: {text}") for text in requests[-REQUESTS:])
+    yield from (_SummaryLine(1, f"Confirmed fact: {text}") for text in (known.facts or _found(spoken, _SURE))[-FACTS:])
     step = known.next_step or next(iter(reversed(_found(spoken, _NEXT, Role.ASSISTANT))), None)
     if step:
-        yield _Line(0, f"Preferred next step: {step}")
-    yield _Line(2, _counts(said))
+        yield _SummaryLine(0, f"Preferred next step: {step}")
+    yield _SummaryLine(2, _counts(said))
 
 
 def _scope(said: Sequence[Message], earlier: str) -> str:
@@ -169,26 +171,26 @@ def _files(said: Sequence[Message]) -> list[str]:
 # --- what was said before ------------------------------------------------------------------------------------------
 
 
-def _carried(earlier: str) -> list[_Line]:
+def _carried(earlier: str) -> list[_SummaryLine]:
     """The lines of an earlier structural summary, marked once as that; its scope is counted into the new one."""
     if not _SCOPE.match(earlier):
         return []
     lines = (line for line in earlier.splitlines() if not line.startswith(("Scope: ", "Counts: ", NOTED)))
-    return [_Line(1, line) if line.startswith(EARLIER) else _Line(0, EARLIER + line) for line in lines]
+    return [_SummaryLine(1, line) if line.startswith(EARLIER) else _SummaryLine(0, EARLIER + line) for line in lines]
 
 
-def _noted(earlier: str) -> list[_Line]:
+def _noted(earlier: str) -> list[_SummaryLine]:
     """The lines that a model wrote."""
     lines = [line for line in earlier.splitlines() if line.strip()]
     if not _SCOPE.match(earlier):
-        return [_Line(0, NOTED + line) for line in lines]
-    return [_Line(0, line) for line in lines if line.startswith(NOTED)]
+        return [_SummaryLine(0, NOTED + line) for line in lines]
+    return [_SummaryLine(0, line) for line in lines if line.startswith(NOTED)]
 
 
 # --- what fits -----------------------------------------------------------------------------------------------------
 
 
-def _fitted(lines: list[_Line], budget: Budget) -> list[str]:
+def _fitted(lines: list[_SummaryLine], budget: SummaryBudget) -> list[str]:
     """Those that fit, the important first, in their own order; none twice, whatever their case."""
     chosen: dict[int, str] = {}
     seen: set[str] = set()

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.permissions.rules import NO_RULES, Rules
+from outlast.runtime.permissions.rules import NO_RULES, RuleSet
 
 
 class Verdict(StrEnum):
@@ -51,7 +51,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     project: Path
     roots: tuple[Path, ...]
     ceiling: PermissionMode = PermissionMode.ALLOW
-    rules: Rules = NO_RULES
+    rules: RuleSet = NO_RULES
     grants: tuple[Grant, ...] = ()
     approved: frozenset[str] = frozenset()
     prompting: bool = False

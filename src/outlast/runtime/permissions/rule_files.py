@@ -19,11 +19,11 @@ import msgspec
 
 from outlast.core.errors import ConfigError
 from outlast.runtime.permissions.consent import Consents, content_digest
-from outlast.runtime.permissions.rules import FILE_NAME, Rule, Rules, flag_rules, parse_rules, read_rules
+from outlast.runtime.permissions.rules import FILE_NAME, PermissionRule, RuleSet, flag_rules, parse_rules, read_rules
 from outlast.runtime.private_file import Table, change, read_bytes
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True):
+class PendingConsent(msgspec.Struct, frozen=True, kw_only=True):
     """Content of the project that does not count yet: show `content`, then `Consents.give(path, digest)`."""
 
     path: Path
@@ -31,24 +31,26 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    rules: Rules
-    pending: Pending | None = None
+class LoadedRules(msgspec.Struct, frozen=True, kw_only=True):
+    rules: RuleSet
+    pending: PendingConsent | None = None
 
 
-def load_rules(*, home: Path, project: Path, project_key: str, flags: Iterable[str] = ()) -> Loaded:
+def load_rules(*, home: Path, project: Path, project_key: str, flags: Iterable[str] = ()) -> LoadedRules:
     """All rules for a project. `ConfigError` when a file is not what it should be: do not start then."""
     own = read_rules(home / FILE_NAME) + read_rules(grants_file(home, project_key)) + flag_rules(flags)
     path = project / ".outlast" / FILE_NAME
     if os.path.realpath(path) == os.path.realpath(home / FILE_NAME):
-        return Loaded(rules=own)  # started in the user's home directory: that file is the user's own
+        return LoadedRules(rules=own)  # started in the user's home directory: that file is the user's own
     content = read_bytes(path)
     if content is None:
-        return Loaded(rules=own)
+        return LoadedRules(rules=own)
     theirs, digest = parse_rules(path, content), content_digest(content)
     if not theirs.allow or Consents(home).covers(path, digest):
-        return Loaded(rules=own + theirs)
-    return Loaded(rules=own + theirs.without_allow(), pending=Pending(path=path, content=content, digest=digest))
+        return LoadedRules(rules=own + theirs)
+    return LoadedRules(
+        rules=own + theirs.without_allow(), pending=PendingConsent(path=path, content=content, digest=digest)
+    )
 
 
 def grants_file(home: Path, project_key: str) -> Path:
@@ -57,7 +59,7 @@ def grants_file(home: Path, project_key: str) -> Path:
     return home / "projects" / project_key / FILE_NAME
 
 
-def save_grant(home: Path, project_key: str, *rules: Rule) -> None:
+def save_grant(home: Path, project_key: str, *rules: PermissionRule) -> None:
     """Remember for this project that what fits one of `rules` may run; durable on return."""
     path = grants_file(home, project_key)
     read_rules(path)  # a damaged file is told, not overwritten

@@ -17,7 +17,7 @@ from typing import Any, cast
 from outlast.core.messages import ToolCall
 from outlast.runtime.permissions.decision import Policy
 from outlast.runtime.permissions.paths import resolve
-from outlast.runtime.permissions.rules import Rule
+from outlast.runtime.permissions.rules import PermissionRule
 from outlast.runtime.permissions.shell.known_programs import READERS, TALKERS, WRITERS
 from outlast.runtime.permissions.shell.special_programs import SPECIAL
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, scan
@@ -34,7 +34,7 @@ def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=repr)
 
 
-def strictly_fits(rule: Rule, call: ToolCall, policy: Policy) -> bool:
+def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     """For allow rules: all that the rule names is so. Parts of a shell command are `shell`'s business."""
     if rule.tool not in {"", call.name} or rule.command:
         return False
@@ -52,7 +52,7 @@ def strictly_fits(rule: Rule, call: ToolCall, policy: Policy) -> bool:
     return bool(rule.tool or rule.contains)
 
 
-def widely_fits(rule: Rule, call: ToolCall, policy: Policy) -> bool:
+def widely_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     """For deny and ask rules: everything the rule names may be so."""
     if rule.tool not in {"", call.name}:
         return False

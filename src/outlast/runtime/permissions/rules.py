@@ -25,7 +25,7 @@ _KEYS = ("tool", "contains", "path_contains", "command", "digest")
 _PATH_TOOLS = frozenset({"read", "write", "edit", "glob", "search"})
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
     """Empty fields say nothing. `origin` is where it was read, for whoever asks why."""
 
     tool: str = ""
@@ -48,22 +48,22 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return f"{said} ({self.origin})" if self.origin else said
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class RuleSet(msgspec.Struct, frozen=True, kw_only=True):
     """All rules in force, of all sources. `source` names the files and flags they came from."""
 
-    allow: tuple[Rule, ...] = ()
-    deny: tuple[Rule, ...] = ()
-    ask: tuple[Rule, ...] = ()
+    allow: tuple[PermissionRule, ...] = ()
+    deny: tuple[PermissionRule, ...] = ()
+    ask: tuple[PermissionRule, ...] = ()
     source: str = ""
 
     def counts(self) -> dict[str, int]:
         return {"allow": len(self.allow), "deny": len(self.deny), "ask": len(self.ask)}
 
-    def without_allow(self) -> Rules:
+    def without_allow(self) -> RuleSet:
         return msgspec.structs.replace(self, allow=())
 
-    def __add__(self, other: Rules) -> Rules:
-        return Rules(
+    def __add__(self, other: RuleSet) -> RuleSet:
+        return RuleSet(
             allow=self.allow + other.allow,
             deny=self.deny + other.deny,
             ask=self.ask + other.ask,
@@ -71,32 +71,32 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-NO_RULES = Rules()
+NO_RULES = RuleSet()
 
 
-def read_rules(path: Path) -> Rules:
+def read_rules(path: Path) -> RuleSet:
     """The rules in a file; none when there is no such file."""
     content = read_bytes(path)
     return NO_RULES if content is None else parse_rules(path, content)
 
 
-def parse_rules(path: Path, content: bytes) -> Rules:
+def parse_rules(path: Path, content: bytes) -> RuleSet:
     table = parsed(path, content)
     for key in table:
         if key not in LISTS:
             raise ConfigError(f"{path}: unknown key '{key}'; a rule file has the lists allow, deny and ask")
     allow, deny, ask = (tuple(_rules(path, name, table.get(name, []))) for name in LISTS)
-    return Rules(allow=allow, deny=deny, ask=ask, source=str(path))
+    return RuleSet(allow=allow, deny=deny, ask=ask, source=str(path))
 
 
-def _rules(path: Path, name: str, given: object) -> Iterable[Rule]:
+def _rules(path: Path, name: str, given: object) -> Iterable[PermissionRule]:
     if not isinstance(given, list):
         raise ConfigError(f"{path}: '{name}' must be a list of rules; write it as [...]")
     for number, rule in enumerate(cast("list[object]", given), 1):
         yield _rule(f"{path}: {name} rule {number}", rule)
 
 
-def _rule(where: str, given: object) -> Rule:
+def _rule(where: str, given: object) -> PermissionRule:
     if not isinstance(given, dict) or not given:
         raise ConfigError(f"{where} must be an object with at least one of {', '.join(_KEYS)}")
     fields: dict[str, str] = {}
@@ -109,7 +109,7 @@ def _rule(where: str, given: object) -> Rule:
     command = _command(where, fields.pop("command")) if "command" in fields else ()
     if command and fields.get("tool", "bash") != "bash":
         raise ConfigError(f"{where}: command only goes with the tool bash; remove one of the two")
-    return Rule(**fields, command=command, origin=where)
+    return PermissionRule(**fields, command=command, origin=where)
 
 
 def _command(where: str, text: str) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def _command(where: str, text: str) -> tuple[str, ...]:
 _FLAG = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)\s*(?:\((?P<pattern>.*)\))?", re.DOTALL)
 
 
-def parse_flag(text: str) -> Rule:
+def parse_flag(text: str) -> PermissionRule:
     """The rule in `--allow TEXT`: `tool`, `bash(first words *)`, or `write(part of a path)`."""
     where = f"--allow '{text}'"
     found = _FLAG.fullmatch(text.strip())
@@ -140,20 +140,20 @@ def parse_flag(text: str) -> Rule:
         raise ConfigError(f"{where} is not a rule; write a tool's name or tool(pattern), such as bash(git push *)")
     tool, pattern = found["tool"], found["pattern"]
     if pattern is None:
-        return Rule(tool=tool, origin="--allow")
+        return PermissionRule(tool=tool, origin="--allow")
     pattern = pattern.strip()
     if not pattern or pattern == "*":
         raise ConfigError(f"{where} has no pattern; write --allow {tool} to allow the whole tool")
     if tool == "bash":
-        return Rule(tool=tool, command=_command(where, pattern), origin="--allow")
+        return PermissionRule(tool=tool, command=_command(where, pattern), origin="--allow")
     if tool not in _PATH_TOOLS:
         raise ConfigError(f"{where}: only bash and the file tools take a pattern; write --allow {tool}")
     part = pattern.removesuffix("*").removesuffix("*")
     if not part or "*" in part:
         raise ConfigError(f"{where}: the pattern must be part of a path; only a last * may stand for the rest")
-    return Rule(tool=tool, path_contains=part, origin="--allow")
+    return PermissionRule(tool=tool, path_contains=part, origin="--allow")
 
 
-def flag_rules(flags: Iterable[str]) -> Rules:
+def flag_rules(flags: Iterable[str]) -> RuleSet:
     allow = tuple(parse_flag(flag) for flag in flags)
-    return Rules(allow=allow, source="--allow" if allow else "")
+    return RuleSet(allow=allow, source="--allow" if allow else "")

@@ -13,26 +13,26 @@ import msgspec
 
 from outlast.core.messages import ToolCall
 from outlast.core.state import SessionState
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.permissions.evaluate import Decision, Grant, Policy, call_digest, decide, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rule_files import save_grant
-from outlast.runtime.permissions.rules import NO_RULES, Rule, Rules
+from outlast.runtime.permissions.rules import NO_RULES, PermissionRule, RuleSet
 from outlast.runtime.permissions.shell.judge import grantable, head_words, judge
 
 _ALL = "always, in this process"
-LOOKING = frozenset({Mode.CLARIFY, Mode.PLAN})
+LOOKING = frozenset({WorkflowMode.CLARIFY, WorkflowMode.PLAN})
 """Lanes that only look: nothing may be written in them, whatever the mode."""
 
 
-class PermissionGate:
+class SessionPolicy:
     def __init__(
         self,
         *,
         project: Path,
         roots: tuple[Path, ...],
         ceiling: PermissionMode = PermissionMode.WORKSPACE_WRITE,
-        rules: Rules = NO_RULES,
+        rules: RuleSet = NO_RULES,
         prompting: bool = False,
         search_path: str = "",
         home: Path | None = None,
@@ -84,12 +84,12 @@ class PermissionGate:
     def always(self, call: ToolCall) -> None:
         """Remember in the user's own rules for this project, durably where there is a home, that it may run."""
         heads = self._heads(call)
-        rules = tuple(Rule(tool="bash", command=words, origin=_ALL) for words in heads) or (
-            Rule(tool=call.name, digest=call_digest(call.name, call.arguments), origin=_ALL),
+        rules = tuple(PermissionRule(tool="bash", command=words, origin=_ALL) for words in heads) or (
+            PermissionRule(tool=call.name, digest=call_digest(call.name, call.arguments), origin=_ALL),
         )
         if self._home is not None and self._project_key:
             save_grant(self._home, self._project_key, *rules)
-        self.rules += Rules(allow=rules)
+        self.rules += RuleSet(allow=rules)
 
     def facts(self) -> dict[str, Any]:
         """What a session records of the policy in force."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.core.text import fenced, shown
+from outlast.core.text import fenced, show_invisible
 from outlast.runtime.safe_open import read_inside
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -43,7 +43,7 @@ def read_memory(project: Path) -> tuple[MemoryFile, ...]:
         data = read_inside(project, name, LIMIT + 1)
         if data is None or not data.strip():
             continue
-        text = shown(data[:LIMIT].decode("utf-8", "replace").replace("\r\n", "\n"))
+        text = show_invisible(data[:LIMIT].decode("utf-8", "replace").replace("\r\n", "\n"))
         if not any(other.text == text for other in found):  # one is often a link to the other
             found.append(MemoryFile(name=name, text=text, truncated=len(data) > LIMIT))
     return tuple(found)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from outlast.core.text import shown
-from outlast.core.workflow_mode import Mode
+from outlast.core.text import show_invisible
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.models.port import ToolSpec
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt import memory_files
@@ -23,7 +23,7 @@ from outlast.runtime.workflow import brief as briefs
 from outlast.runtime.workflow import plan as plans
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.ledger import WorkflowLedger
-from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.plan import WorkPlan
 from outlast.runtime.workflow.timeline import PromptSnapshot
 
 NATIVE, REACT, CHAT = "native", "react", "chat"
@@ -32,7 +32,7 @@ NATIVE, REACT, CHAT = "native", "react", "chat"
 class PromptInputs(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a prompt is made of. `date` is a day (2026-11-16), never a time."""
 
-    mode: Mode = Mode.EXECUTE
+    mode: WorkflowMode = WorkflowMode.EXECUTE
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
     project: str = ""
     extra_roots: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class PromptInputs(msgspec.Struct, frozen=True, kw_only=True):
     prompting: bool = False
     """Whether somebody can be asked."""
     brief: Brief | None = None
-    plan: Plan | None = None
+    plan: WorkPlan | None = None
     ledger: WorkflowLedger = WorkflowLedger()
     project_notes: tuple[str, ...] = ()
     memory: tuple[MemoryFile, ...] = ()
@@ -69,7 +69,7 @@ def system_prompt(inputs: PromptInputs) -> SystemPrompt:
         "Tools": _tools(inputs.tools, react=react),
         "Mode Guidance": GUIDANCE[inputs.mode],
         "Workflow Context": _workflow(inputs),
-        "Project Context": "\n".join(f"- {shown(note)}" for note in inputs.project_notes),
+        "Project Context": "\n".join(f"- {show_invisible(note)}" for note in inputs.project_notes),
         "Memory Files": memory_files.rendered(inputs.memory),
         "Persona": _persona(inputs.persona),
     }
@@ -82,7 +82,7 @@ def snapshot(
     prompt: SystemPrompt,
     *,
     timestamp: str,
-    workflow_mode: Mode,
+    workflow_mode: WorkflowMode,
     permission_mode: PermissionMode,
     current_task: str | None,
 ) -> PromptSnapshot:
@@ -120,17 +120,17 @@ CHAT_INTRODUCTION = (
 )
 
 GUIDANCE = {
-    Mode.CLARIFY: """\
+    WorkflowMode.CLARIFY: """\
 Mode: clarify. Do not change anything yet. Look at the project where it helps, then write down what is known as Markdown
 with these headings, bullets under each: Desired outcome, Non-goals, Acceptance criteria, Constraints, Decision
 boundaries, Likely touchpoints, Assumptions, Open questions. Write "none" where nothing is known; do not guess.""",
-    Mode.PLAN: """\
+    WorkflowMode.PLAN: """\
 Mode: plan. Do not change anything yet. Look at the project, then write a plan as Markdown with these headings, bullets
 under each: Steps, Files, Acceptance criteria, Verification commands (each in back-quotes), Risks.""",
-    Mode.EXECUTE: """\
+    WorkflowMode.EXECUTE: """\
 Mode: execute. Carry the task out. Where there is a plan, follow it; when it turns out wrong, say so and do what is
 right. Keep a list with the todo tool when there are more than a few steps, and close its items as you finish them.""",
-    Mode.VERIFY: """\
+    WorkflowMode.VERIFY: """\
 Mode: verify. Check the work against the acceptance criteria with commands. Change nothing but what verification shows
 to be wrong. Say for each criterion what you saw.""",
 }
@@ -147,8 +147,8 @@ _PERMISSIONS = {
 def _runtime_config(inputs: PromptInputs) -> str:
     asked = "can be asked" if inputs.prompting else "cannot be asked; what needs approval is denied"
     lines = [
-        f"- Project folder: {shown(inputs.project)}" if inputs.project else "",
-        *(f"- Also writable: {shown(root)}" for root in inputs.extra_roots),
+        f"- Project folder: {show_invisible(inputs.project)}" if inputs.project else "",
+        *(f"- Also writable: {show_invisible(root)}" for root in inputs.extra_roots),
         f"- Platform: {inputs.platform}" if inputs.platform else "",
         f"- Permission mode: {inputs.permission_mode} ({_PERMISSIONS[inputs.permission_mode]})",
         f"- The user {asked}.",
@@ -207,7 +207,7 @@ def _nested(markdown: str) -> str:
 def _persona(persona: Persona | None) -> str:
     if persona is None or not persona.prompt.strip():
         return ""
-    text = shown(persona.prompt.strip())
+    text = show_invisible(persona.prompt.strip())
     return f"{PROJECT_PERSONA}\n\n{text}" if persona.source == "project" else text
 
 

@@ -9,17 +9,17 @@ import msgspec
 
 from outlast.core.events import EffectClass
 from outlast.runtime.tools.json_schema import schema_of
-from outlast.runtime.tools.port import Context, Outcome, Target, ToolFault
+from outlast.runtime.tools.port import Target, ToolContext, ToolFault, ToolOutcome
 
 
-class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a tool is called with. Subclasses name it; their fields' descriptions are what the model reads."""
 
 
-A = TypeVar("A", bound=Arguments)
+A = TypeVar("A", bound=ToolArguments)
 
 
-class BuiltIn(Generic[A]):
+class BuiltinTool(Generic[A]):
     """A tool by its function. `aim` says what a verifiable write would change."""
 
     def __init__(
@@ -28,8 +28,8 @@ class BuiltIn(Generic[A]):
         description: str,
         arguments: type[A],
         effect: EffectClass,
-        does: Callable[[A, Context], Awaitable[Outcome]],
-        aim: Callable[[A, Context], Awaitable[Target]] | None = None,
+        does: Callable[[A, ToolContext], Awaitable[ToolOutcome]],
+        aim: Callable[[A, ToolContext], Awaitable[Target]] | None = None,
     ) -> None:
         self.name = name
         self.description = description
@@ -39,10 +39,10 @@ class BuiltIn(Generic[A]):
         self._does = does
         self._aim = aim
 
-    async def target(self, arguments: dict[str, Any], context: Context) -> Target | None:
+    async def target(self, arguments: dict[str, Any], context: ToolContext) -> Target | None:
         return await self._aim(self._typed(arguments), context) if self._aim else None
 
-    async def run(self, arguments: dict[str, Any], context: Context) -> Outcome:
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutcome:
         return await self._does(self._typed(arguments), context)
 
     def _typed(self, arguments: dict[str, Any]) -> A:

@@ -34,7 +34,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     before: bytes | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool has to say. `facts` are for people and audits, `events` are written together with the result.
 
     `whole` is the whole output when `text` is an excerpt of it: it goes into a blob beside the result. One too large
@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return (TextPart(self.text), *self.attachments) if self.text else self.attachments
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know. Cancelling its task means: stop at once, leave no process behind.
 
     `roots` are the folders it may write into, the project first. `spawned` must be awaited right after a process was
@@ -71,7 +71,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     spawned: Callable[[Spawned], Awaitable[None]]
     progress: Callable[[str], None]
     ask: Callable[[str, list[str]], Awaitable[str]]
-    delegate: Callable[[str, str | None], Awaitable[Outcome]]
+    delegate: Callable[[str, str | None], Awaitable[ToolOutcome]]
     confined: bool = True
     """Whether a shell must be confined to the roots and the temporary folder (Landlock)."""
     expected: str | None = None
@@ -93,13 +93,13 @@ class Tool(Protocol):
     @property
     def effect(self) -> EffectClass: ...
 
-    async def target(self, arguments: dict[str, Any], context: Context) -> Target | None:
+    async def target(self, arguments: dict[str, Any], context: ToolContext) -> Target | None:
         """For a verifiable write, what it will change, before it changes it; None for every other tool.
 
         `ToolFault` when the arguments cannot be carried out (no such file, text not found)."""
         ...
 
-    async def run(self, arguments: dict[str, Any], context: Context) -> Outcome:
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutcome:
         """Do it. A failure that the model should read is an `Outcome` with `is_error` or a `ToolFault`."""
         ...
 

@@ -37,17 +37,17 @@ def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
     )
 
 
-class Registry:
+class BuiltinRegistry:
     """The tools of an agent. Without `tools` the built-in ones; `only` keeps those that are named."""
 
     def __init__(self, tools: Iterable[Tool] | None = None, *, jobs: Jobs | None = None) -> None:
         self.jobs = jobs or Jobs()
         self._tools = {tool.name: tool for tool in (built_in_tools(self.jobs) if tools is None else tools)}
 
-    def only(self, names: Iterable[str]) -> Registry:
+    def only(self, names: Iterable[str]) -> BuiltinRegistry:
         """A registry with some of these tools and the same jobs."""
         wanted = set(names)
-        return Registry((tool for tool in self._tools.values() if tool.name in wanted), jobs=self.jobs)
+        return BuiltinRegistry((tool for tool in self._tools.values() if tool.name in wanted), jobs=self.jobs)
 
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)

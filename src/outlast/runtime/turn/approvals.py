@@ -45,7 +45,9 @@ def answer_in(state: SessionState, approval_seq: int) -> str | None:
     return next((found.answer for found in state.approvals if found.seq == approval_seq), None)
 
 
-def asked_for(state: SessionState, call_id: str, digest: str, mode: PermissionMode | None = None) -> Approval | None:
+def existing_answer(
+    state: SessionState, call_id: str, digest: str, mode: PermissionMode | None = None
+) -> Approval | None:
     """The question about this very call, answered or not. One that was answered when more was permitted than `mode`
     does is none: it has to be asked again."""
     fitting = [found for found in state.approvals if found.call_id == call_id and found.call_digest == digest]
@@ -59,7 +61,7 @@ def _stands(answered: Approval, mode: PermissionMode) -> bool:
     return asked_under is None or (asked_under in set(PermissionMode) and PermissionMode(asked_under).is_at_most(mode))
 
 
-async def put(
+async def ask_and_wait(
     driver: Driver,
     answerer: Answerer | None,
     *,
@@ -73,7 +75,7 @@ async def put(
 ) -> tuple[int, str]:
     """Ask, unless it was asked before, and wait for the answer: the question's seq and the answer. It is waited for
     within `aside`."""
-    found = asked_for(driver.state, call_id, digest, mode)
+    found = existing_answer(driver.state, call_id, digest, mode)
     if found is None:
         receipt = await driver.write(
             ApprovalRequested(

@@ -25,7 +25,7 @@ from outlast.runtime.turn.approvals import Answerer
 from outlast.store.port import LEASE_MS, Store
 
 
-class Toolbox(Protocol):
+class ToolRegistry(Protocol):
     """The tools that a driver has."""
 
     def get(self, name: str) -> Tool | None: ...
@@ -37,7 +37,7 @@ class Toolbox(Protocol):
         ...
 
 
-class Gate(Protocol):
+class PermissionPolicy(Protocol):
     """Who may do what. `mode` is what is in force now: never above the ceiling that the process was started with."""
 
     @property
@@ -59,13 +59,13 @@ class Gate(Protocol):
 
 
 @dataclass(kw_only=True)
-class Kit:
+class TurnContext:
     """`wrote` is told of every event that the driver wrote, `noticed` the state as a turn begins, and after somebody
     else wrote something. Within `aside` the turn only waits for a person."""
 
     model: Model | None
-    tools: Toolbox
-    gate: Gate
+    tools: ToolRegistry
+    gate: PermissionPolicy
     hooks: Hooks
     project: Path
     roots: tuple[Path, ...]
@@ -88,5 +88,5 @@ class Kit:
     price: Callable[[str, Usage], int | None] | None = None
     ttl_ms: int = LEASE_MS
     depth: int = 0
-    sub_kit: Callable[[Kit, str | None], Kit] | None = None
-    drain: Callable[[Store, str, Kit], Awaitable[str]] | None = None
+    sub_kit: Callable[[TurnContext, str | None], TurnContext] | None = None
+    drain: Callable[[Store, str, TurnContext], Awaitable[str]] | None = None

@@ -20,7 +20,7 @@ FLUSH_BYTES = 2048
 TEXT, REASONING, CALL = "text", "reasoning", "call"
 
 
-class Draft:
+class ReplyDraft:
     """The chunks of one attempt. Use as a context: it flushes in the background while the reply streams."""
 
     def __init__(self, driver: Driver, attempt_seq: int) -> None:

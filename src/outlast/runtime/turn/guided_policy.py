@@ -21,17 +21,17 @@ from outlast.core.events import (
     TimelineRecorded,
 )
 from outlast.core.messages import Part, TextPart, ToolCall, text_of
-from outlast.core.workflow_mode import Mode, mode_of
+from outlast.core.workflow_mode import WorkflowMode, mode_of
 from outlast.runtime.driver import Driver
 from outlast.runtime.prompt.system_prompt import PromptInputs, SystemPrompt, snapshot, system_prompt
-from outlast.runtime.tools.port import Outcome
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.tools.port import ToolOutcome
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.turn_stats import TurnRecord, totals
 from outlast.runtime.workflow import brief as briefs
 from outlast.runtime.workflow import clarify, ledger
 from outlast.runtime.workflow import plan as plans
 from outlast.runtime.workflow.completion import CompletionFacts, decide
-from outlast.runtime.workflow.completion_decision import Action, CompletionDecision
+from outlast.runtime.workflow.completion_decision import CompletionAction, CompletionDecision
 from outlast.runtime.workflow.definition_of_done import (
     DefinitionOfDone,
     DoneStatus,
@@ -42,12 +42,12 @@ from outlast.runtime.workflow.definition_of_done import (
     worked,
 )
 from outlast.runtime.workflow.drift import Reality, Strategy, drift
-from outlast.runtime.workflow.evidence import Status
+from outlast.runtime.workflow.evidence import EvidenceStatus
 from outlast.runtime.workflow.handoff import Handoff, after_drift, handed_over, planned
 from outlast.runtime.workflow.manifests import project_of
 from outlast.runtime.workflow.router import Route, route
 from outlast.runtime.workflow.signals import Signals
-from outlast.runtime.workflow.storage import read, read_list, written
+from outlast.runtime.workflow.storage import dump, load, read_list
 from outlast.runtime.workflow.text_tool_calls import before_calls
 from outlast.runtime.workflow.timeline import PromptSnapshot, WorkflowTimelineEntry, is_new
 from outlast.runtime.workflow.tool_effect import work_of
@@ -64,7 +64,7 @@ PLAN_AGAIN = (
 )
 
 BRIEF_AGAIN = f"{LABEL} The work has left its brief: {{why}}. Write the brief anew, with what is open."
-NUDGES = {Mode.PLAN: PLAN_AGAIN, Mode.CLARIFY: BRIEF_AGAIN}
+NUDGES = {WorkflowMode.PLAN: PLAN_AGAIN, WorkflowMode.CLARIFY: BRIEF_AGAIN}
 AGAIN = {
     "stale_plan_artifacts": Strategy.PLAN_REFRESH,
     "full_replan_required": Strategy.FULL_REPLAN,
@@ -74,7 +74,7 @@ AGAIN = {
 """Why work goes back, by the code that says so; each at most once a turn."""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What follows from an answer. `outcome` is accept, complete, finalize or failed when the turn is over, else
     continue, call or verify. `note` goes to the end of the answer, `nudge` to the model; `parts` replace its own."""
 
@@ -88,10 +88,10 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] = {}
 
 
-class Lanes:
+class GuidedPolicy:
     """The workflow of one turn."""
 
-    def __init__(self, driver: Driver, kit: Kit) -> None:
+    def __init__(self, driver: Driver, kit: TurnContext) -> None:
         self.driver = driver
         self.kit = kit
         self._route: Route | None = None
@@ -104,7 +104,7 @@ class Lanes:
         return self.driver.state.runtime
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> WorkflowMode:
         return self._route.mode if self._route is not None else mode_of(self.runtime.get("workflow_mode"))
 
     @property
@@ -114,7 +114,7 @@ class Lanes:
     @property
     def done(self) -> DefinitionOfDone:
         found = self.driver.state.definition_of_done
-        return begun(self.task, self.mode) if found is None else read(DefinitionOfDone, found)
+        return begun(self.task, self.mode) if found is None else load(DefinitionOfDone, found)
 
     @property
     def timeline(self) -> list[WorkflowTimelineEntry]:
@@ -156,35 +156,35 @@ class Lanes:
         definition = begun(task, self._route.mode, brief=brief if answering else None, plan=plan)
         return (
             RuntimeStateChanged(changes=changes),
-            TimelineRecorded(entry=written(self._route.entry(self._now()))),
-            DefinitionOfDoneUpdated(definition=written(definition)),
+            TimelineRecorded(entry=dump(self._route.entry(self._now()))),
+            DefinitionOfDoneUpdated(definition=dump(definition)),
         )
 
     def _answers_clarify(self) -> bool:
         """Whether the session waits for the answer to a question of the clarify lane."""
         brief = briefs.of_runtime(self.runtime)
-        return brief is not None and mode_of(self.runtime.get("workflow_mode")) is Mode.CLARIFY
+        return brief is not None and mode_of(self.runtime.get("workflow_mode")) is WorkflowMode.CLARIFY
 
     def _planned(self) -> bool:
         """Whether a plan was made on request and waits to be carried out."""
-        return plans.of_runtime(self.runtime) is not None and self.runtime.get("workflow_mode") == Mode.PLAN
+        return plans.of_runtime(self.runtime) is not None and self.runtime.get("workflow_mode") == WorkflowMode.PLAN
 
     def _signals(self, answering: bool) -> Signals:
         config, asked, brief = self.kit.config, self._requested(), briefs.of_runtime(self.runtime)
         before = self.done
         return Signals(
-            requested=Mode.EXECUTE if self.simple else asked,
+            requested=WorkflowMode.EXECUTE if self.simple else asked,
             clarify_allowed=config.clarify and not self.simple,
             plan_allowed=config.plan and not self.simple,
             has_brief=answering,
             has_plan=self._planned(),
             open_questions=tuple(brief.open_questions) if answering and brief is not None else (),
-            verification_pressure=before.last_verification_result == Status.FAILED,
+            verification_pressure=before.last_verification_result == EvidenceStatus.FAILED,
             mutating_history=before.mutated and before.status != DoneStatus.DONE,
             recent=tuple(self.timeline),
         )
 
-    def _requested(self) -> Mode | None:
+    def _requested(self) -> WorkflowMode | None:
         if self.kit.config.workflow_mode is not None:
             return mode_of(self.kit.config.workflow_mode)
         if self.runtime.get("workflow_decision_kind") == "requested" and self.driver.state.usage.turns == 0:
@@ -217,7 +217,7 @@ class Lanes:
                 prompting=kit.prompting,
                 brief=briefs.of_runtime(self.runtime),
                 plan=plans.of_runtime(self.runtime),
-                ledger=read(ledger.WorkflowLedger, self.driver.state.ledger),
+                ledger=load(ledger.WorkflowLedger, self.driver.state.ledger),
                 project_notes=kit.notes,
                 memory=kit.memory,
                 persona=kit.persona,
@@ -238,11 +238,11 @@ class Lanes:
         if not is_new(taken, known[0] if known else None):
             return ()
         changes = {"prompt_format": prompt.format, "prompt_sections": list(prompt.sections)}
-        return (PromptRecorded(snapshot=written(taken)), RuntimeStateChanged(changes=changes))
+        return (PromptRecorded(snapshot=dump(taken)), RuntimeStateChanged(changes=changes))
 
     # --- tools
 
-    def noted(self, call: ToolCall, outcome: Outcome, status: str) -> tuple[Event, ...]:
+    def noted(self, call: ToolCall, outcome: ToolOutcome, status: str) -> tuple[Event, ...]:
         """What a finished call means for the definition of done; written together with its result."""
         if call.id.startswith(VERIFY):
             ran = status in {"executed", "failed"}
@@ -253,7 +253,7 @@ class Lanes:
                 stdout=outcome.text,
                 ran=ran,
             )
-            return (DefinitionOfDoneUpdated(definition=written(observed(self.done, shown))),)
+            return (DefinitionOfDoneUpdated(definition=dump(observed(self.done, shown))),)
         work = work_of(
             call.name,
             call.arguments,
@@ -262,9 +262,9 @@ class Lanes:
             facts=outcome.facts,
         )
         after = worked(self.done, work)
-        return () if after == self.done else (DefinitionOfDoneUpdated(definition=written(after)),)
+        return () if after == self.done else (DefinitionOfDoneUpdated(definition=dump(after)),)
 
-    def judged_tools(self, record: TurnRecord) -> Judged | None:
+    def judged_tools(self, record: TurnRecord) -> PolicyVerdict | None:
         """A model that makes the very same call over and over, without getting anywhere, is stopped."""
         if record.repeated_calls < SAME_CALLS:
             return None
@@ -282,12 +282,12 @@ class Lanes:
 
     # --- answers
 
-    def judged_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> Judged:
+    def judged_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
         """What follows from an answer without tool calls."""
         text = text_of(tuple(parts))
-        if self.mode is Mode.CLARIFY and text.strip():
+        if self.mode is WorkflowMode.CLARIFY and text.strip():
             return self._clarified(text)
-        if self.mode is Mode.PLAN and text.strip():
+        if self.mode is WorkflowMode.PLAN and text.strip():
             return self._planned_now(text, record)
         moved, noted = self._drifted(record)
         if moved is not None:
@@ -295,7 +295,7 @@ class Lanes:
         judged = self._judged(decide(self._facts(text, record)), parts)
         return msgspec.structs.replace(judged, events=(*noted, *judged.events)) if noted else judged
 
-    def judged_verification(self, record: TurnRecord) -> Judged:
+    def judged_verification(self, record: TurnRecord) -> PolicyVerdict:
         return self._judged(decide(self._facts(record.last_answer, record)))
 
     def _facts(self, answer: str, record: TurnRecord, *, halted: bool = False) -> CompletionFacts:
@@ -325,20 +325,22 @@ class Lanes:
             chat_profile=self.simple,
         )
 
-    def _judged(self, made: CompletionDecision, parts: tuple[Part, ...] = ()) -> Judged:
-        outcome = {Action.ASK: "continue", Action.VERIFY: "verify", Action.CALL: "call"}.get(
-            made.action, str(made.outcome)
-        )
-        events: list[Event] = [TimelineRecorded(entry=written(entry)) for entry in made.entries(self._now(), self.mode)]
+    def _judged(self, made: CompletionDecision, parts: tuple[Part, ...] = ()) -> PolicyVerdict:
+        outcome = {
+            CompletionAction.ASK: "continue",
+            CompletionAction.VERIFY: "verify",
+            CompletionAction.CALL: "call",
+        }.get(made.action, str(made.outcome))
+        events: list[Event] = [TimelineRecorded(entry=dump(entry)) for entry in made.entries(self._now(), self.mode)]
         events.append(RuntimeStateChanged(changes=made.changes()))
         if made.done != self.done:
-            events.append(DefinitionOfDoneUpdated(definition=written(made.done)))
+            events.append(DefinitionOfDoneUpdated(definition=dump(made.done)))
         said: tuple[Part, ...] | None = None
         if made.calls:
             kept = tuple(part for part in parts if not hasattr(part, "text"))
             before = before_calls(text_of(parts))
             said = (*_text(before), *kept, *made.calls)
-        return Judged(
+        return PolicyVerdict(
             outcome=outcome,
             code=made.code,
             summary=made.summary,
@@ -351,15 +353,15 @@ class Lanes:
 
     # --- clarify and plan
 
-    def _clarified(self, text: str) -> Judged:
+    def _clarified(self, text: str) -> PolicyVerdict:
         """The answer of the clarify lane: a brief, and the next question unless everything is known."""
         before = briefs.of_runtime(self.runtime)
         brief = briefs.parsed(text, self.task, before)
         made = clarify.decide(brief)
         then = mode_of(self.runtime.get("workflow_scheduled_next_mode"))
-        then = then if then is Mode.PLAN else Mode.EXECUTE
-        entry = TimelineRecorded(entry=written(made.entry(self._now(), then)))
-        known = read(ledger.WorkflowLedger, self.driver.state.ledger)
+        then = then if then is WorkflowMode.PLAN else WorkflowMode.EXECUTE
+        entry = TimelineRecorded(entry=dump(made.entry(self._now(), then)))
+        known = load(ledger.WorkflowLedger, self.driver.state.ledger)
         noted = ledger.introduced(
             known,
             "clarify",
@@ -367,11 +369,11 @@ class Lanes:
             acceptance_anchors=brief.acceptance_criteria,
             decision_boundaries=brief.decision_boundaries,
         )
-        stored: list[Event] = [entry, LedgerUpdated(ledger=written(noted))]
+        stored: list[Event] = [entry, LedgerUpdated(ledger=dump(noted))]
         if not made.leaves:
             stored.append(RuntimeStateChanged(changes=briefs.stored(brief)))
             asked = "" if made.question is None or made.question in text else f"\n\n{made.question}"
-            return Judged(
+            return PolicyVerdict(
                 outcome="accept", code=made.code, summary=made.summary, events=tuple(stored), note=asked or None
             )
         moved = handed_over(then, made.code, made.summary)
@@ -379,35 +381,42 @@ class Lanes:
             RuntimeStateChanged(changes={**briefs.stored(brief), **moved.changes()}),
             *self._entered(moved, begun(self.task, then, brief=brief)),
         ]
-        return Judged(outcome="continue", code=made.code, summary=made.summary, events=tuple(stored), nudge=GO_ON)
+        return PolicyVerdict(
+            outcome="continue", code=made.code, summary=made.summary, events=tuple(stored), nudge=GO_ON
+        )
 
-    def _planned_now(self, text: str, record: TurnRecord) -> Judged:
+    def _planned_now(self, text: str, record: TurnRecord) -> PolicyVerdict:
         """The answer of the plan lane. A plan that was asked for is the answer; any other is carried out at once."""
         plan = plans.parsed(text, self.task, plans.of_runtime(self.runtime))
         brief = briefs.of_runtime(self.runtime)
-        known = read(ledger.WorkflowLedger, self.driver.state.ledger)
+        known = load(ledger.WorkflowLedger, self.driver.state.ledger)
         noted = ledger.introduced(known, "plan", acceptance_anchors=plan.acceptance_criteria)
-        stored: list[Event] = [LedgerUpdated(ledger=written(noted))]
-        if self._requested() is Mode.PLAN:
+        stored: list[Event] = [LedgerUpdated(ledger=dump(noted))]
+        if self._requested() is WorkflowMode.PLAN:
             stored.append(RuntimeStateChanged(changes=plans.stored(plan)))
             summary = "the plan is ready and waits for the word to carry it out"
-            return Judged(outcome="accept", code="plan_ready", summary=summary, events=tuple(stored))
+            return PolicyVerdict(outcome="accept", code="plan_ready", summary=summary, events=tuple(stored))
         again = next((strategy for code, strategy in AGAIN.items() if record.count(code)), None)
         moved = (
             planned(again)
             if again is not None
-            else handed_over(Mode.EXECUTE, "plan_recorded", "the plan is recorded; now it is carried out", Mode.VERIFY)
+            else handed_over(
+                WorkflowMode.EXECUTE,
+                "plan_recorded",
+                "the plan is recorded; now it is carried out",
+                WorkflowMode.VERIFY,
+            )
         )
         stored += [
             RuntimeStateChanged(changes={**plans.stored(plan), **moved.changes()}),
-            TimelineRecorded(entry=written(moved.entry(self._now()))),
-            *self._entered(moved, begun(self.task, Mode.EXECUTE, brief=brief, plan=plan)),
+            TimelineRecorded(entry=dump(moved.entry(self._now()))),
+            *self._entered(moved, begun(self.task, WorkflowMode.EXECUTE, brief=brief, plan=plan)),
         ]
-        return Judged(
+        return PolicyVerdict(
             outcome="continue", code=moved.reason_code, summary=moved.summary, events=tuple(stored), nudge=CARRY_OUT
         )
 
-    def _drifted(self, record: TurnRecord) -> tuple[Judged | None, tuple[Event, ...]]:
+    def _drifted(self, record: TurnRecord) -> tuple[PolicyVerdict | None, tuple[Event, ...]]:
         """Once a turn: work that has left its plan or brief goes back to them before it may be complete. Where nobody
         can be asked and the work may go on as it is, that is only noted: the events come second."""
         done, brief, plan = self.done, briefs.of_runtime(self.runtime), plans.of_runtime(self.runtime)
@@ -424,18 +433,20 @@ class Lanes:
         moved = after_drift(found, clarify_allowed=self.kit.config.clarify and not self.simple, route=rerouted)
         if moved is None:
             return None, ()
-        known = read(ledger.WorkflowLedger, self.driver.state.ledger)
+        known = load(ledger.WorkflowLedger, self.driver.state.ledger)
         events: tuple[Event, ...] = (
-            TimelineRecorded(entry=written(moved.entry(self._now()))),
+            TimelineRecorded(entry=dump(moved.entry(self._now()))),
             RuntimeStateChanged(changes=moved.changes()),
-            LedgerUpdated(ledger=written(ledger.drifted(known, found.evidence, "recovery"))),
+            LedgerUpdated(ledger=dump(ledger.drifted(known, found.evidence, "recovery"))),
             *self._entered(moved, done),
         )
         if moved.mode not in NUDGES:
             known_codes = {entry.reason_code for entry in self.timeline[-6:]}
             return None, () if moved.reason_code in known_codes else events
         nudge = NUDGES[moved.mode].format(why=found.summary)
-        return Judged(outcome="continue", code=moved.reason_code, summary=moved.summary, events=events, nudge=nudge), ()
+        return PolicyVerdict(
+            outcome="continue", code=moved.reason_code, summary=moved.summary, events=events, nudge=nudge
+        ), ()
 
     def _entered(self, moved: Handoff, done: DefinitionOfDone) -> tuple[Event, ...]:
         now = self.done
@@ -448,7 +459,7 @@ class Lanes:
             mode_history=now.mode_history,
             current_mode=now.current_mode,
         )
-        return (DefinitionOfDoneUpdated(definition=written(entered(kept, moved.mode))),)
+        return (DefinitionOfDoneUpdated(definition=dump(entered(kept, moved.mode))),)
 
     # --- the end
 

@@ -17,7 +17,7 @@ from outlast.core.messages import Part
 from outlast.models.port import Finished, Model, ModelEvent, ModelRequest
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
-from outlast.runtime.turn.draft import Draft
+from outlast.runtime.turn.draft import ReplyDraft
 
 MAX_ATTEMPTS = 5
 LONGEST_WAIT = 60.0
@@ -41,14 +41,14 @@ def wait_before(attempt: int, error: ModelUnavailable, chance: float) -> float |
 BROKE_OFF = "the reply broke off before it was complete"
 
 
-class Attempts:
+class ModelCaller:
     """The attempts at one reply. `partial` is what there is of the open one, for whoever has to close it."""
 
     def __init__(self, driver: Driver, model: Model, heard: Callable[[ModelEvent], None] | None = None) -> None:
         self.driver = driver
         self.model = model
         self._heard = heard
-        self._draft: Draft | None = None
+        self._draft: ReplyDraft | None = None
 
     @property
     def partial(self) -> tuple[Part, ...]:
@@ -82,7 +82,7 @@ class Attempts:
     async def _streamed(self, request: ModelRequest) -> Finished:
         seq = self.driver.state.attempt
         assert seq is not None, "an attempt is opened before the model is asked"
-        draft = self._draft = Draft(self.driver, seq)
+        draft = self._draft = ReplyDraft(self.driver, seq)
         stream = self.model.stream(request)
         finished: Finished | None = None
         try:

@@ -22,7 +22,7 @@ class Phase(StrEnum):
     FINALIZE = "finalize"
 
 
-class Kind(StrEnum):
+class PhaseEnd(StrEnum):
     """Why a phase was left: as usual, again, by another route, after a fault, or for good."""
 
     NORMAL = "normal"
@@ -47,7 +47,7 @@ _NEXT: Mapping[Phase, frozenset[Phase]] = {
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
     before: Phase
     after: Phase
-    kind: Kind
+    kind: PhaseEnd
     reason_code: str
     summary: str
 
@@ -76,7 +76,7 @@ class Phases:
         known = name in set(Phase)
         return cls(Phase(name) if known and name != Phase.FINALIZE else Phase.PREPARE)
 
-    def enter(self, phase: Phase, reason_code: str, summary: str, kind: Kind = Kind.NORMAL) -> None:
+    def enter(self, phase: Phase, reason_code: str, summary: str, kind: PhaseEnd = PhaseEnd.NORMAL) -> None:
         """Go there; the same phase again changes nothing. `InvalidTransition` when it may not follow."""
         if phase is self.now:
             return

@@ -16,7 +16,7 @@ from outlast.core.state import SessionState
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.turn.draft import stored_draft
-from outlast.runtime.turn.phases import Kind, Phase, Transition
+from outlast.runtime.turn.phases import Phase, PhaseEnd, Transition
 from outlast.runtime.turn.tool_calls import cancelled
 
 RECOVERIES = 3
@@ -37,18 +37,18 @@ async def take_over(driver: Driver) -> bool:
     events: list[Event] = [_recorded(str(phase))]
     attempt = driver.state.attempt
     if attempt is not None:
-        partial = await left_of_reply(driver)
+        partial = await stored_partial_reply(driver)
         events.append(ReplyInterrupted(attempt_seq=attempt, parts=partial, reason="the process driving it was gone"))
     await driver.write(*events)
     if turn.recoveries < RECOVERIES or driver.state.open_approvals:  # it is a person who is waited for
         return True
     await driver.write(
-        *closing(driver.state, FAILED_RECOVERY, f"taken over {turn.recoveries} times without getting further")
+        *closing_events(driver.state, FAILED_RECOVERY, f"taken over {turn.recoveries} times without getting further")
     )
     return False
 
 
-async def left_of_reply(driver: Driver) -> tuple[Part, ...]:
+async def stored_partial_reply(driver: Driver) -> tuple[Part, ...]:
     """What is stored of a reply that another driver was writing: whoever closes it keeps that."""
     if driver.state.attempt is None:
         return ()
@@ -60,14 +60,14 @@ def _recorded(phase: str) -> RuntimeStateChanged:
     moved = Transition(
         before=before,
         after=before,
-        kind=Kind.RECOVERY,
+        kind=PhaseEnd.RECOVERY,
         reason_code="turn_recovered",
         summary="Going on with a turn that another process left open",
     )
     return RuntimeStateChanged(changes=moved.changes())
 
 
-def handed_over(state: SessionState, partial: tuple[Part, ...] = ()) -> tuple[Event, ...]:
+def handover_events(state: SessionState, partial: tuple[Part, ...] = ()) -> tuple[Event, ...]:
     """The events with which a driver leaves its turn, alive and on purpose: a reply that breaks off is closed, and the
     next driver does not count as one that found a dead one."""
     if state.turn is None:
@@ -78,7 +78,9 @@ def handed_over(state: SessionState, partial: tuple[Part, ...] = ()) -> tuple[Ev
     return ReplyInterrupted(attempt_seq=state.attempt, parts=partial, reason="handed over to another process"), left
 
 
-def closing(state: SessionState, outcome: str, reason: str | None, partial: tuple[Part, ...] = ()) -> tuple[Event, ...]:
+def closing_events(
+    state: SessionState, outcome: str, reason: str | None, partial: tuple[Part, ...] = ()
+) -> tuple[Event, ...]:
     """The events that end the open turn now: the attempt is closed, every call answered, every input too."""
     turn = state.turn
     if turn is None:
@@ -91,7 +93,7 @@ def closing(state: SessionState, outcome: str, reason: str | None, partial: tupl
     moved = Transition(
         before=Phase(phase) if phase in set(Phase) else Phase.START,
         after=Phase.FINALIZE,
-        kind=Kind.TERMINAL,
+        kind=PhaseEnd.TERMINAL,
         reason_code=outcome,
         summary=reason or outcome,
     )

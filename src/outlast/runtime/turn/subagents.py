@@ -16,17 +16,17 @@ from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.messages import TextPart, text_of
 from outlast.runtime.driver import RENEW_AFTER, Driver
-from outlast.runtime.tools.port import Outcome, ToolFault
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.tools.port import ToolFault, ToolOutcome
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.port import Append, Create, NewEvent, Store
-from outlast.store.read.decode import decoded
+from outlast.store.read.decode import decode_events
 
 MAX_DEPTH = 3
 AGENT = Actor("user", "task").text()
 _SAID = frozenset({"AssistantReplied", "TurnEnded"})
 
 
-async def delegated(driver: Driver, kit: Kit, call_id: str, prompt: str, persona: str | None) -> Outcome:
+async def delegated(driver: Driver, kit: TurnContext, call_id: str, prompt: str, persona: str | None) -> ToolOutcome:
     """Run the task to its end in a child session, or go on with the one that was begun for this call."""
     if kit.depth >= MAX_DEPTH:
         raise ToolFault(f"a sub-agent may not start another one below depth {MAX_DEPTH}; do this part yourself")
@@ -37,7 +37,7 @@ async def delegated(driver: Driver, kit: Kit, call_id: str, prompt: str, persona
         child = await _child(driver, sub, call_id, prompt)
         await _drained(driver, sub, child)
     except OutlastError as error:
-        return Outcome(text=f"The sub-agent failed: {error}", is_error=True)
+        return ToolOutcome(text=f"The sub-agent failed: {error}", is_error=True)
     return await asyncio.to_thread(_answered, driver.store, child)
 
 
@@ -47,7 +47,7 @@ def child_of(session_id: str, requested_seq: int, call_id: str) -> str:
     return id_from(hashlib.sha256(named).digest()[:16])
 
 
-async def _drained(driver: Driver, kit: Kit, child: str) -> None:
+async def _drained(driver: Driver, kit: TurnContext, child: str) -> None:
     """Drive the child until nobody waits in it. While somebody else does that, for example whom we took the parent over
     from, it is waited for."""
     assert kit.drain is not None
@@ -62,21 +62,23 @@ async def _drained(driver: Driver, kit: Kit, child: str) -> None:
             return
 
 
-def _answered(store: Store, child: str) -> Outcome:
+def _answered(store: Store, child: str) -> ToolOutcome:
     """What the child's log says it came to: it may have ended before the parent heard of it."""
     facts = {"session_id": child}
     rows = store.read(store.tip(child), kinds=_SAID, limit=2, newest_first=True)
-    said = [event for _, event in decoded(store, rows)]
+    said = [event for _, event in decode_events(store, rows)]
     answer = next((text_of(event.parts) for event in said if isinstance(event, AssistantReplied)), "")
     ended = next((event for event in said if isinstance(event, TurnEnded)), None)
     if ended is not None and ended.outcome not in {"completed", "stopped"}:
         why = f"{ended.outcome}: {ended.reason}" if ended.reason else ended.outcome
-        return Outcome(text="\n".join((f"The sub-agent did not finish ({why}).", answer)), is_error=True, facts=facts)
+        return ToolOutcome(
+            text="\n".join((f"The sub-agent did not finish ({why}).", answer)), is_error=True, facts=facts
+        )
     note = str(ended.facts.get("note", "")) if ended is not None else ""
-    return Outcome(text=f"{answer}{note}" or "(the sub-agent gave no answer)", facts=facts)
+    return ToolOutcome(text=f"{answer}{note}" or "(the sub-agent gave no answer)", facts=facts)
 
 
-async def _child(driver: Driver, kit: Kit, call_id: str, prompt: str) -> str:
+async def _child(driver: Driver, kit: TurnContext, call_id: str, prompt: str) -> str:
     """The child session of this call, with the prompt admitted to it; the same one however often it is asked for."""
     parent = driver.store.head(driver.session_id)
     # A provider may use the same id again in its next reply; that is another call.

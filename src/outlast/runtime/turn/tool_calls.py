@@ -31,16 +31,16 @@ from outlast.core.events import (
 )
 from outlast.core.messages import TextPart, ToolCall
 from outlast.core.repair import OUTCOME_UNKNOWN
-from outlast.core.state import Call
+from outlast.core.state import OpenCall
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.decision import Decision, Verdict
 from outlast.runtime.permissions.evaluate import call_digest
 from outlast.runtime.tools.files.atomic_write import now, settled
 from outlast.runtime.tools.files.sandboxed_path import locate
-from outlast.runtime.tools.port import Context, Outcome, Spawned, Target, Tool, ToolFault
+from outlast.runtime.tools.port import Spawned, Target, Tool, ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.turn import approvals
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.subagents import delegated
 from outlast.runtime.turn.tool_context import tool_context, whereabouts
 
@@ -79,15 +79,15 @@ def unpacked(facts: dict[str, Any]) -> bytes | None:
 
 RESUMABLE = frozenset({"task", "ask_user"})
 
-Done = tuple[ToolCall, Outcome, str]
-Noted = Callable[[ToolCall, Outcome, str], tuple[Event, ...]]
+Done = tuple[ToolCall, ToolOutcome, str]
+Noted = Callable[[ToolCall, ToolOutcome, str], tuple[Event, ...]]
 """What is recorded together with the result of a call."""
 
 
-class Calls:
+class ToolExecutor:
     """The calls of one turn."""
 
-    def __init__(self, driver: Driver, kit: Kit, noted: Noted) -> None:
+    def __init__(self, driver: Driver, kit: TurnContext, noted: Noted) -> None:
         self.driver = driver
         self.kit = kit
         self.finished: list[Done] = []
@@ -103,7 +103,7 @@ class Calls:
         """A call that no reply asked for: a verification command. Same permissions, same records, class N."""
         await self._run_if_permitted(call)
 
-    async def _one(self, call: Call) -> None:
+    async def _one(self, call: OpenCall) -> None:
         asked = await self._asked(call)
         if call.started_seq:
             await self._resume(call, asked)
@@ -114,7 +114,7 @@ class Calls:
         else:
             await self._run_if_permitted(asked)
 
-    async def _asked(self, call: Call) -> ToolCall:
+    async def _asked(self, call: OpenCall) -> ToolCall:
         """The call as the model wrote it, or as it was started when nobody asked for it."""
         _, event = await self.driver.event(call.requested_seq or call.started_seq)
         if isinstance(event, AssistantReplied):
@@ -153,10 +153,10 @@ class Calls:
         if decision.verdict is Verdict.ALLOW:
             return None, ()
         mode = self.kit.gate.mode
-        if not self.kit.prompting and approvals.asked_for(self.driver.state, call.id, digest, mode) is None:
+        if not self.kit.prompting and approvals.existing_answer(self.driver.state, call.id, digest, mode) is None:
             await self._answer(call, "declined", f"Not executed: {decision.reason}; nobody can be asked here", decision)
             return None
-        seq, answer = await approvals.put(
+        seq, answer = await approvals.ask_and_wait(
             self.driver,
             self.kit.answerer,
             call_id=call.id,
@@ -187,7 +187,7 @@ class Calls:
         try:
             target = await tool.target(call.arguments, context)
         except ToolFault as fault:
-            await self._finish(call, Outcome(text=str(fault), is_error=True), "failed")
+            await self._finish(call, ToolOutcome(text=str(fault), is_error=True), "failed")
             return
         started = ToolCallStarted(
             call_id=call.id,
@@ -209,22 +209,22 @@ class Calls:
         undo: dict[str, Any] = {"path": target.path, "before": target.before} if target else {}
         return undo if tool.effect is EffectClass.READ else {**undo, "place": self._here}
 
-    async def _effect(self, call: ToolCall, tool: Tool, context: Context) -> None:
+    async def _effect(self, call: ToolCall, tool: Tool, context: ToolContext) -> None:
         self.driver.fresh()
         status = "executed"
         try:
             outcome = await tool.run(call.arguments, context)
         except ToolFault as fault:
-            outcome, status = Outcome(text=str(fault), is_error=True), "failed"
+            outcome, status = ToolOutcome(text=str(fault), is_error=True), "failed"
         except StaleLease:
             raise
         except (OutlastError, OSError) as error:
-            outcome, status = Outcome(text=f"{call.name} failed: {error}", is_error=True), "failed"
+            outcome, status = ToolOutcome(text=f"{call.name} failed: {error}", is_error=True), "failed"
         reach("effect.done")
         note = await self.kit.hooks.after(call, outcome)
         await self._finish(call, outcome, "failed" if outcome.is_error else status, note)
 
-    def _context(self, call: ToolCall) -> Context:
+    def _context(self, call: ToolCall) -> ToolContext:
         async def spawned(process: Spawned) -> None:
             await self.driver.write(
                 ToolProcessSpawned(call_id=call.id, pid=process.pid, started=process.started, host=process.host)
@@ -236,7 +236,7 @@ class Calls:
                 raise ToolFault("nobody is here to answer; decide yourself and say what you assumed")
             arguments = {"question": question, "choices": choices}
             digest = call_digest(call.name, arguments)
-            _, answer = await approvals.put(
+            _, answer = await approvals.ask_and_wait(
                 self.driver,
                 self.kit.answerer,
                 call_id=call.id,
@@ -248,7 +248,7 @@ class Calls:
             )
             return answer
 
-        async def delegate(prompt: str, persona: str | None) -> Outcome:
+        async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
             return await delegated(self.driver, self.kit, call.id, prompt, persona)
 
         context = tool_context(self.kit, self.driver.session_id, call.id, self.driver.state.runtime)
@@ -256,7 +256,7 @@ class Calls:
 
     # --- after a crash
 
-    async def _resume(self, call: Call, asked: ToolCall) -> None:
+    async def _resume(self, call: OpenCall, asked: ToolCall) -> None:
         tool = self.kit.tools.get(call.name)
         if tool is not None and call.name in RESUMABLE:
             await self._effect(asked, tool, self._context(asked))
@@ -267,17 +267,17 @@ class Calls:
         else:
             await self._answer(asked, "unknown", OUTCOME_UNKNOWN)
 
-    async def _was_here(self, call: Call) -> bool:
+    async def _was_here(self, call: OpenCall) -> bool:
         """Whether it was started in this very folder: what another machine's holds, nobody can see from here."""
         _, event = await self.driver.event(call.started_seq)
         return isinstance(event, ToolCallStarted) and event.facts.get("place", self._here) == self._here
 
-    async def _compared(self, call: Call, asked: ToolCall, tool: Tool) -> None:
+    async def _compared(self, call: OpenCall, asked: ToolCall, tool: Tool) -> None:
         """A verifiable write: what its target holds now says whether it happened."""
         found = await self._digest_now(call, asked)
         if found is not None and found == call.digest_after:
             text = f"Done: {call.name} had been carried out before the interruption."
-            await self._finish(asked, Outcome(text=text), "recovered")
+            await self._finish(asked, ToolOutcome(text=text), "recovered")
         elif found is not None and found == call.digest_before:
             await self._again(asked, tool, found)
         else:
@@ -288,7 +288,7 @@ class Calls:
         if await self._permitted(asked) is not None:
             await self._effect(asked, tool, msgspec.structs.replace(self._context(asked), expected=expected))
 
-    async def _digest_now(self, call: Call, asked: ToolCall) -> str | None:
+    async def _digest_now(self, call: OpenCall, asked: ToolCall) -> str | None:
         """What the target of a verifiable write holds now; None when it cannot be told."""
         _, event = await self.driver.event(call.started_seq)
         path = event.facts.get("path") if isinstance(event, ToolCallStarted) else None
@@ -304,9 +304,9 @@ class Calls:
 
     async def _answer(self, call: ToolCall, status: str, text: str, decision: Decision | None = None) -> None:
         facts: dict[str, Any] = {"code": decision.code} if decision is not None else {}
-        await self._finish(call, Outcome(text=text, is_error=True, facts=facts), status)
+        await self._finish(call, ToolOutcome(text=text, is_error=True, facts=facts), status)
 
-    async def _finish(self, call: ToolCall, outcome: Outcome, status: str, note: str | None = None) -> None:
+    async def _finish(self, call: ToolCall, outcome: ToolOutcome, status: str, note: str | None = None) -> None:
         facts = dict(outcome.facts)
         if outcome.whole_file is not None:
             facts |= await asyncio.to_thread(kept, outcome.whole_file)
@@ -326,7 +326,7 @@ class Calls:
         reach("call.finished")
 
 
-def cancelled(call: Call) -> ToolCallFinished:
+def cancelled(call: OpenCall) -> ToolCallFinished:
     """The answer to a call that was open when its turn was stopped."""
     text = OUTCOME_UNKNOWN if call.started_seq and call.effect is not EffectClass.READ else "Not executed: cancelled."
     return ToolCallFinished(

@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import Any, Never
 
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.tools.port import Context, ToolFault
-from outlast.runtime.turn.context import Kit
+from outlast.runtime.tools.port import ToolContext, ToolFault
+from outlast.runtime.turn.context import TurnContext
 from outlast.store.process_identity import hostname
 
 UNCONFINED = frozenset({PermissionMode.DANGER_FULL_ACCESS, PermissionMode.ALLOW})
 
 
-def tool_context(kit: Kit, session_id: str, call_id: str, runtime: Mapping[str, Any] | None = None) -> Context:
+def tool_context(
+    kit: TurnContext, session_id: str, call_id: str, runtime: Mapping[str, Any] | None = None
+) -> ToolContext:
     """The context of a tool that asks nobody and starts nothing; `outlast.runtime.turn.tool_calls` adds what does."""
 
     async def refused(*_: object) -> Never:
         raise ToolFault("this cannot be done here")
 
-    return Context(
+    return ToolContext(
         session_id=session_id,
         call_id=call_id,
         project=kit.project,

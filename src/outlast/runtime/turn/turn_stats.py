@@ -18,7 +18,7 @@ from outlast.core.state import SessionState
 from outlast.core.usage import UsageTotals
 from outlast.runtime.permissions.evaluate import call_digest
 from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
-from outlast.runtime.workflow.storage import read
+from outlast.runtime.workflow.storage import load
 
 RAN = frozenset({"executed", "failed", "recovered"})
 
@@ -112,7 +112,7 @@ def last_turn(session_id: str, state: SessionState, final_response: str = "") ->
         task=state.runtime.get("current_task"),
         workflow_mode=state.runtime.get("workflow_mode"),
         decision_code=state.runtime.get("last_completion_decision_code"),
-        definition_of_done=None if definition is None else read(DefinitionOfDone, definition),
+        definition_of_done=None if definition is None else load(DefinitionOfDone, definition),
         usage=spent,
         cumulative_usage=now,
         final_response=final_response,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from outlast.runtime.workflow.markdown_sections import listed, one_line, sections
-from outlast.runtime.workflow.storage import read, written
+from outlast.runtime.workflow.storage import dump, load
 
 KEY = "workflow_brief"
 
@@ -97,9 +97,9 @@ def rendered(brief: Brief) -> str:
 
 def stored(brief: Brief | None) -> dict[str, Any]:
     """The change of runtime state that records it; None forgets it."""
-    return {KEY: None if brief is None else written(brief)}
+    return {KEY: None if brief is None else dump(brief)}
 
 
 def of_runtime(runtime: dict[str, Any]) -> Brief | None:
     value = runtime.get(KEY)
-    return None if value is None else read(Brief, value)
+    return None if value is None else load(Brief, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from outlast.core.workflow_mode import DecisionKind, Mode
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.runtime.workflow.brief import Brief, Slot
 from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
@@ -53,15 +53,15 @@ class ClarifyDecision(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         return SUMMARIES[self.code]
 
-    def entry(self, timestamp: str, next_mode: Mode) -> WorkflowTimelineEntry:
+    def entry(self, timestamp: str, next_mode: WorkflowMode) -> WorkflowTimelineEntry:
         return WorkflowTimelineEntry(
             timestamp=timestamp,
             kind=str(EntryKind.CLARIFY_EXIT if self.leaves else EntryKind.CLARIFY_CONTINUE),
-            mode=str(Mode.CLARIFY),
+            mode=str(WorkflowMode.CLARIFY),
             reason_code=self.code,
             summary=f"clarify: {self.summary}",
             decision_kind=str(DecisionKind.HANDOFF if self.leaves else DecisionKind.FORCED),
-            scheduled_next_mode=str(next_mode if self.leaves else Mode.CLARIFY),
+            scheduled_next_mode=str(next_mode if self.leaves else WorkflowMode.CLARIFY),
             unresolved_questions=[QUESTIONS[slot] for slot in self.missing],
             clarify_stage=self.stage,
             clarify_pressure=self.pressure,

@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.workflow.command_kind import installs, looks_like_a_test
 from outlast.runtime.workflow.completion_decision import (
     EMPTY,
     RAW_TEXT,
-    Action,
+    CompletionAction,
     CompletionDecision,
     nudge_for,
     repair_for,
@@ -41,7 +41,12 @@ from outlast.runtime.workflow.definition_of_done import (
     passed,
     verifying,
 )
-from outlast.runtime.workflow.evidence import EvidenceProvenance, Status, VerificationEvidence, VerificationObservation
+from outlast.runtime.workflow.evidence import (
+    EvidenceProvenance,
+    EvidenceStatus,
+    VerificationEvidence,
+    VerificationObservation,
+)
 from outlast.runtime.workflow.task_intent import (
     actions,
     hands_back,
@@ -128,20 +133,20 @@ def missing_evidence(task: str, answer: str, done: DefinitionOfDone, performed: 
 def _checks(task: str, done: DefinitionOfDone) -> list[EvidenceProvenance]:
     failing = [command for command in done.failed_commands if looks_like_a_test(command)]
     if failing:
-        return [_needs_a_pass(command, Status.FAILED) for command in failing]
-    if done.last_verification_result == Status.PASSED or done.successful_commands:
+        return [_needs_a_pass(command, EvidenceStatus.FAILED) for command in failing]
+    if done.last_verification_result == EvidenceStatus.PASSED or done.successful_commands:
         return []
     if not wants_a_run(task) and (done.mutated or not wants_a_check(task)):  # what was changed is verified anyway
         return []
     if done.verification_commands:
-        return [_needs_a_pass(command, Status.MISSING) for command in done.verification_commands]
+        return [_needs_a_pass(command, EvidenceStatus.MISSING) for command in done.verification_commands]
     return [_missing("verification", "dod.evidence", "a command that shows that it works", "verification")]
 
 
-def _needs_a_pass(command: str, status: Status) -> EvidenceProvenance:
+def _needs_a_pass(command: str, status: EvidenceStatus) -> EvidenceProvenance:
     return EvidenceProvenance(
         category="verification",
-        source="dod.verification_commands" if status is Status.MISSING else "dod.failed_commands",
+        source="dod.verification_commands" if status is EvidenceStatus.MISSING else "dod.failed_commands",
         summary=f"a passing verification result from `{command}`",
         status=str(status),
         subject=command,
@@ -150,7 +155,7 @@ def _needs_a_pass(command: str, status: Status) -> EvidenceProvenance:
 
 def _missing(category: str, source: str, summary: str, subject: str) -> EvidenceProvenance:
     return EvidenceProvenance(
-        category=category, source=source, summary=summary, status=str(Status.MISSING), subject=subject
+        category=category, source=source, summary=summary, status=str(EvidenceStatus.MISSING), subject=subject
     )
 
 
@@ -172,7 +177,7 @@ class CompletionFacts(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     answer: str
     done: DefinitionOfDone
-    mode: Mode = Mode.EXECUTE
+    mode: WorkflowMode = WorkflowMode.EXECUTE
     commands: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
     performed: int = 0
@@ -191,13 +196,15 @@ class CompletionFacts(msgspec.Struct, frozen=True, kw_only=True):
 def decide(facts: CompletionFacts) -> CompletionDecision:
     """What follows from this answer. Call it when an answer came, and again when a verification attempt is finished."""
     if facts.halted:
-        return _verdict("tool_batch_halted", facts, Action.END)
+        return _verdict("tool_batch_halted", facts, CompletionAction.END)
     if facts.done.status == DoneStatus.VERIFYING:
         return _verified(facts) if next_command(facts.done) is None else _pending(facts)
     return _repaired(facts) or _looped(facts) or _checked(facts)
 
 
-def _verdict(code: str, facts: CompletionFacts, action: Action, which: str = "", /, **told: Any) -> CompletionDecision:
+def _verdict(
+    code: str, facts: CompletionFacts, action: CompletionAction, which: str = "", /, **told: Any
+) -> CompletionDecision:
     return verdict(code, facts.done, action, which, **told)
 
 
@@ -207,14 +214,16 @@ def _verdict(code: str, facts: CompletionFacts, action: Action, which: str = "",
 def _repaired(facts: CompletionFacts) -> CompletionDecision | None:
     if not facts.answer.strip():
         if facts.empty_retries < _empty_budget(facts):
-            return _verdict("empty_response_retry", facts, Action.ASK, nudge=None if facts.chat_profile else EMPTY)
-        return _verdict("empty_response_exhausted", facts, Action.END)
+            return _verdict(
+                "empty_response_retry", facts, CompletionAction.ASK, nudge=None if facts.chat_profile else EMPTY
+            )
+        return _verdict("empty_response_exhausted", facts, CompletionAction.END)
     calls = calls_in(facts.answer, facts.tools, facts.id_prefix)
     if not calls:
         return None
     if facts.raw_recoveries < MAX_RAW_TEXT:
-        return _verdict("raw_text_tool_recovered", facts, Action.CALL, calls=calls, nudge=RAW_TEXT)
-    return _verdict("raw_text_tool_recovery_exhausted", facts, Action.END)
+        return _verdict("raw_text_tool_recovered", facts, CompletionAction.CALL, calls=calls, nudge=RAW_TEXT)
+    return _verdict("raw_text_tool_recovery_exhausted", facts, CompletionAction.END)
 
 
 def _empty_budget(facts: CompletionFacts) -> int:
@@ -225,14 +234,14 @@ def _empty_budget(facts: CompletionFacts) -> int:
 
 
 def _looped(facts: CompletionFacts) -> CompletionDecision | None:
-    return _verdict("text_loop_bailout", facts, Action.END) if is_loop(facts.answer, facts.earlier) else None
+    return _verdict("text_loop_bailout", facts, CompletionAction.END) if is_loop(facts.answer, facts.earlier) else None
 
 
 # --- continuation check ------------------------------------------------------------------------------------------
 
 
 def _checked(facts: CompletionFacts) -> CompletionDecision:
-    no_loop = _verdict("text_loop_not_detected", facts, Action.END)
+    no_loop = _verdict("text_loop_not_detected", facts, CompletionAction.END)
     missing = missing_evidence(facts.task, facts.answer, facts.done, facts.performed) if _may_nudge(facts) else []
     texts = tuple(item.summary for item in missing)
     if missing and facts.nudges >= MAX_NUDGES:
@@ -240,7 +249,7 @@ def _checked(facts: CompletionFacts) -> CompletionDecision:
         return _verdict(
             "continuation_budget_exhausted",
             facts,
-            Action.END,
+            CompletionAction.END,
             which,
             evidence=texts,
             provenance=tuple(missing),
@@ -251,21 +260,21 @@ def _checked(facts: CompletionFacts) -> CompletionDecision:
         return _verdict(
             "premature_completion_nudge",
             facts,
-            Action.ASK,
+            CompletionAction.ASK,
             "mutating" if facts.done.mutated else "non-mutating",
             evidence=texts,
             provenance=tuple(missing),
             nudge=nudge_for(texts),
             before=(no_loop,),
         )
-    accepted = _verdict("completion_response_accepted", facts, Action.END)
+    accepted = _verdict("completion_response_accepted", facts, CompletionAction.END)
     return _gated(facts, tuple(missing), (no_loop, accepted))
 
 
 def _may_nudge(facts: CompletionFacts) -> bool:
     """Briefs and plans are answers themselves; a demo model and a caller who switched it off are not pressed; and what
     the user refused is not asked for again."""
-    working = facts.mode in (Mode.EXECUTE, Mode.VERIFY)
+    working = facts.mode in (WorkflowMode.EXECUTE, WorkflowMode.VERIFY)
     return facts.completion_check and not facts.chat_profile and not facts.declined and working
 
 
@@ -274,7 +283,7 @@ def _only_pending(missing: Sequence[EvidenceProvenance], done: DefinitionOfDone)
 
 
 def _what_is_missing(done: DefinitionOfDone) -> str:
-    seen = [item for item in observations(done) if item.status in (Status.FAILED, Status.STALE)]
+    seen = [item for item in observations(done) if item.status in (EvidenceStatus.FAILED, EvidenceStatus.STALE)]
     if seen:
         return f"the observed verification was not good: {seen[-1].summary}"
     if done.failed_commands:
@@ -293,7 +302,7 @@ def _gated(
         return _verdict(
             "pending_items_continue",
             facts,
-            Action.ASK,
+            CompletionAction.ASK,
             evidence=texts,
             provenance=pending,
             nudge=nudge_for(texts),
@@ -301,7 +310,7 @@ def _gated(
         )
     if not facts.done.mutated:
         return _complete("non_mutating_response_accepted", facts, before, ("verification_not_required",))
-    if facts.done.last_verification_result == Status.PASSED:
+    if facts.done.last_verification_result == EvidenceStatus.PASSED:
         return _complete_verified(facts, before)
     if not facts.verification:
         return _complete("verification_not_required", facts, before, ())
@@ -313,7 +322,7 @@ def _gated(
     return _verdict(
         "definition_of_done_requires_verification",
         facts,
-        Action.VERIFY,
+        CompletionAction.VERIFY,
         done=done,
         observations=tuple(observations(done)),
         provenance=tuple(_provenance(item) for item in observations(done)),
@@ -325,14 +334,19 @@ def _gated(
 def _complete(
     code: str, facts: CompletionFacts, before: tuple[CompletionDecision, ...], remarks: tuple[str, ...]
 ) -> CompletionDecision:
-    return _verdict(code, facts, Action.END, done=finished(facts.done), before=before, remarks=remarks)
+    return _verdict(code, facts, CompletionAction.END, done=finished(facts.done), before=before, remarks=remarks)
 
 
 def _complete_verified(facts: CompletionFacts, before: tuple[CompletionDecision, ...]) -> CompletionDecision:
     """Nothing was changed since a verification passed: it still holds."""
     shown = facts.done.of_attempt()
     return _verdict(
-        "verification_passed", facts, Action.END, done=passed(facts.done), before=before, suffix=_suffix(shown)
+        "verification_passed",
+        facts,
+        CompletionAction.END,
+        done=passed(facts.done),
+        before=before,
+        suffix=_suffix(shown),
     )
 
 
@@ -341,7 +355,7 @@ def _pending(facts: CompletionFacts) -> CompletionDecision:
     return _verdict(
         "definition_of_done_requires_verification",
         facts,
-        Action.VERIFY,
+        CompletionAction.VERIFY,
         observations=tuple(observations(facts.done)),
         remarks=("verification_pending",),
     )
@@ -349,14 +363,14 @@ def _pending(facts: CompletionFacts) -> CompletionDecision:
 
 def _verified(facts: CompletionFacts) -> CompletionDecision:
     shown = facts.done.of_attempt()
-    bad = [item for item in shown if item.status is Status.FAILED]
+    bad = [item for item in shown if item.status is EvidenceStatus.FAILED]
     seen = observations(facts.done)
     told: dict[str, Any] = {"observations": tuple(seen), "provenance": tuple(_provenance(item) for item in seen)}
     if not bad and any(item.passed for item in shown):
         return _verdict(
             "verification_passed",
             facts,
-            Action.END,
+            CompletionAction.END,
             done=passed(facts.done),
             suffix=_suffix(shown),
             evidence=tuple(item.summary for item in seen),
@@ -366,13 +380,13 @@ def _verified(facts: CompletionFacts) -> CompletionDecision:
     if not bad:
         remarks = ("verification_commands_missing", "verify_skip_no_commands")
         skipped = finished(facts.done)
-        return _verdict("verify_skip_no_commands", facts, Action.END, done=skipped, remarks=remarks, **told)
+        return _verdict("verify_skip_no_commands", facts, CompletionAction.END, done=skipped, remarks=remarks, **told)
     evidence = tuple(f"verification contradiction: `{item.command}` failed" for item in bad)
     if facts.done.retry_count >= facts.done.retry_budget:
         return _verdict(
             "verification_retry_budget_exhausted",
             facts,
-            Action.END,
+            CompletionAction.END,
             f"{facts.done.retry_count} retries",
             done=failed(facts.done),
             evidence=evidence,
@@ -383,7 +397,7 @@ def _verified(facts: CompletionFacts) -> CompletionDecision:
     return _verdict(
         "verification_failed_reentry",
         facts,
-        Action.ASK,
+        CompletionAction.ASK,
         done=fixing(facts.done),
         evidence=evidence,
         nudge=repair_for(bad),

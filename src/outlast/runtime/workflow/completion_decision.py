@@ -15,13 +15,13 @@ import msgspec
 
 from outlast.core.messages import ToolCall
 from outlast.core.text import fenced
-from outlast.core.workflow_mode import DecisionKind, Mode
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
 from outlast.runtime.workflow.evidence import EvidenceProvenance, VerificationEvidence, VerificationObservation
 from outlast.runtime.workflow.timeline import PREFIX, EntryKind, WorkflowTimelineEntry
 
 
-class Stage(StrEnum):
+class CompletionStage(StrEnum):
     REPAIR = "repair"
     TEXT_LOOP = "text_loop"
     CONTINUATION_CHECK = "continuation_check"
@@ -29,7 +29,7 @@ class Stage(StrEnum):
     LOOP_EXIT = "loop_exit"
 
 
-class Outcome(StrEnum):
+class CompletionOutcome(StrEnum):
     ACCEPT = "accept"
     CONTINUE = "continue"
     FINALIZE = "finalize"
@@ -38,77 +38,83 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Code(msgspec.Struct, frozen=True):
-    stage: Stage
-    outcome: Outcome
+class CompletionCode(msgspec.Struct, frozen=True):
+    stage: CompletionStage
+    outcome: CompletionOutcome
     kind: EntryKind
     summary: str
 
 
-_R, _T, _C, _D, _X = Stage
-_K, _O = EntryKind, Outcome
+_R, _T, _C, _D, _X = CompletionStage
+_K, _O = EntryKind, CompletionOutcome
 
-CODES: dict[str, Code] = {
-    "text_loop_not_detected": Code(_T, _O.ACCEPT, _K.COMPLETION_CHECK, "no repetition was seen"),
-    "text_loop_bailout": Code(
+CODES: dict[str, CompletionCode] = {
+    "text_loop_not_detected": CompletionCode(_T, _O.ACCEPT, _K.COMPLETION_CHECK, "no repetition was seen"),
+    "text_loop_bailout": CompletionCode(
         _T, _O.FINALIZE, _K.COMPLETION_FINALIZE, "stopped because the model was repeating itself"
     ),
-    "completion_response_accepted": Code(
+    "completion_response_accepted": CompletionCode(
         _C, _O.ACCEPT, _K.COMPLETION_CHECK, "accepted the response because no missing follow-through was seen"
     ),
-    "premature_completion_nudge": Code(
+    "premature_completion_nudge": CompletionCode(
         _C,
         _O.CONTINUE,
         _K.COMPLETION_CHECK,
         "requested one continuation because the {which} response looked incomplete",
     ),
-    "continuation_budget_exhausted": Code(
+    "continuation_budget_exhausted": CompletionCode(
         _C,
         _O.FINALIZE,
         _K.COMPLETION_FINALIZE,
         "stopped because the continuation budget was exhausted while {which}",
     ),
-    "pending_items_continue": Code(
+    "pending_items_continue": CompletionCode(
         _D,
         _O.CONTINUE,
         _K.COMPLETION_CONTINUE,
         "continued because tracked items are still open and nothing was changed",
     ),
-    "non_mutating_response_accepted": Code(
+    "non_mutating_response_accepted": CompletionCode(
         _D,
         _O.COMPLETE,
         _K.COMPLETION_COMPLETE,
         "accepted the response because nothing was changed that needs verification",
     ),
-    "definition_of_done_requires_verification": Code(
+    "definition_of_done_requires_verification": CompletionCode(
         _D, _O.CONTINUE, _K.COMPLETION_CONTINUE, "the work has to be verified before the turn is complete"
     ),
-    "verification_passed": Code(_D, _O.COMPLETE, _K.COMPLETION_COMPLETE, "completed because verification passed"),
-    "verification_failed_reentry": Code(
+    "verification_passed": CompletionCode(
+        _D, _O.COMPLETE, _K.COMPLETION_COMPLETE, "completed because verification passed"
+    ),
+    "verification_failed_reentry": CompletionCode(
         _D,
         _O.CONTINUE,
         _K.COMPLETION_CONTINUE,
         "continued after verification failed and the runtime re-entered execute mode",
     ),
-    "verification_retry_budget_exhausted": Code(
+    "verification_retry_budget_exhausted": CompletionCode(
         _D, _O.FAILED, _K.COMPLETION_FINALIZE, "stopped because verification still failed after {which}"
     ),
-    "verify_skip_no_commands": Code(
+    "verify_skip_no_commands": CompletionCode(
         _D,
         _O.COMPLETE,
         _K.COMPLETION_COMPLETE,
         "completed without verification because no command could check the work",
     ),
-    "verification_not_required": Code(
+    "verification_not_required": CompletionCode(
         _D, _O.COMPLETE, _K.COMPLETION_COMPLETE, "completed without verification because it was switched off"
     ),
-    "empty_response_retry": Code(_R, _O.RETRY, _K.REPAIR_RETRY, "asked again because the response was empty"),
-    "empty_response_exhausted": Code(_R, _O.FAILED, _K.REPAIR_FAIL, "stopped because the responses stayed empty"),
-    "raw_text_tool_recovered": Code(_R, _O.RETRY, _K.REPAIR_RETRY, "recovered a tool call that was written as text"),
-    "raw_text_tool_recovery_exhausted": Code(
+    "empty_response_retry": CompletionCode(_R, _O.RETRY, _K.REPAIR_RETRY, "asked again because the response was empty"),
+    "empty_response_exhausted": CompletionCode(
+        _R, _O.FAILED, _K.REPAIR_FAIL, "stopped because the responses stayed empty"
+    ),
+    "raw_text_tool_recovered": CompletionCode(
+        _R, _O.RETRY, _K.REPAIR_RETRY, "recovered a tool call that was written as text"
+    ),
+    "raw_text_tool_recovery_exhausted": CompletionCode(
         _R, _O.FAILED, _K.REPAIR_FAIL, "stopped because tool calls were still written as text"
     ),
-    "tool_batch_halted": Code(
+    "tool_batch_halted": CompletionCode(
         _X, _O.FINALIZE, _K.COMPLETION_FINALIZE, "stopped because the safeguards halted the tool calls"
     ),
 }
@@ -138,7 +144,7 @@ PHASE_REASONS: dict[str, str] = {
 """Why a phase was entered (`outlast.runtime.turn.phases`)."""
 
 
-class Action(StrEnum):
+class CompletionAction(StrEnum):
     """What the turn does next."""
 
     ASK = "ask"
@@ -153,11 +159,11 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
     `nudge` goes to the model (never as a user's words), `suffix` to the end of the answer, `done` into the log.
     """
 
-    stage: Stage
-    outcome: Outcome
+    stage: CompletionStage
+    outcome: CompletionOutcome
     code: str
     summary: str
-    action: Action
+    action: CompletionAction
     done: DefinitionOfDone
     evidence: tuple[str, ...] = ()
     provenance: tuple[EvidenceProvenance, ...] = ()
@@ -168,7 +174,7 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     observations: tuple[VerificationObservation, ...] = ()
 
-    def entries(self, timestamp: str, mode: Mode) -> list[WorkflowTimelineEntry]:
+    def entries(self, timestamp: str, mode: WorkflowMode) -> list[WorkflowTimelineEntry]:
         """The timeline of this decision, oldest first: stages passed, remarks, verdict."""
         passed_stages = [decision._entry(timestamp, mode) for decision in self.before]
         remarks = [self._remark(code, timestamp) for code in self.remarks]
@@ -178,7 +184,7 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
         """What a session remembers of it."""
         return {"last_completion_decision_code": self.code, "last_completion_decision_summary": self.summary}
 
-    def _entry(self, timestamp: str, mode: Mode) -> WorkflowTimelineEntry:
+    def _entry(self, timestamp: str, mode: WorkflowMode) -> WorkflowTimelineEntry:
         return WorkflowTimelineEntry(
             timestamp=timestamp,
             kind=str(CODES[self.code].kind),
@@ -198,7 +204,11 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
         return WorkflowTimelineEntry(
             timestamp=timestamp,
             kind=str(kind),
-            mode=str(Mode.EXECUTE if kind is EntryKind.REENTRY or code == "execute_completed" else Mode.VERIFY),
+            mode=str(
+                WorkflowMode.EXECUTE
+                if kind is EntryKind.REENTRY or code == "execute_completed"
+                else WorkflowMode.VERIFY
+            ),
             reason_code=code,
             summary=f"verify: {summary}",
             decision_kind=str(DecisionKind.REENTRY if kind is EntryKind.REENTRY else DecisionKind.FORCED),
@@ -206,7 +216,9 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def verdict(code: str, done: DefinitionOfDone, action: Action, which: str = "", /, **told: Any) -> CompletionDecision:
+def verdict(
+    code: str, done: DefinitionOfDone, action: CompletionAction, which: str = "", /, **told: Any
+) -> CompletionDecision:
     """The decision of this code; `which` completes its summary, `told` are more of its fields."""
     meaning = CODES[code]
     decision = CompletionDecision(

@@ -10,12 +10,12 @@ from enum import StrEnum
 
 import msgspec
 
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.command_kind import kind_of
-from outlast.runtime.workflow.evidence import Status, VerificationEvidence, VerificationObservation
-from outlast.runtime.workflow.plan import Plan
-from outlast.runtime.workflow.tool_effect import Work
+from outlast.runtime.workflow.evidence import EvidenceStatus, VerificationEvidence, VerificationObservation
+from outlast.runtime.workflow.plan import WorkPlan
+from outlast.runtime.workflow.tool_effect import ToolEffect
 
 RETRIES = 3
 MAX_FILES, MAX_COMMANDS, MAX_ITEMS, MAX_EVIDENCE = 500, 100, 100, 24
@@ -89,7 +89,9 @@ def size_of(files: int, lines: int) -> TaskSize:
     return TaskSize.STANDARD if files <= 15 and lines < 500 else TaskSize.LARGE
 
 
-def begun(task: str, mode: Mode, *, brief: Brief | None = None, plan: Plan | None = None) -> DefinitionOfDone:
+def begun(
+    task: str, mode: WorkflowMode, *, brief: Brief | None = None, plan: WorkPlan | None = None
+) -> DefinitionOfDone:
     """The definition for a new task; criteria and commands come from its plan and brief, where there are any."""
     criteria = [*(plan.acceptance_criteria if plan else ()), *(brief.acceptance_criteria if brief else ())]
     return DefinitionOfDone(
@@ -102,14 +104,14 @@ def begun(task: str, mode: Mode, *, brief: Brief | None = None, plan: Plan | Non
     )
 
 
-def entered(done: DefinitionOfDone, mode: Mode) -> DefinitionOfDone:
+def entered(done: DefinitionOfDone, mode: WorkflowMode) -> DefinitionOfDone:
     if done.current_mode == mode:
         return done
     history = [*done.mode_history, str(mode)][-MAX_ITEMS:]
     return msgspec.structs.replace(done, current_mode=str(mode), mode_history=history)
 
 
-def worked(done: DefinitionOfDone, work: Work) -> DefinitionOfDone:
+def worked(done: DefinitionOfDone, work: ToolEffect) -> DefinitionOfDone:
     """After one tool call. A change makes what was verified before it stale."""
     if work.items is not None:
         pending, completed = work.items
@@ -122,7 +124,7 @@ def worked(done: DefinitionOfDone, work: Work) -> DefinitionOfDone:
         return done
     files = _latest(done.touched_files, work.touched, MAX_FILES)
     lines = done.line_changes + work.lines
-    stale = work.changed and done.last_verification_result == Status.PASSED
+    stale = work.changed and done.last_verification_result == EvidenceStatus.PASSED
     return msgspec.structs.replace(
         done,
         touched_files=files,
@@ -131,7 +133,7 @@ def worked(done: DefinitionOfDone, work: Work) -> DefinitionOfDone:
         mutating_actions=[*done.mutating_actions, work.label[:MAX_TEXT]][-MAX_ITEMS:]
         if work.changed
         else done.mutating_actions,
-        last_verification_result=str(Status.STALE) if stale else done.last_verification_result,
+        last_verification_result=str(EvidenceStatus.STALE) if stale else done.last_verification_result,
         status=str(DoneStatus.IN_PROGRESS) if done.status != DoneStatus.FIXING else done.status,
     )
 
@@ -154,13 +156,13 @@ def verifying(done: DefinitionOfDone, commands: Sequence[str]) -> DefinitionOfDo
     """A new attempt at verification is opened; what an older one showed is superseded by it."""
     number = done.verification_attempt_counter + 1
     return msgspec.structs.replace(
-        entered(done, Mode.VERIFY),
+        entered(done, WorkflowMode.VERIFY),
         verification_commands=list(commands),
         verification_attempt_counter=number,
         active_verification_attempt_id=f"attempt-{number}",
         active_verification_attempt_number=number,
         status=str(DoneStatus.VERIFYING),
-        last_verification_result=str(Status.PENDING),
+        last_verification_result=str(EvidenceStatus.PENDING),
     )
 
 
@@ -192,27 +194,27 @@ def next_command(done: DefinitionOfDone) -> str | None:
 
 def passed(done: DefinitionOfDone) -> DefinitionOfDone:
     return msgspec.structs.replace(
-        done, status=str(DoneStatus.DONE), confidence="high", last_verification_result=str(Status.PASSED)
+        done, status=str(DoneStatus.DONE), confidence="high", last_verification_result=str(EvidenceStatus.PASSED)
     )
 
 
 def fixing(done: DefinitionOfDone) -> DefinitionOfDone:
     """Verification failed and may be tried again: back to execute, one retry counted."""
     return msgspec.structs.replace(
-        entered(done, Mode.EXECUTE),
+        entered(done, WorkflowMode.EXECUTE),
         status=str(DoneStatus.FIXING),
         retry_count=done.retry_count + 1,
-        last_verification_result=str(Status.FAILED),
+        last_verification_result=str(EvidenceStatus.FAILED),
     )
 
 
 def failed(done: DefinitionOfDone) -> DefinitionOfDone:
     return msgspec.structs.replace(
-        done, status=str(DoneStatus.FAILED), confidence="low", last_verification_result=str(Status.FAILED)
+        done, status=str(DoneStatus.FAILED), confidence="low", last_verification_result=str(EvidenceStatus.FAILED)
     )
 
 
-def finished(done: DefinitionOfDone, *, verification: Status = Status.SKIPPED) -> DefinitionOfDone:
+def finished(done: DefinitionOfDone, *, verification: EvidenceStatus = EvidenceStatus.SKIPPED) -> DefinitionOfDone:
     """Complete without a verification: nothing was changed, or nothing could check it."""
     return msgspec.structs.replace(
         done, status=str(DoneStatus.DONE), confidence="medium", last_verification_result=str(verification)
@@ -231,12 +233,12 @@ def _observation(done: DefinitionOfDone, command: str) -> VerificationObservatio
     older = [item.attempt_id for item in shown if item.attempt_id != active]
     if current is not None:
         status = current.status
-        if status is Status.PASSED and done.last_verification_result == Status.STALE:
-            status = Status.STALE
+        if status is EvidenceStatus.PASSED and done.last_verification_result == EvidenceStatus.STALE:
+            status = EvidenceStatus.STALE
     elif active is not None and done.status == DoneStatus.VERIFYING:
-        status = Status.PENDING
+        status = EvidenceStatus.PENDING
     else:
-        status = Status.STALE if shown else Status.MISSING
+        status = EvidenceStatus.STALE if shown else EvidenceStatus.MISSING
     return VerificationObservation(
         command=command,
         status=str(status),
@@ -250,10 +252,10 @@ def _observation(done: DefinitionOfDone, command: str) -> VerificationObservatio
 
 
 _SAYS = {
-    Status.PENDING: "verification with {command} is pending",
-    Status.PASSED: "verification with {command} passed",
-    Status.FAILED: "verification with {command} failed",
-    Status.MISSING: "verification evidence was still missing for {command}",
-    Status.STALE: "what {command} showed is older than the last change",
-    Status.SKIPPED: "{command} could not be run",
+    EvidenceStatus.PENDING: "verification with {command} is pending",
+    EvidenceStatus.PASSED: "verification with {command} passed",
+    EvidenceStatus.FAILED: "verification with {command} failed",
+    EvidenceStatus.MISSING: "verification evidence was still missing for {command}",
+    EvidenceStatus.STALE: "what {command} showed is older than the last change",
+    EvidenceStatus.SKIPPED: "{command} could not be run",
 }

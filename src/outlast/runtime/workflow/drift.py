@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
-from outlast.runtime.workflow.plan import Plan, paths_in
+from outlast.runtime.workflow.plan import WorkPlan, paths_in
 from outlast.runtime.workflow.text_similarity import likeness, meaningful
 
 
@@ -66,7 +66,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(SUMMARIES[code] for code in self.codes)
 
 
-def drift(reality: Reality, brief: Brief | None, plan: Plan | None) -> Drift:
+def drift(reality: Reality, brief: Brief | None, plan: WorkPlan | None) -> Drift:
     """Artifact against reality. Without artifacts nothing can drift from them."""
     codes: list[str] = []
     found: list[DriftEvidence] = []
@@ -82,7 +82,7 @@ def drift(reality: Reality, brief: Brief | None, plan: Plan | None) -> Drift:
     return Drift(codes=tuple(codes), evidence=tuple(dict.fromkeys(found)))
 
 
-def _from_plan(reality: Reality, plan: Plan, codes: list[str], found: list[DriftEvidence]) -> None:
+def _from_plan(reality: Reality, plan: WorkPlan, codes: list[str], found: list[DriftEvidence]) -> None:
     outside = _outside(reality.touched_files, plan.touchpoints)
     if outside:
         codes.append("touched_files_outside_plan")

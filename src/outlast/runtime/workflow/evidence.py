@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Status(StrEnum):
+class EvidenceStatus(StrEnum):
     """What a verification has come to."""
 
     PENDING = "pending"
@@ -54,10 +54,10 @@ class VerificationEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     attempt_number: int = 0
 
     @property
-    def status(self) -> Status:
+    def status(self) -> EvidenceStatus:
         if self.skipped:
-            return Status.SKIPPED
-        return Status.PASSED if self.passed else Status.FAILED
+            return EvidenceStatus.SKIPPED
+        return EvidenceStatus.PASSED if self.passed else EvidenceStatus.FAILED
 
 
 class VerificationObservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.core.workflow_mode import DecisionKind, Mode
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.runtime.workflow.drift import Drift, Strategy
 from outlast.runtime.workflow.evidence import DriftEvidence, provenance_of
 from outlast.runtime.workflow.router import SUMMARIES as ROUTE_SUMMARIES
@@ -29,11 +29,11 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
     """The mode to go on in, and why."""
 
     kind: EntryKind
-    mode: Mode
+    mode: WorkflowMode
     reason_code: str
     summary: str
     decision_kind: DecisionKind
-    next_mode: Mode | None = None
+    next_mode: WorkflowMode | None = None
     evidence: tuple[DriftEvidence, ...] = ()
 
     def entry(self, timestamp: str, artifact_paths: Sequence[str] = ()) -> WorkflowTimelineEntry:
@@ -66,17 +66,17 @@ def after_drift(found: Drift, *, clarify_allowed: bool, route: Route) -> Handoff
     if found.strategy is None:
         return None
     if found.strategy is Strategy.PLAN_REFRESH:
-        return _reentry("stale_plan_artifacts", Mode.PLAN, Mode.EXECUTE, found)
+        return _reentry("stale_plan_artifacts", WorkflowMode.PLAN, WorkflowMode.EXECUTE, found)
     if found.strategy is Strategy.FULL_REPLAN and clarify_allowed:
-        return _reentry("full_replan_requires_clarify", Mode.CLARIFY, Mode.PLAN, found)
+        return _reentry("full_replan_requires_clarify", WorkflowMode.CLARIFY, WorkflowMode.PLAN, found)
     if found.strategy is Strategy.FULL_REPLAN:
-        return _reentry("full_replan_required", Mode.PLAN, Mode.EXECUTE, found)
+        return _reentry("full_replan_required", WorkflowMode.PLAN, WorkflowMode.EXECUTE, found)
     if clarify_allowed:
-        return _reentry("clarify_reentry_required", Mode.CLARIFY, route.mode, found)
+        return _reentry("clarify_reentry_required", WorkflowMode.CLARIFY, route.mode, found)
     return rerouted(route, found.evidence)
 
 
-def _reentry(code: str, mode: Mode, then: Mode, found: Drift) -> Handoff:
+def _reentry(code: str, mode: WorkflowMode, then: WorkflowMode, found: Drift) -> Handoff:
     return Handoff(
         kind=EntryKind.REENTRY,
         mode=mode,
@@ -113,15 +113,15 @@ def planned(strategy: Strategy) -> Handoff:
     kind, code = _PLANNED[strategy]
     return Handoff(
         kind=kind,
-        mode=Mode.EXECUTE,
+        mode=WorkflowMode.EXECUTE,
         reason_code=code,
         summary=SUMMARIES[code],
         decision_kind=DecisionKind.HANDOFF,
-        next_mode=Mode.VERIFY,
+        next_mode=WorkflowMode.VERIFY,
     )
 
 
-def handed_over(mode: Mode, reason_code: str, summary: str, then: Mode | None = None) -> Handoff:
+def handed_over(mode: WorkflowMode, reason_code: str, summary: str, then: WorkflowMode | None = None) -> Handoff:
     """An ordinary step from one mode to the next."""
     return Handoff(
         kind=EntryKind.HANDOFF,

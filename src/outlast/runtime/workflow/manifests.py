@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from outlast.runtime.safe_open import read_inside
-from outlast.runtime.workflow.verification import Project
+from outlast.runtime.workflow.verification import ProjectCommands
 
 LIMIT = 256 * 1024
 SCRIPT_HEAD = 64 * 1024
@@ -22,11 +22,11 @@ _TOOL = re.compile(rb"^\[tool\.([\w-]+)", re.MULTILINE)
 _MAIN = re.compile(rb"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
 
 
-def project_of(root: Path, touched: Sequence[str] = (), *, python: str = "python") -> Project:
+def project_of(root: Path, touched: Sequence[str] = (), *, python: str = "python") -> ProjectCommands:
     """The project as `verification` sees it. A manifest that cannot be read counts as one that is not there."""
     found = {name: data for name in NAMES if (data := read_inside(root, name, LIMIT)) is not None}
     heads = {path: read_inside(root, path, SCRIPT_HEAD) for path in touched[:MOST_SCRIPTS]}
-    return Project(
+    return ProjectCommands(
         manifests=frozenset(found),
         npm_scripts=_npm_scripts(found.get("package.json", b"")),
         make_targets=frozenset(name.decode() for name in _TARGET.findall(found.get("Makefile", b""))),

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from outlast.runtime.workflow.markdown_sections import listed, one_line, sections
-from outlast.runtime.workflow.storage import read, written
+from outlast.runtime.workflow.storage import dump, load
 
 KEY = "workflow_plan"
 MAX_COMMANDS = 10
@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"[^\s`'\"(),;<>]+")
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`touchpoints` are files and folders (ending in `/`) that it means to change. `revision` counts refreshes."""
 
     task: str
@@ -58,7 +58,7 @@ _NAMES = {
 }
 
 
-def parsed(text: str, task: str, before: Plan | None = None) -> Plan:
+def parsed(text: str, task: str, before: WorkPlan | None = None) -> WorkPlan:
     """The plan in a model's text. Files named in steps count as touchpoints where there is no list of files."""
     found = sections(text, _NAMES)
     steps = found.get("steps", [])
@@ -66,7 +66,7 @@ def parsed(text: str, task: str, before: Plan | None = None) -> Plan:
     if not files:
         files = [path for step in steps for path in paths_in(step)]
     again = before is not None and before.task == task
-    return Plan(
+    return WorkPlan(
         task=task,
         steps=steps,
         touchpoints=list(dict.fromkeys(files)),
@@ -92,7 +92,7 @@ def _commands(items: list[str]) -> list[str]:
     return list(dict.fromkeys(one_line(command) for command in found if command.strip()))[:MAX_COMMANDS]
 
 
-def rendered(plan: Plan) -> str:
+def rendered(plan: WorkPlan) -> str:
     """The implementation plan as Markdown."""
     parts = [
         listed("Steps", plan.steps),
@@ -103,7 +103,7 @@ def rendered(plan: Plan) -> str:
     return "\n".join([f"# Implementation plan: {one_line(plan.task)}", "", *parts])
 
 
-def verification_rendered(plan: Plan) -> str:
+def verification_rendered(plan: WorkPlan) -> str:
     """The verification plan as Markdown."""
     parts = [
         listed("Acceptance criteria", plan.acceptance_criteria),
@@ -112,11 +112,11 @@ def verification_rendered(plan: Plan) -> str:
     return "\n".join([f"# Verification plan: {one_line(plan.task)}", "", *parts])
 
 
-def stored(plan: Plan | None) -> dict[str, Any]:
+def stored(plan: WorkPlan | None) -> dict[str, Any]:
     """The change of runtime state that records it; None forgets it."""
-    return {KEY: None if plan is None else written(plan)}
+    return {KEY: None if plan is None else dump(plan)}
 
 
-def of_runtime(runtime: dict[str, Any]) -> Plan | None:
+def of_runtime(runtime: dict[str, Any]) -> WorkPlan | None:
     value = runtime.get(KEY)
-    return None if value is None else read(Plan, value)
+    return None if value is None else load(WorkPlan, value)

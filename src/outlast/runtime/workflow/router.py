@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.core.workflow_mode import DecisionKind, Mode
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.runtime.workflow.signals import Signals, ambiguity, complexity, exact
 from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
@@ -29,16 +29,16 @@ SUMMARIES = {
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    mode: Mode
+    mode: WorkflowMode
     reason_code: str
     summary: str
     decision_kind: DecisionKind
     ambiguity: float
     complexity: float
     score: float
-    runner_up_mode: Mode | None = None
+    runner_up_mode: WorkflowMode | None = None
     runner_up_score: float | None = None
-    scheduled_next_mode: Mode | None = None
+    scheduled_next_mode: WorkflowMode | None = None
     unresolved_questions: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
 
@@ -71,7 +71,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def _text(mode: Mode | None) -> str | None:
+def _text(mode: WorkflowMode | None) -> str | None:
     return None if mode is None else str(mode)
 
 
@@ -96,33 +96,33 @@ def route(task: str, signals: Signals) -> Route:
     )
 
 
-Choice = tuple[Mode, str, DecisionKind, float, Mode | None, float | None]
+Choice = tuple[WorkflowMode, str, DecisionKind, float, WorkflowMode | None, float | None]
 
 
 def _short_cut(signals: Signals) -> Choice | None:
     if signals.requested is not None:
         return signals.requested, "explicit_request", DecisionKind.REQUESTED, 1.0, None, None
     if signals.has_plan and signals.stale_plan:
-        return Mode.PLAN, "stale_plan_artifacts", DecisionKind.REENTRY, 0.95, Mode.EXECUTE, 0.9
+        return WorkflowMode.PLAN, "stale_plan_artifacts", DecisionKind.REENTRY, 0.95, WorkflowMode.EXECUTE, 0.9
     if signals.has_plan:
-        return Mode.EXECUTE, "existing_plan_artifacts", DecisionKind.ARTIFACT_REUSE, 0.9, None, None
+        return WorkflowMode.EXECUTE, "existing_plan_artifacts", DecisionKind.ARTIFACT_REUSE, 0.9, None, None
     return None
 
 
 def _by_pressure(unclear: float, much: float, signals: Signals) -> Choice:
     pressures = {
-        Mode.CLARIFY: clarify_pressure(unclear, much, signals),
-        Mode.PLAN: plan_pressure(much, signals) if signals.plan_allowed else 0.0,
-        Mode.EXECUTE: execute_pressure(unclear, much, signals),
+        WorkflowMode.CLARIFY: clarify_pressure(unclear, much, signals),
+        WorkflowMode.PLAN: plan_pressure(much, signals) if signals.plan_allowed else 0.0,
+        WorkflowMode.EXECUTE: execute_pressure(unclear, much, signals),
     }
     best = max(pressures, key=lambda mode: pressures[mode])  # of equals the more careful: clarify, plan, execute
-    if best is Mode.CLARIFY and pressures[best] >= CLARIFY_THRESHOLD:
+    if best is WorkflowMode.CLARIFY and pressures[best] >= CLARIFY_THRESHOLD:
         mode, code = best, "task_is_ambiguous"
-    elif best is Mode.PLAN and pressures[best] >= PLAN_THRESHOLD:
+    elif best is WorkflowMode.PLAN and pressures[best] >= PLAN_THRESHOLD:
         pressed = signals.verification_pressure
         mode, code = best, "verification_pressure_requires_plan" if pressed else "task_is_complex"
     else:
-        mode, code = Mode.EXECUTE, "task_is_concrete"
+        mode, code = WorkflowMode.EXECUTE, "task_is_concrete"
     score = pressures.pop(mode)
     second = max(pressures, key=lambda other: pressures[other])
     return mode, code, DecisionKind.INITIAL_ROUTE, score, second, pressures[second]
@@ -163,11 +163,11 @@ def execute_pressure(unclear: float, much: float, signals: Signals) -> float:
     )
 
 
-def _next(mode: Mode, wants_plan: bool) -> Mode | None:
-    after_clarify = Mode.PLAN if wants_plan else Mode.EXECUTE
+def _next(mode: WorkflowMode, wants_plan: bool) -> WorkflowMode | None:
+    after_clarify = WorkflowMode.PLAN if wants_plan else WorkflowMode.EXECUTE
     return {
-        Mode.CLARIFY: after_clarify,
-        Mode.PLAN: Mode.EXECUTE,
-        Mode.EXECUTE: Mode.VERIFY,
-        Mode.VERIFY: None,
+        WorkflowMode.CLARIFY: after_clarify,
+        WorkflowMode.PLAN: WorkflowMode.EXECUTE,
+        WorkflowMode.EXECUTE: WorkflowMode.VERIFY,
+        WorkflowMode.VERIFY: None,
     }[mode]

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.workflow.text_similarity import words
 from outlast.runtime.workflow.timeline import MEMORY, EntryKind, WorkflowTimelineEntry
 
@@ -66,7 +66,7 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     `mutating_history`: files were changed for this task before.
     """
 
-    requested: Mode | None = None
+    requested: WorkflowMode | None = None
     clarify_flag: bool = False
     clarify_allowed: bool = True
     plan_allowed: bool = True
@@ -88,7 +88,7 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def recent_clarify(self) -> bool:
         """A recent entry of the clarify lane that left questions open."""
-        return any(entry.mode == Mode.CLARIFY and entry.unresolved_questions for entry in self.memory)
+        return any(entry.mode == WorkflowMode.CLARIFY and entry.unresolved_questions for entry in self.memory)
 
     def names(self) -> list[str]:
         """The signals that were set, for the timeline."""

@@ -15,12 +15,12 @@ import msgspec
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def written(value: msgspec.Struct) -> dict[str, Any]:
+def dump(value: msgspec.Struct) -> dict[str, Any]:
     """The value as the log stores it; what is at its default is left out."""
     return msgspec.to_builtins(value)
 
 
-def read(cls: type[S], value: object) -> S:
+def load(cls: type[S], value: object) -> S:
     """A `cls` from what the log holds, whoever wrote it. Required fields, all of them texts, are empty when absent."""
     try:
         return msgspec.convert(value, cls)
@@ -45,7 +45,7 @@ def read_list(cls: type[S], values: object) -> list[S]:
     """Every item that is an object at all, in order."""
     if not isinstance(values, list):
         return []
-    return [read(cls, cast("object", value)) for value in cast("list[object]", values) if isinstance(value, Mapping)]
+    return [load(cls, cast("object", value)) for value in cast("list[object]", values) if isinstance(value, Mapping)]
 
 
 @cache
@@ -59,7 +59,7 @@ _NOTHING = object()
 def _fitting(kind: Any, value: object) -> object:
     if isinstance(kind, type) and issubclass(cast("type[object]", kind), msgspec.Struct):
         nested = cast("type[msgspec.Struct]", kind)
-        return read(nested, cast("object", value)) if isinstance(value, Mapping) else _NOTHING
+        return load(nested, cast("object", value)) if isinstance(value, Mapping) else _NOTHING
     if get_origin(kind) is list and isinstance(value, list | tuple):
         items = [_fitting(get_args(kind)[0], item) for item in cast("list[object]", value)]
         return [item for item in items if item is not _NOTHING]

@@ -18,7 +18,7 @@ OPEN_STATES = frozenset({"pending", "in_progress", "open", "todo", "doing", "blo
 Items = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
     """`changed`: it altered something; `items` are (pending, completed) when it was the list of things to do."""
 
     label: str
@@ -32,19 +32,19 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 def work_of(
     name: str, arguments: Mapping[str, Any], *, is_error: bool, project: str, facts: Mapping[str, Any] | None = None
-) -> Work:
+) -> ToolEffect:
     """What a call did. `facts` are those of its result (`outlast.runtime.tools`), where it has any."""
     known = facts or {}
     if name in SHELL:
         command = str(arguments.get("command", ""))
         changed = changes_something(command)
         if "job_id" in known:  # it only began, in the background: nobody knows yet how it ends
-            return Work(label=f"{name}: {command}", succeeded=not is_error, changed=changed)
+            return ToolEffect(label=f"{name}: {command}", succeeded=not is_error, changed=changed)
         succeeded = not is_error and known.get("exit_code", 0) in (0, None)
-        return Work(label=f"{name}: {command}", succeeded=succeeded, changed=changed, command=command)
+        return ToolEffect(label=f"{name}: {command}", succeeded=succeeded, changed=changed, command=command)
     if name in WRITING:
         path = relative(str(known.get("path") or arguments.get("file_path") or ""), project)
-        return Work(
+        return ToolEffect(
             label=f"{name}: {path}",
             succeeded=not is_error,
             changed=not is_error and bool(path),
@@ -52,7 +52,7 @@ def work_of(
             lines=_lines(name, arguments, known),
         )
     items = _items(arguments.get("items")) if name == "todo" and not is_error else None
-    return Work(label=name, succeeded=not is_error, items=items)
+    return ToolEffect(label=name, succeeded=not is_error, items=items)
 
 
 def relative(path: str, project: str) -> str:

@@ -22,7 +22,7 @@ NOT_RUNNABLE = frozenset({126, 127})
 _WANTS_A_RUN = re.compile(r"\b(run|runs|execute|script|prints?|outputs?)\b", re.IGNORECASE)
 
 
-class Project(msgspec.Struct, frozen=True, kw_only=True):
+class ProjectCommands(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the folder worked in. `scripts` are touched files that can be run by themselves."""
 
     manifests: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     python: str = "python"
 
 
-def commands_for(done: DefinitionOfDone, project: Project) -> tuple[str, ...]:
+def commands_for(done: DefinitionOfDone, project: ProjectCommands) -> tuple[str, ...]:
     """The commands, most telling first; none when nothing was changed that a command could look at.
 
     Those of the plan win. Otherwise the choice is made anew for each attempt: a repair touches more.
@@ -50,20 +50,20 @@ def commands_for(done: DefinitionOfDone, project: Project) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen or _by_file(done, project)))[:MAX_COMMANDS]
 
 
-def _scripts(done: DefinitionOfDone, project: Project) -> list[str]:
+def _scripts(done: DefinitionOfDone, project: ProjectCommands) -> list[str]:
     if not _WANTS_A_RUN.search(done.task_statement):
         return []
     found = [path for path in done.touched_files if path in project.scripts and path not in project.missing]
     return [command for path in found if (command := _runner(path, project)) is not None]
 
 
-def _runner(path: str, project: Project) -> str | None:
+def _runner(path: str, project: ProjectCommands) -> str | None:
     programs = {".py": project.python, ".sh": "bash", ".bash": "bash", ".js": "node", ".mjs": "node", ".rb": "ruby"}
     suffix = f".{path.rsplit('.', 1)[-1]}" if "." in path else ""
     return f"{programs[suffix]} {quoted(path)}" if suffix in programs else None
 
 
-def _by_file(done: DefinitionOfDone, project: Project) -> list[str]:
+def _by_file(done: DefinitionOfDone, project: ProjectCommands) -> list[str]:
     """That every touched file is there, and that Python can be compiled."""
     commands: list[str] = []
     for path in done.touched_files:
@@ -76,7 +76,7 @@ def _by_file(done: DefinitionOfDone, project: Project) -> list[str]:
     return commands
 
 
-def _by_manifest(project: Project) -> list[str]:
+def _by_manifest(project: ProjectCommands) -> list[str]:
     commands: list[str] = []
     if project.manifests & {"pyproject.toml", "setup.cfg", "pytest.ini", "tox.ini"}:
         commands.append("pytest -q")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from outlast.core.errors import MissingExtra
 from outlast.store import place_of
-from outlast.store.doctor.check import Check, Status, fail, ok
+from outlast.store.doctor.check import Check, CheckStatus, fail, ok
 from outlast.store.doctor.machine import private, versions
 
-__all__ = ["Check", "Status", "examine"]
+__all__ = ["Check", "CheckStatus", "examine"]
 
 
 def examine(url: str, home: Path) -> Iterator[Check]:

@@ -10,7 +10,7 @@ from outlast._version import DISTRIBUTION
 from outlast.core.errors import OutlastError, SchemaTooNew
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -20,17 +20,17 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`text` says what was found, `remedy` what to do about it."""
 
     name: str
-    status: Status
+    status: CheckStatus
     text: str
     remedy: str | None = None
 
 
 def ok(name: str, text: str) -> Check:
-    return Check(name=name, status=Status.OK, text=text)
+    return Check(name=name, status=CheckStatus.OK, text=text)
 
 
 def warn(name: str, text: str, remedy: str) -> Check:
-    return Check(name=name, status=Status.WARN, text=text, remedy=remedy)
+    return Check(name=name, status=CheckStatus.WARN, text=text, remedy=remedy)
 
 
 def unusable(error: OutlastError, remedy: str) -> Check:
@@ -41,4 +41,4 @@ def unusable(error: OutlastError, remedy: str) -> Check:
 
 
 def fail(name: str, text: str, remedy: str) -> Check:
-    return Check(name=name, status=Status.FAIL, text=text, remedy=remedy)
+    return Check(name=name, status=CheckStatus.FAIL, text=text, remedy=remedy)

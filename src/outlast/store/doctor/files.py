@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from outlast.core.errors import OutlastError
-from outlast.store.doctor.check import Check, Status, fail, ok, unusable, warn
+from outlast.store.doctor.check import Check, CheckStatus, fail, ok, unusable, warn
 from outlast.store.doctor.machine import disk, private, process_is_stopped
 from outlast.store.files import redo_record, setup
 from outlast.store.files.lock import held_by
@@ -32,7 +32,7 @@ def checks(path: Path) -> Iterator[Check]:
 def _files(path: Path) -> Iterator[Check]:
     """Thousands of files are one line, unless something is wrong with one."""
     found = [private("store file", file) for file in sorted(path.rglob("*")) if file.is_file()]
-    wrong = [check for check in found if check.status is not Status.OK]
+    wrong = [check for check in found if check.status is not CheckStatus.OK]
     yield from wrong[:10]
     if not wrong:
         yield ok("store files", f"{len(found)} files, all yours alone")

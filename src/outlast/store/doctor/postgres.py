@@ -10,8 +10,8 @@ from outlast.core.errors import OutlastError
 from outlast.store.doctor.check import Check, fail, ok, unusable, warn
 from outlast.store.maintenance.migrations import newest, outstanding
 from outlast.store.postgres import errors
-from outlast.store.postgres.connection import Link
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.connection import PostgresConnection
+from outlast.store.postgres.dsn import PostgresAddress
 from outlast.store.postgres.migrate import applied_in
 
 SETTINGS = (
@@ -21,9 +21,9 @@ SETTINGS = (
 
 
 def checks(url: str) -> Iterator[Check]:
-    address = Address.parse(url)
+    address = PostgresAddress.parse(url)
     try:
-        with Link.to(address) as link:
+        with PostgresConnection.to(address) as link:
             found = link.execute(SETTINGS).fetchone()
             assert found is not None
             yield from _settings(*found)

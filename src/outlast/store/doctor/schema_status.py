@@ -8,10 +8,10 @@ import msgspec
 
 from outlast.core.errors import StoreUnavailable
 from outlast.store import place_of
-from outlast.store.maintenance.migrations import Applied, migrations, newest, outstanding
+from outlast.store.maintenance.migrations import AppliedMigration, migrations, newest, outstanding
 
 
-class Schema(msgspec.Struct, frozen=True, kw_only=True):
+class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`version` is the newest migration the store has (0: none), `known` the newest this Outlast has."""
 
     store: str
@@ -21,7 +21,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     outstanding: list[str]
 
 
-def schema_of(url: str) -> Schema:
+def schema_of(url: str) -> SchemaStatus:
     """Read, not changed. `SchemaTooNew` when a newer Outlast wrote it, `StoreUnavailable` when there is none."""
     scheme, path = place_of(url)
     if scheme == "files" and path is not None:
@@ -31,7 +31,7 @@ def schema_of(url: str) -> Schema:
     where = str(path) if path is not None else "the database"
     todo = outstanding(dialect, found, where)
     names = {migration.number: f"{migration.number:04d}_{migration.name}" for migration in migrations(dialect)}
-    return Schema(
+    return SchemaStatus(
         store=scheme,
         version=max((migration.number for migration in found), default=0),
         known=newest(dialect),
@@ -40,17 +40,17 @@ def schema_of(url: str) -> Schema:
     )
 
 
-def _format(path: Path) -> Schema:
+def _format(path: Path) -> SchemaStatus:
     """A files store has no schema to bring up to date: its directory and every file say their format."""
     from outlast.store.files import setup
 
     if not path.is_dir():
         raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to make it")
     found = setup.check(path)
-    return Schema(store="files", version=found.format, known=setup.FORMAT, applied=[], outstanding=[])
+    return SchemaStatus(store="files", version=found.format, known=setup.FORMAT, applied=[], outstanding=[])
 
 
-def _applied(url: str, path: Path | None) -> list[Applied]:
+def _applied(url: str, path: Path | None) -> list[AppliedMigration]:
     if path is None:
         from outlast.store.postgres.migrate import applied as in_postgres
 

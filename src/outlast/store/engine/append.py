@@ -6,12 +6,12 @@ from outlast.core.errors import ConflictError, DamagedSession, SessionDeleted, S
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import apply
 from outlast.store import port
-from outlast.store.engine.encode import SealedWrite
-from outlast.store.engine.transaction import KeyRow, Row, Tx
+from outlast.store.engine.encode import EncodedWrite
+from outlast.store.engine.transaction import HeaderRow, KeyRow, Transaction
 from outlast.store.port import Receipt
 
 
-def live(tx: Tx, session_id: str) -> Row:
+def live(tx: Transaction, session_id: str) -> HeaderRow:
     """The row of a session that exists and was not deleted."""
     row = tx.header(session_id)  # ids were checked when the write was sealed
     if row is None:
@@ -21,7 +21,7 @@ def live(tx: Tx, session_id: str) -> Row:
     return row
 
 
-def scope_of(tx: Tx, write: port.Write) -> str:
+def scope_of(tx: Transaction, write: port.Write) -> str:
     """Where the write's key is looked for: the lineage, unless the caller names another scope."""
     if not isinstance(write, port.Append | port.Create):
         return ""
@@ -34,7 +34,7 @@ def scope_of(tx: Tx, write: port.Write) -> str:
     return row.root_id if row else write.session_id
 
 
-def put_events(tx: Tx, row: Row, sealed: SealedWrite, *, touch: bool, epoch: int | None) -> Receipt:
+def put_events(tx: Transaction, row: HeaderRow, sealed: EncodedWrite, *, touch: bool, epoch: int | None) -> Receipt:
     """Add a write's events behind the row's last one, with the blobs and the key that go with them."""
     for digest, data in sealed.blobs.items():
         tx.put_blob(row.session_id, digest, data)
@@ -56,7 +56,7 @@ def put_events(tx: Tx, row: Row, sealed: SealedWrite, *, touch: bool, epoch: int
     return Receipt(session_id=row.session_id, seq=seq, first_seq=rows[0].seq)
 
 
-def base_of(tx: Tx, base: port.Base) -> tuple[str, bytes]:
+def base_of(tx: Transaction, base: port.Base) -> tuple[str, bytes]:
     """Which session owns the base event (a fork of a fork may stand on an ancestor), and the event's hash."""
     row = live(tx, base.session_id)
     if not 1 <= base.seq <= row.last_seq:

@@ -24,10 +24,10 @@ from outlast.core.header import EXCERPT_LENGTH, shown
 from outlast.core.ids import is_id
 from outlast.store import port
 from outlast.store.engine.append import base_of, live, put_events, scope_of
-from outlast.store.engine.encode import CLOSES_ATTEMPT, OWN_KEY, Commit, SealedWrite, seal
+from outlast.store.engine.encode import CLOSES_ATTEMPT, OWN_KEY, EncodedCommit, EncodedWrite, seal
 from outlast.store.engine.remove import delete, drop_blobs, forget, redact
 from outlast.store.engine.restore import restore
-from outlast.store.engine.transaction import KeyRow, Row, Tx
+from outlast.store.engine.transaction import HeaderRow, KeyRow, Transaction
 from outlast.store.port import Chunk, Lease, Receipt
 from outlast.store.process_identity import holder_is_gone, holder_pid
 
@@ -46,7 +46,7 @@ OVER = CLOSES_ATTEMPT | {"ModelRequested", "TurnStarted", "TurnEnded"}
 PAGE = 256
 
 
-def run(tx: Tx, commit: Commit) -> list[Receipt]:
+def apply_commit(tx: Transaction, commit: EncodedCommit) -> list[Receipt]:
     """Carry out one commit inside a transaction."""
     writes = commit.writes
     if len(writes) == 1 and writes[0].own_key and not commit.rerun:  # its key is new: nothing to look up
@@ -57,7 +57,7 @@ def run(tx: Tx, commit: Commit) -> list[Receipt]:
     return [_DO[type(write.write)](write.write, tx, write) for write in writes]
 
 
-def _replay(tx: Tx, commit: Commit) -> list[Receipt] | None:
+def _replay(tx: Transaction, commit: EncodedCommit) -> list[Receipt] | None:
     """The first receipts, if a keyed write of this commit was done before."""
     found: dict[int, KeyRow] = {}
     if len(commit.writes) > 1:
@@ -80,7 +80,7 @@ def _replay(tx: Tx, commit: Commit) -> list[Receipt] | None:
     return [_receipt_again(sealed, found.get(number)) for number, sealed in enumerate(commit.writes)]
 
 
-def _deleted_before(tx: Tx, commit: Commit) -> list[Receipt] | None:
+def _deleted_before(tx: Transaction, commit: EncodedCommit) -> list[Receipt] | None:
     """Deletions have no key, but leave a tombstone: a commit of nothing else is known by those."""
     for sealed in commit.writes:
         row = tx.header(sealed.write.session_id) if isinstance(sealed.write, port.Delete) else None
@@ -89,14 +89,14 @@ def _deleted_before(tx: Tx, commit: Commit) -> list[Receipt] | None:
     return [_receipt_again(sealed, None) for sealed in commit.writes]
 
 
-def _refuse_shared_keys(tx: Tx, commit: Commit) -> None:
+def _refuse_shared_keys(tx: Transaction, commit: EncodedCommit) -> None:
     """One key names one write, so two writes of a commit may not have the same."""
     keyed = [(scope_of(tx, sealed.write), sealed.key) for sealed in commit.writes if sealed.key and not sealed.own_key]
     if len(set(keyed)) < len(keyed):
         raise ConflictError("two writes of one commit have the same key; give each its own")
 
 
-def _key_row(tx: Tx, sealed: SealedWrite) -> KeyRow | None:
+def _key_row(tx: Transaction, sealed: EncodedWrite) -> KeyRow | None:
     assert sealed.key is not None
     row = tx.key(scope_of(tx, sealed.write), sealed.key)
     if row is None and sealed.key.startswith(OWN_KEY):
@@ -108,7 +108,7 @@ def _key_row(tx: Tx, sealed: SealedWrite) -> KeyRow | None:
     return row
 
 
-def _written_to(tx: Tx, write: port.Write) -> list[str]:
+def _written_to(tx: Transaction, write: port.Write) -> list[str]:
     """The sessions that an earlier try may have written to: the one that is named, and its lineage's tip."""
     named = _session_of(write)
     row = tx.header(named) if isinstance(write, port.Append) and write.to_tip else None
@@ -116,7 +116,7 @@ def _written_to(tx: Tx, write: port.Write) -> list[str]:
     return [named] if tip is None else [named, tip]
 
 
-def _receipt_again(sealed: SealedWrite, row: KeyRow | None) -> Receipt:
+def _receipt_again(sealed: EncodedWrite, row: KeyRow | None) -> Receipt:
     if row is None:
         return Receipt(session_id=_session_of(sealed.write), replayed=True)
     return Receipt(session_id=row.session_id, seq=row.seq, first_seq=row.seq - row.events + 1, replayed=True)
@@ -148,7 +148,7 @@ def sessions_of(write: port.Write) -> list[str]:
     return [name for name in named if name]
 
 
-def held(row: Row, lease: Lease) -> None:
+def held(row: HeaderRow, lease: Lease) -> None:
     """Refuse a driver whose lease is not the session's any more."""
     if row.lease_token != lease.token or lease.epoch not in (0, row.epoch):
         raise StaleLease(
@@ -156,7 +156,7 @@ def held(row: Row, lease: Lease) -> None:
         )
 
 
-def _append(write: port.Append, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _append(write: port.Append, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.session_id)
     if write.to_tip and row.rotated_to:
         row = live(tx, tx.tip(row.root_id) or write.session_id)
@@ -172,7 +172,7 @@ def _append(write: port.Append, tx: Tx, sealed: SealedWrite) -> Receipt:
     return put_events(tx, row, sealed, touch=write.touch, epoch=row.epoch if write.lease else None)
 
 
-def _still_takes(row: Row, sealed: SealedWrite) -> None:
+def _still_takes(row: HeaderRow, sealed: EncodedWrite) -> None:
     """Refuse what an ended session does not take; a rotated one has ended for good, whatever else it is."""
     if row.rotated_to and any(event.kind not in AFTER_ROTATION for event in sealed.events):
         raise SessionEnded(f"session {row.session_id} has ended; it goes on as {row.rotated_to}")
@@ -180,7 +180,7 @@ def _still_takes(row: Row, sealed: SealedWrite) -> None:
         raise SessionEnded(f"session {row.session_id} has ended; reopen it or fork it to go on")
 
 
-def _for_session(sealed: SealedWrite, session_id: str) -> SealedWrite:
+def _for_session(sealed: EncodedWrite, session_id: str) -> EncodedWrite:
     """The same write sealed for the lineage's tip: the session's id is part of each row's hash."""
     assert isinstance(sealed.write, port.Append)
     moved = port.Append(session_id=session_id, events=sealed.write.events, key=sealed.key, scope=sealed.write.scope)
@@ -188,13 +188,13 @@ def _for_session(sealed: SealedWrite, session_id: str) -> SealedWrite:
     return msgspec.structs.replace(again, own_key=sealed.own_key)
 
 
-def _create(write: port.Create, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _create(write: port.Create, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     given = write.header
     if not is_id(given.session_id):
         raise InvalidInput(f"'{given.session_id}' is not a session id")
     if tx.header(given.session_id) is not None:
         raise ConflictError(f"session {given.session_id} exists already")
-    row = Row(**{name: getattr(given, name) for name in given.__struct_fields__})
+    row = HeaderRow(**{name: getattr(given, name) for name in given.__struct_fields__})
     _fit(row)
     row.created_at = row.created_at or tx.clock()
     row.root_id = row.session_id
@@ -211,7 +211,7 @@ def _create(write: port.Create, tx: Tx, sealed: SealedWrite) -> Receipt:
     return put_events(tx, row, sealed, touch=True, epoch=None)
 
 
-def _fit(row: Row) -> None:
+def _fit(row: HeaderRow) -> None:
     """What a list shows is cut to its length, as it is when an event says it; ids and paths were checked before."""
     for name in ("title", "model", "persona"):
         text = getattr(row, name)
@@ -219,7 +219,7 @@ def _fit(row: Row) -> None:
     row.pending_text = row.pending_text and shown(row.pending_text, EXCERPT_LENGTH)
 
 
-def _put_chunk(write: port.PutChunk, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _put_chunk(write: port.PutChunk, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.lease.session_id)
     held(row, write.lease)
     chunk = Chunk(attempt_seq=write.attempt_seq, n=write.n, part=write.part, data=write.data)
@@ -235,7 +235,7 @@ def _put_chunk(write: port.PutChunk, tx: Tx, sealed: SealedWrite) -> Receipt:
     return Receipt(session_id=row.session_id, seq=row.last_seq)
 
 
-def _refuse_unless_open(tx: Tx, row: Row, attempt_seq: int) -> None:
+def _refuse_unless_open(tx: Transaction, row: HeaderRow, attempt_seq: int) -> None:
     """A draft belongs to an attempt of this session's own that is still open; nobody would ever remove another."""
     after = attempt_seq - 1
     while row.base_seq <= after < row.last_seq:
@@ -249,7 +249,7 @@ def _refuse_unless_open(tx: Tx, row: Row, attempt_seq: int) -> None:
         raise ConflictError(f"session {row.session_id} has no attempt {attempt_seq}: no ModelRequested stands there")
 
 
-def _put_route(write: port.PutRoute, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _put_route(write: port.PutRoute, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     if write.session_id is not None:
         live(tx, write.session_id)
     if write.expect is not msgspec.UNSET and (leads := tx.locked_route(write.route)) != write.expect:
@@ -259,19 +259,19 @@ def _put_route(write: port.PutRoute, tx: Tx, sealed: SealedWrite) -> Receipt:
     return Receipt(session_id=write.session_id or "")
 
 
-def _move_routes(write: port.MoveRoutes, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _move_routes(write: port.MoveRoutes, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     live(tx, write.to_session_id)
     tx.move_routes(write.from_session_id, write.to_session_id)
     return Receipt(session_id=write.to_session_id)
 
 
-def _put_blob(write: port.PutBlob, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _put_blob(write: port.PutBlob, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.session_id)
     tx.put_blob(row.session_id, write.sha256, write.data)
     return Receipt(session_id=row.session_id, seq=row.last_seq)
 
 
-def _claim(write: port.Claim, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _claim(write: port.Claim, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.session_id)
     now, boot = tx.lease_clock()
     if row.lease_token != write.token:
@@ -287,14 +287,14 @@ def _claim(write: port.Claim, tx: Tx, sealed: SealedWrite) -> Receipt:
     return Receipt(session_id=row.session_id, seq=row.last_seq, lease=Lease(row.session_id, row.epoch, write.token))
 
 
-def expired(row: Row, now: int, boot: str) -> bool:
+def expired(row: HeaderRow, now: int, boot: str) -> bool:
     """Whether the lease may be taken over: past its time, of another boot, or its holder is dead."""
     if row.lease_boot != boot or row.lease_expires <= now:
         return True
     return row.lease_holder is not None and holder_is_gone(row.lease_holder)
 
 
-def _renew(write: port.Renew, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _renew(write: port.Renew, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.lease.session_id)
     held(row, write.lease)
     now, boot = tx.lease_clock()
@@ -305,7 +305,7 @@ def _renew(write: port.Renew, tx: Tx, sealed: SealedWrite) -> Receipt:
     )
 
 
-def _release(write: port.Release, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _release(write: port.Release, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.lease.session_id)
     if row.lease_token == write.lease.token:
         row.lease_token = row.lease_holder = row.lease_boot = None
@@ -314,19 +314,19 @@ def _release(write: port.Release, tx: Tx, sealed: SealedWrite) -> Receipt:
     return Receipt(session_id=row.session_id, seq=row.last_seq)
 
 
-def _put_snapshot(write: port.PutSnapshot, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _put_snapshot(write: port.PutSnapshot, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.session_id)
     if write.seq <= row.last_seq:
         tx.put_snapshot(row.session_id, write.seq, write.fold_version, write.state)
     return Receipt(session_id=row.session_id, seq=row.last_seq)
 
 
-def _put_note(write: port.PutNote, tx: Tx, sealed: SealedWrite) -> Receipt:
+def _put_note(write: port.PutNote, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     tx.put_note(write.text)
     return Receipt(session_id="")
 
 
-_DO: dict[type[Any], Callable[[Any, Tx, SealedWrite], Receipt]] = {
+_DO: dict[type[Any], Callable[[Any, Transaction, EncodedWrite], Receipt]] = {
     port.Append: _append,
     port.Create: _create,
     port.PutChunk: _put_chunk,

@@ -31,7 +31,7 @@ OWN_KEY = "~"
 """How a key begins that was made here. It stands in its row, where a repeat finds it; not every store indexes it."""
 
 
-class Sealed(msgspec.Struct, frozen=True, gc=False):
+class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
     """One event, ready but for seq, epoch and hash. `digest` is of the body as stored, `content` of the plain one."""
 
     kind: str
@@ -66,11 +66,11 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class SealedWrite(msgspec.Struct, frozen=True):
+class EncodedWrite(msgspec.Struct, frozen=True):
     """A write with its events sealed. `key` is the caller's or one made here; only the caller's is always looked up."""
 
     write: Write
-    events: tuple[Sealed, ...] = ()
+    events: tuple[EncodedEvent, ...] = ()
     blobs: Mapping[str, bytes] = NO_BLOBS
     key: str | None = None
     own_key: bool = False
@@ -83,18 +83,18 @@ class SealedWrite(msgspec.Struct, frozen=True):
         return digest_of(content, getattr(self.write, "scope", None))
 
 
-class Commit:
+class EncodedCommit:
     """The writes of one call, sealed. `rerun` is set when an earlier try ended with an unknown outcome."""
 
     __slots__ = ("_writes", "rerun", "size")
 
-    def __init__(self, writes: tuple[SealedWrite, ...]) -> None:
-        self._writes: tuple[SealedWrite, ...] | None = writes
+    def __init__(self, writes: tuple[EncodedWrite, ...]) -> None:
+        self._writes: tuple[EncodedWrite, ...] | None = writes
         self.size = writes[0].size if len(writes) == 1 else sum(write.size for write in writes)
         self.rerun = False
 
     @property
-    def writes(self) -> tuple[SealedWrite, ...]:
+    def writes(self) -> tuple[EncodedWrite, ...]:
         assert self._writes is not None
         return self._writes
 
@@ -104,25 +104,25 @@ class Commit:
         return next((write.key for write in self.writes if write.key is not None), None)
 
 
-def seal(writes: tuple[Write, ...], *, compress: bool) -> Commit:
+def seal(writes: tuple[Write, ...], *, compress: bool) -> EncodedCommit:
     if len(writes) == 1:
-        return Commit((_sealed(writes[0], compress),))
-    return Commit(tuple(_sealed(write, compress) for write in writes))
+        return EncodedCommit((_sealed(writes[0], compress),))
+    return EncodedCommit(tuple(_sealed(write, compress) for write in writes))
 
 
-def _sealed(write: Write, compress: bool) -> SealedWrite:
+def _sealed(write: Write, compress: bool) -> EncodedWrite:
     check(write)
     if isinstance(write, Append):
         session_id = write.session_id
     elif isinstance(write, Create):
         session_id = write.header.session_id
     else:
-        return SealedWrite(write, size=_size(write))
+        return EncodedWrite(write, size=_size(write))
     if not write.events:
         raise InvalidInput("a write to the log needs at least one event")
     key = own_key() if write.key is None else _checked_key(write.key)
     blobs: dict[str, bytes] = {}
-    events: list[Sealed] = []
+    events: list[EncodedEvent] = []
     size = 0
     for new in write.events:
         encoded = codec.encode(new.event)
@@ -132,7 +132,7 @@ def _sealed(write: Write, compress: bool) -> SealedWrite:
         if encoded.blobs:
             blobs.update(encoded.blobs)
             size += sum(map(len, encoded.blobs.values()))
-    return SealedWrite(write, tuple(events), blobs, key, write.key is None, size)
+    return EncodedWrite(write, tuple(events), blobs, key, write.key is None, size)
 
 
 def _size(write: Write) -> int:
@@ -182,7 +182,9 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def _sealed_event(session_id: str, new: NewEvent, encoded: codec.Encoded, key: str | None, compress: bool) -> Sealed:
+def _sealed_event(
+    session_id: str, new: NewEvent, encoded: codec.Encoded, key: str | None, compress: bool
+) -> EncodedEvent:
     at = now_us() if new.at is None else new.at
     enc, body = PLAIN, encoded.body
     content = digest = body_digest(body)
@@ -191,7 +193,7 @@ def _sealed_event(session_id: str, new: NewEvent, encoded: codec.Encoded, key: s
         if len(packed) < len(body):
             enc, body, digest = ZSTD, packed, body_digest(packed)
     event = new.event
-    return Sealed(
+    return EncodedEvent(
         encoded.kind,
         encoded.v,
         at,

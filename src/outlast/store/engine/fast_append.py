@@ -15,8 +15,8 @@ from outlast.core.events import MessageAppended
 from outlast.core.header import ACTIVE, delta_of
 from outlast.core.ids import ID_LENGTH
 from outlast.core.messages import Role, TextPart
-from outlast.store.engine.encode import COMPRESS_FROM, PLAIN, Commit, SealedWrite, own_key, seal
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.encode import COMPRESS_FROM, PLAIN, EncodedCommit, EncodedWrite, own_key, seal
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.port import Append, NewEvent, Write
 from outlast.store.process_identity import now_us
 
@@ -25,7 +25,7 @@ VERSION = VERSIONS[KIND]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class PlainAppend(Commit):
+class PlainAppend(EncodedCommit):
     """A commit of one append that nothing was asked of but to be stored."""
 
     __slots__ = ("actor", "at", "body", "digest", "event", "own", "session_id", "to_tip", "touch")
@@ -44,7 +44,7 @@ class PlainAppend(Commit):
         return self.own
 
     @property
-    def writes(self) -> tuple[SealedWrite, ...]:
+    def writes(self) -> tuple[EncodedWrite, ...]:
         if self._writes is None:
             new = NewEvent(event=self.event, actor=self.actor, at=self.at)
             write = Append(
@@ -54,7 +54,7 @@ class PlainAppend(Commit):
             self._writes = (msgspec.structs.replace(sealed, own_key=True),)
         return self._writes
 
-    def fits(self, row: Row) -> bool:
+    def fits(self, row: HeaderRow) -> bool:
         """Whether the session with this header takes it without a question; if not, the engine has to look."""
         return row.state == ACTIVE and row.deleted_at is None and not row.rotated_to and not self.rerun
 
@@ -63,7 +63,7 @@ class PlainAppend(Commit):
         fields = hashed_fields(self.session_id, KIND, VERSION, self.at, self.actor, None, self.own, PLAIN)
         return chain(previous, seq, None, fields, self.digest)
 
-    def add_to(self, row: Row, seq: int, hashed: bytes, now: int) -> None:
+    def add_to(self, row: HeaderRow, seq: int, hashed: bytes, now: int) -> None:
         """What `apply` would do to the header, for an event that only counts."""
         row.last_seq, row.head_hash = seq, hashed
         row.message_count += 1

@@ -11,8 +11,8 @@ from outlast.core.events import EventRedacted
 from outlast.core.header import REDACTED, Delta, counted, delta_of
 from outlast.store import port
 from outlast.store.engine.append import live, put_events
-from outlast.store.engine.encode import PLAIN, ZSTD, SealedWrite, event_of, plain_body, seal
-from outlast.store.engine.transaction import Row, Tx
+from outlast.store.engine.encode import PLAIN, ZSTD, EncodedWrite, event_of, plain_body, seal
+from outlast.store.engine.transaction import HeaderRow, Transaction
 from outlast.store.port import Receipt
 
 _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -33,7 +33,7 @@ def mentioned(stored: StoredEvent) -> set[str] | None:
 # --- redaction -----------------------------------------------------------------------------------------------------
 
 
-def redact(write: port.Redact, tx: Tx, sealed: SealedWrite) -> Receipt:
+def redact(write: port.Redact, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = tx.header(write.session_id)
     if row is None:
         raise SessionNotFound(f"no session {write.session_id}; `outlast sessions list` shows those there are")
@@ -55,7 +55,7 @@ def redact(write: port.Redact, tx: Tx, sealed: SealedWrite) -> Receipt:
     return receipts[0]
 
 
-def _owner(tx: Tx, row: Row, seq: int) -> Row:
+def _owner(tx: Transaction, row: HeaderRow, seq: int) -> HeaderRow:
     """The session that an event of this one's history belongs to."""
     while seq <= row.base_seq and row.base_id is not None:
         base = tx.header(row.base_id)
@@ -65,7 +65,7 @@ def _owner(tx: Tx, row: Row, seq: int) -> Row:
     return row
 
 
-def _shown_by(tx: Tx, owner: Row, seq: int) -> list[Row]:
+def _shown_by(tx: Transaction, owner: HeaderRow, seq: int) -> list[HeaderRow]:
     """The living sessions whose history holds this event of a deleted one."""
     nearest = [fork for fork in tx.forks(owner.session_id) if fork.base_seq >= seq]
     showing = nearest + [deeper for fork in nearest for deeper in _standing_on(tx, fork)]
@@ -75,7 +75,7 @@ def _shown_by(tx: Tx, owner: Row, seq: int) -> list[Row]:
     return found
 
 
-def _blank(tx: Tx, row: Row, stored: StoredEvent, write: port.Redact) -> EventRedacted:
+def _blank(tx: Transaction, row: HeaderRow, stored: StoredEvent, write: port.Redact) -> EventRedacted:
     digest = body_digest(stored.body)
     # A text that lies in a blob counts by its length. Whether it is what a header shows is not looked into.
     unknown = _lies_in_blobs(stored)
@@ -99,13 +99,13 @@ def _lies_in_blobs(stored: StoredEvent) -> bool:
         return False
 
 
-def _told(tx: Tx, row: Row, event: EventRedacted, write: port.Redact) -> Receipt:
+def _told(tx: Transaction, row: HeaderRow, event: EventRedacted, write: port.Redact) -> Receipt:
     new = port.Append(session_id=row.session_id, events=(port.NewEvent(event=event, actor=write.actor),))
     [sealed] = seal((new,), compress=False).writes
     return put_events(tx, row, sealed, touch=True, epoch=None)
 
 
-def _drop_named(tx: Tx, row: Row, standing: list[Row], named: set[str]) -> None:
+def _drop_named(tx: Transaction, row: HeaderRow, standing: list[HeaderRow], named: set[str]) -> None:
     """Drop the blobs that only the redacted event named; a fork may name what lies in its base."""
     there = set(tx.blobs(row.session_id))
     for session in (row, *standing):
@@ -130,7 +130,7 @@ def _named_in(events: Iterable[StoredEvent]) -> set[str] | None:
     return kept
 
 
-def _scrubbed(row: Row, delta: Delta, *, unknown: bool) -> bool:
+def _scrubbed(row: HeaderRow, delta: Delta, *, unknown: bool) -> bool:
     """Take from a header what the redacted event had put there; `unknown` when nobody knows what exactly that was."""
     before = row.title, row.pending_text
     titles = [title for title in (delta.title, delta.first_title) if title is not None]
@@ -144,7 +144,7 @@ def _scrubbed(row: Row, delta: Delta, *, unknown: bool) -> bool:
 # --- deletion ------------------------------------------------------------------------------------------------------
 
 
-def delete(write: port.Delete, tx: Tx, sealed: SealedWrite) -> Receipt:
+def delete(write: port.Delete, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = live(tx, write.session_id)
     for fork in reversed(_standing_on(tx, row)) if write.with_forks else ():
         if fork.deleted_at is None:
@@ -153,13 +153,13 @@ def delete(write: port.Delete, tx: Tx, sealed: SealedWrite) -> Receipt:
     return Receipt(session_id=row.session_id, seq=row.last_seq)
 
 
-def _standing_on(tx: Tx, row: Row) -> list[Row]:
+def _standing_on(tx: Transaction, row: HeaderRow) -> list[HeaderRow]:
     """Forks, and forks of forks, nearest first."""
     found = tx.forks(row.session_id)
     return found + [deeper for fork in found for deeper in _standing_on(tx, fork)]
 
 
-def _bury(tx: Tx, row: Row, actor: str) -> None:
+def _bury(tx: Transaction, row: HeaderRow, actor: str) -> None:
     """Leave a tombstone (id, time, actor, last seq and head hash) and nothing that was said."""
     tx.move_routes(row.session_id, None)
     tx.drop_chunks(row.session_id)
@@ -172,7 +172,7 @@ def _bury(tx: Tx, row: Row, actor: str) -> None:
     _sweep(tx, row)
 
 
-def _sweep(tx: Tx, row: Row) -> None:
+def _sweep(tx: Transaction, row: HeaderRow) -> None:
     """Erase what no fork stands on; then the same for the buried session that this one stood on."""
     while True:
         standing = [fork.base_seq for fork in tx.forks(row.session_id)]
@@ -195,14 +195,14 @@ def _sweep(tx: Tx, row: Row) -> None:
 # --- housekeeping --------------------------------------------------------------------------------------------------
 
 
-def forget(write: port.Forget, tx: Tx, sealed: SealedWrite) -> Receipt:
+def forget(write: port.Forget, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = tx.header(write.session_id)
     if row is not None and row.deleted_at is not None and row.deleted_at < write.deleted_before:
         tx.forget_keys(row.session_id, write.keys)
     return Receipt(session_id=write.session_id, seq=row.last_seq if row else 0)
 
 
-def drop_blobs(write: port.DropBlobs, tx: Tx, sealed: SealedWrite) -> Receipt:
+def drop_blobs(write: port.DropBlobs, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     """Look once more, now that nobody can write: a blob may have been named or put again since it was looked for."""
     row = tx.header(write.session_id)
     if row is None or row.deleted_at is not None or tx.forks(row.session_id):

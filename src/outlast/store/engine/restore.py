@@ -11,15 +11,15 @@ from outlast.core.event_row import GENESIS, StoredEvent, body_digest, check_chai
 from outlast.core.header import Delta, apply, delta_of, delta_of_redacted, imported
 from outlast.store import port
 from outlast.store.engine.append import base_of, live
-from outlast.store.engine.encode import OWN_KEY, PLAIN, ZSTD, SealedWrite, content_of, digest_of, event_of, plain_body
-from outlast.store.engine.transaction import KeyRow, Row, Tx
+from outlast.store.engine.encode import OWN_KEY, PLAIN, ZSTD, EncodedWrite, content_of, digest_of, event_of, plain_body
+from outlast.store.engine.transaction import HeaderRow, KeyRow, Transaction
 from outlast.store.port import Receipt
 
 UNKNOWN_DIGEST = bytes(32)
 """Of a key whose write cannot be told any more, because a body was redacted: a repeat is refused."""
 
 
-def restore(write: port.Restore, tx: Tx, sealed: SealedWrite) -> Receipt:
+def restore(write: port.Restore, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = tx.header(write.header.session_id)
     if row is None:
         row = _begun(write, tx)
@@ -43,9 +43,9 @@ def restore(write: port.Restore, tx: Tx, sealed: SealedWrite) -> Receipt:
     return Receipt(session_id=row.session_id, seq=row.last_seq, first_seq=events[0].seq)
 
 
-def _begun(write: port.Restore, tx: Tx) -> Row:
+def _begun(write: port.Restore, tx: Transaction) -> HeaderRow:
     given = write.header
-    row = Row(**{name: getattr(given, name) for name in given.__struct_fields__})
+    row = HeaderRow(**{name: getattr(given, name) for name in given.__struct_fields__})
     row.root_id = row.session_id
     row.last_seq, row.head_hash = 0, GENESIS
     row.created_at = row.created_at or write.events[0].at
@@ -62,7 +62,7 @@ def _begun(write: port.Restore, tx: Tx) -> Row:
     return row
 
 
-def _refuse_others(row: Row, write: port.Restore) -> None:
+def _refuse_others(row: HeaderRow, write: port.Restore) -> None:
     """Only what was restored and not touched since goes on."""
     if row.deleted_at is not None:
         raise SessionDeleted(f"session {row.session_id} was deleted here")
@@ -70,7 +70,7 @@ def _refuse_others(row: Row, write: port.Restore) -> None:
         raise ConflictError(f"session {row.session_id} is here already, with other events; nothing was changed")
 
 
-def _check(row: Row, events: list[StoredEvent]) -> None:
+def _check(row: HeaderRow, events: list[StoredEvent]) -> None:
     if any(event.session_id != row.session_id for event in events):
         raise InvalidInput(f"an event of another session stands among those of {row.session_id}")
     try:
@@ -79,7 +79,7 @@ def _check(row: Row, events: list[StoredEvent]) -> None:
         raise InvalidInput(f"session {row.session_id} is damaged at event {error.seq}: {error.what}") from error
 
 
-def _check_sums(row: Row) -> None:
+def _check_sums(row: HeaderRow) -> None:
     """Rows that were made up may add up to more than a column holds."""
     for name in row.__struct_fields__:
         number = getattr(row, name)
@@ -87,7 +87,9 @@ def _check_sums(row: Row) -> None:
             raise InvalidInput(f"session {row.session_id}: its {name} is a number beyond 64 bits")
 
 
-def _delta(event: StoredEvent, counted: Mapping[int, Mapping[str, int]], blobs: Mapping[str, bytes], tx: Tx) -> Delta:
+def _delta(
+    event: StoredEvent, counted: Mapping[int, Mapping[str, int]], blobs: Mapping[str, bytes], tx: Transaction
+) -> Delta:
     if event.redacted:
         return delta_of_redacted(event.kind, event.turn, counted.get(event.seq, {}))
 

@@ -14,7 +14,7 @@ from outlast.core.header import Delta, Header
 from outlast.store.port import Chunk
 
 
-class Row(Header, kw_only=True, omit_defaults=True):
+class HeaderRow(Header, kw_only=True, omit_defaults=True):
     """A header with its lease, as the store keeps it."""
 
     lease_token: str | None = None
@@ -31,7 +31,7 @@ class KeyRow(NamedTuple):
     digest: bytes
 
 
-class Tx(Protocol):
+class Transaction(Protocol):
     """One transaction. Reads see its own writes; nothing is visible outside before the adapter commits it."""
 
     def clock(self) -> int:
@@ -42,20 +42,20 @@ class Tx(Protocol):
         """The clock that leases run on in milliseconds, and which boot it belongs to."""
         ...
 
-    def header(self, session_id: str) -> Row | None:
+    def header(self, session_id: str) -> HeaderRow | None:
         """The row, locked until the end of the transaction; tombstones too. The same object each time it is asked for
         within the transaction; changes to it are stored by `save` or `append`."""
         ...
 
-    def create(self, row: Row) -> None: ...
+    def create(self, row: HeaderRow) -> None: ...
 
-    def save(self, row: Row) -> None: ...
+    def save(self, row: HeaderRow) -> None: ...
 
-    def append(self, row: Row, events: list[StoredEvent]) -> None: ...
+    def append(self, row: HeaderRow, events: list[StoredEvent]) -> None: ...
 
     def restore(
         self,
-        row: Row,
+        row: HeaderRow,
         events: list[StoredEvent],
         deltas: Mapping[int, Delta],
         keys: Sequence[tuple[str, KeyRow]],
@@ -127,7 +127,7 @@ class Tx(Protocol):
         """Remember this instead of the last note; losing it costs some work and nothing else."""
         ...
 
-    def forks(self, session_id: str) -> list[Row]:
+    def forks(self, session_id: str) -> list[HeaderRow]:
         """Sessions that stand on this one's events, not deleted ones and deleted ones that still hold events."""
         ...
 

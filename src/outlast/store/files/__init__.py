@@ -26,20 +26,20 @@ from outlast.core.errors import ConfigError, DamagedSession, OutlastError, Store
 from outlast.core.header import Header
 from outlast.core.ids import is_id
 from outlast.store import port
-from outlast.store.engine.commit import run, sessions_of
-from outlast.store.engine.encode import Commit
+from outlast.store.engine.commit import apply_commit, sessions_of
+from outlast.store.engine.encode import EncodedCommit
 from outlast.store.engine.fast_append import PlainAppend
 from outlast.store.files import disk
 from outlast.store.files.backup import copy_to
-from outlast.store.files.commit_writer import ROTATE_AFTER, Unknown, Writer, unknown
-from outlast.store.files.directory import STORE, Folder
-from outlast.store.files.fast_append import NotQuick, quickly
-from outlast.store.files.lock_set import Held, MoreLocks
-from outlast.store.files.rows import FilesRows, Group
+from outlast.store.files.commit_writer import ROTATE_AFTER, CommitWriter, OutcomeLost, unknown
+from outlast.store.files.directory import STORE, StoreDirectory
+from outlast.store.files.fast_append import NotFast, quickly
+from outlast.store.files.lock_set import LockSet, MoreLocksNeeded
+from outlast.store.files.rows import CommitGroup, FilesRows
 from outlast.store.files.scoped_keys import lock_name
-from outlast.store.files.session_list import Catalog
+from outlast.store.files.session_list import SessionCatalog
 from outlast.store.files.view import FilesView
-from outlast.store.group_commit import Entry
+from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore, Progress
 from outlast.store.port import Receipt
 
@@ -63,10 +63,10 @@ class FilesStore(LogStore):
         if rotate_after_bytes is not None and rotate_after_bytes < 1:
             raise ConfigError("rotate_after_bytes must be at least 1")
         self.rotate_after_bytes = rotate_after_bytes
-        self._folder = Folder(path.resolve(), read_only=True) if read_only else Folder.shared(path)
+        self._folder = StoreDirectory(path.resolve(), read_only=True) if read_only else StoreDirectory.shared(path)
         self.path = self._folder.path
         self.sessions_at_once = max(4, self._folder.most_open // 5)  # a view keeps their files open
-        self._catalog = Catalog(self._folder)
+        self._catalog = SessionCatalog(self._folder)
         self._seen = (self._folder.look(), self._folder.commits)
         super().__init__(url or f"files:///{path}")
 
@@ -87,14 +87,14 @@ class FilesStore(LogStore):
 
     # --- writing
 
-    def _run(self, batch: list[Entry]) -> None:
+    def _run(self, batch: list[PendingCommit]) -> None:
         if self._folder.read_only:
             _refuse(batch, StoreUnavailable(f"{self.path} is opened for reading only, because you may not write there"))
             return
         with self._folder.writing:
             if len(batch) == 1 and self._quickly(batch[0]):
                 return
-            together: list[tuple[Entry, Plan]] = []
+            together: list[tuple[PendingCommit, FilesCommit]] = []
             for entry in batch:
                 plan = _plan(entry.commit)
                 if plan.simple and len(together) < min(MAX_SESSIONS, self._folder.most_open):
@@ -106,48 +106,48 @@ class FilesStore(LogStore):
             self._commit(together)
             self._folder.commits += 1
 
-    def _quickly(self, entry: Entry) -> bool:
+    def _quickly(self, entry: PendingCommit) -> bool:
         """Decide a plain append in the short way, if that can be done."""
         session_id = _appended_to(entry.commit)
         if session_id is None:
             return False
-        writer = Writer(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
+        writer = CommitWriter(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
         try:
             entry.receipts = quickly(self._folder, session_id, entry.commit, writer)
-        except NotQuick:
+        except NotFast:
             return False
         except OutlastError as error:
             entry.error = error
-        except (OSError, Unknown) as error:
+        except (OSError, OutcomeLost) as error:
             with self._folder.using(session_id) as session, session.mutex:
                 session.forget()
             entry.error = self._outcome(error, entry.commit)
         self._folder.commits += 1
         return True
 
-    def _commit(self, planned: list[tuple[Entry, Plan]]) -> None:
+    def _commit(self, planned: list[tuple[PendingCommit, FilesCommit]]) -> None:
         """Decide these commits, each by itself. More than one only if each touches one file."""
         entries = [entry for entry, _ in planned]
         names = set[str]().union(*(plan.names for _, plan in planned))
         new = set[str]().union(*(plan.new for _, plan in planned))
         while entries:
             try:
-                with Held(self._folder, names, new) as held:
+                with LockSet(self._folder, names, new) as held:
                     self._decide(entries, held)
                 return
-            except MoreLocks as more:
+            except MoreLocksNeeded as more:
                 names |= more.names
             except (OutlastError, OSError) as error:
                 _refuse(entries, disk.translation(error, self.path))
                 return
 
-    def _decide(self, entries: list[Entry], held: Held) -> None:
-        group = Group(held)
-        done: list[tuple[Entry, list[Receipt], list[str]]] = []
+    def _decide(self, entries: list[PendingCommit], held: LockSet) -> None:
+        group = CommitGroup(held)
+        done: list[tuple[PendingCommit, list[Receipt], list[str]]] = []
         for entry in entries:
             rows = FilesRows(group)
             try:
-                receipts = run(rows, entry.commit)
+                receipts = apply_commit(rows, entry.commit)
             except (OutlastError, OSError) as error:
                 entry.error = disk.translation(error, self.path)
                 continue
@@ -157,7 +157,7 @@ class FilesStore(LogStore):
         if not done:
             return
         self._folder.beat()
-        writer = Writer(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
+        writer = CommitWriter(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
         failed = self._alone(writer, group) if len(entries) == 1 else writer.each(group)
         for entry, receipts, sessions in done:
             errors = [failed[name] for name in (*sessions, STORE) if name in failed]
@@ -166,18 +166,18 @@ class FilesStore(LogStore):
             else:
                 entry.receipts = receipts
 
-    def _alone(self, writer: Writer, group: Group) -> dict[str, Exception]:
+    def _alone(self, writer: CommitWriter, group: CommitGroup) -> dict[str, Exception]:
         try:
             writer.all(group)
-        except (OSError, OutlastError, Unknown) as error:
+        except (OSError, OutlastError, OutcomeLost) as error:
             for session in group.held.sessions.values():
                 with session.mutex:
                     session.forget()
             return {STORE: error}
         return {}
 
-    def _outcome(self, error: Exception, commit: Commit) -> OutlastError:
-        if isinstance(error, Unknown):
+    def _outcome(self, error: Exception, commit: EncodedCommit) -> OutlastError:
+        if isinstance(error, OutcomeLost):
             return unknown(error, next((write.key for write in commit.writes if write.key), None))
         return disk.translation(error, self.path)
 
@@ -219,7 +219,7 @@ class FilesStore(LogStore):
         self._folder.let_go()
 
 
-class Plan(NamedTuple):
+class FilesCommit(NamedTuple):
     """What can be told of a commit before it is looked at: which locks it needs, and whether it touches one file."""
 
     simple: bool
@@ -227,7 +227,7 @@ class Plan(NamedTuple):
     new: set[str]
 
 
-def _appended_to(commit: Commit) -> str | None:
+def _appended_to(commit: EncodedCommit) -> str | None:
     """The session that a commit appends to, if it does nothing else and asks for nothing that lies elsewhere."""
     if type(commit) is PlainAppend:
         return commit.session_id
@@ -237,11 +237,11 @@ def _appended_to(commit: Commit) -> str | None:
     return write.session_id
 
 
-def _plan(commit: Commit) -> Plan:
+def _plan(commit: EncodedCommit) -> FilesCommit:
     writes = [sealed.write for sealed in commit.writes]
     only = writes[0] if len(writes) == 1 else None
     if isinstance(only, port.Append) and only.scope is None and not only.to_tip and is_id(only.session_id):
-        return Plan(True, {only.session_id}, set())  # what almost every commit is
+        return FilesCommit(True, {only.session_id}, set())  # what almost every commit is
     names = {name for write in writes for name in sessions_of(write) if is_id(name)}
     simple = len(names) == 1 and (
         all(isinstance(write, LINES) for write in writes) or all(isinstance(write, CHUNKS) for write in writes)
@@ -256,10 +256,10 @@ def _plan(commit: Commit) -> Plan:
             simple &= write.scope is None and not getattr(write, "to_tip", False)
             if write.scope is not None:
                 names.add(lock_name(write.scope))
-    return Plan(simple, names, new & names)
+    return FilesCommit(simple, names, new & names)
 
 
-def _refuse(batch: list[Entry], error: OutlastError) -> None:
+def _refuse(batch: list[PendingCommit], error: OutlastError) -> None:
     for entry in batch:
         if not entry.decided:
             entry.error = error

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from outlast.store.files import disk, former_name, scoped_keys, setup
-from outlast.store.files.directory import Folder
+from outlast.store.files.directory import StoreDirectory
 from outlast.store.files.lock import unfinished
-from outlast.store.files.paths import Place
+from outlast.store.files.paths import SessionPaths
 from outlast.store.files.route_file import NAME as ROUTES
 from outlast.store.files.segment_set import count_sealed
 from outlast.store.files.session_list import scan
@@ -24,7 +24,7 @@ LEFT_OUT = (".lock", ".draft.jsonl")
 """Locks belong to processes, and drafts to a reply that is being written."""
 
 
-def copy_to(folder: Folder, target: Path, progress: Callable[[int, int], None] | None) -> None:
+def copy_to(folder: StoreDirectory, target: Path, progress: Callable[[int, int], None] | None) -> None:
     """The whole store at `target`, synced before it takes that name."""
     partial = target.with_name(target.name + ".partial")
     try:
@@ -45,7 +45,7 @@ def copy_to(folder: Folder, target: Path, progress: Callable[[int, int], None] |
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _copy_sessions(folder: Folder, partial: Path, progress: Callable[[int, int], None] | None) -> None:
+def _copy_sessions(folder: StoreDirectory, partial: Path, progress: Callable[[int, int], None] | None) -> None:
     files: dict[str, set[str]] = {session_id: set() for session_id in scan(folder)}
     for name in os.listdir(folder.path):
         if name[:26] in files:
@@ -56,9 +56,9 @@ def _copy_sessions(folder: Folder, partial: Path, progress: Callable[[int, int],
             progress(number, len(files))
 
 
-def _copy_session(folder: Folder, session_id: str, names: set[str], partial: Path) -> None:
+def _copy_session(folder: StoreDirectory, session_id: str, names: set[str], partial: Path) -> None:
     """All files of one session while nobody writes to it: those that were seen, and what was sealed since."""
-    place = Place(folder.path, session_id)
+    place = SessionPaths(folder.path, session_id)
     with folder.using(session_id) as session:
         with session.mutex:
             session.open_lock(create=False)

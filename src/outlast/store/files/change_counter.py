@@ -17,7 +17,7 @@ SLOT = 16
 SLOTS = 256
 
 
-class Pulse:
+class ChangeCounter:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = self._open()

@@ -15,59 +15,59 @@ from pathlib import Path
 
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
 from outlast.core.event_row import GENESIS
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files import disk, redo_record
-from outlast.store.files.directory import STORE, Folder
-from outlast.store.files.draft_file import Draft, chunk_line
+from outlast.store.files.directory import STORE, StoreDirectory
+from outlast.store.files.draft_file import DraftFile, chunk_line
 from outlast.store.files.header_fold import CLOSING
 from outlast.store.files.key_index import key_id
-from outlast.store.files.line import FORMAT, Head, LeaseState, Line, encode
-from outlast.store.files.lock_set import MoreLocks
+from outlast.store.files.line import FORMAT, EventLine, LeaseState, SegmentHead, encode
+from outlast.store.files.lock_set import MoreLocksNeeded
 from outlast.store.files.paths import NOTE
 from outlast.store.files.removal import add_removal
 from outlast.store.files.route_file import NAME as ROUTES
-from outlast.store.files.rows import Group
+from outlast.store.files.rows import CommitGroup
 from outlast.store.files.scoped_keys import lock_name
-from outlast.store.files.session import NOTE_EVERY, Session, lease_file, lineage_file
-from outlast.store.files.session_change import Change
+from outlast.store.files.session import NOTE_EVERY, SessionFiles, lease_file, lineage_file
+from outlast.store.files.session_change import SessionChange
 from outlast.store.files.snapshots import drop_snapshots, put_snapshots
 
 ROTATE_AFTER = 64 * 1024 * 1024
 
 
-class Unknown(Exception):
+class OutcomeLost(Exception):
     """A write failed, and so did taking it back."""
 
 
-def effects(group: Group) -> int:
+def effects(group: CommitGroup) -> int:
     """How many files must change together."""
     routes = group.routes is not None and group.routes.changed
     return sum(change.effects() for change in group.changes.values()) + routes + len(group.lineages)
 
 
-class Writer:
-    def __init__(self, folder: Folder, rotate_after: int) -> None:
+class CommitWriter:
+    def __init__(self, folder: StoreDirectory, rotate_after: int) -> None:
         self._folder = folder
         self._rotate_after = rotate_after
 
-    def each(self, group: Group) -> dict[str, Exception]:
+    def each(self, group: CommitGroup) -> dict[str, Exception]:
         """Every session by itself; which of them failed, and how."""
         failed: dict[str, Exception] = {}
         for session_id, change in group.changes.items():
             try:
                 self._before(group, [change])
                 self._one(change)
-            except (OSError, OutlastError, Unknown) as error:
+            except (OSError, OutlastError, OutcomeLost) as error:
                 self._forget(change)
                 failed[session_id] = error
         return failed
 
-    def all(self, group: Group) -> None:
+    def all(self, group: CommitGroup) -> None:
         """Everything or nothing."""
         changes = list(group.changes.values())
         several = effects(group) > 1
         if several and STORE not in group.held.names:
-            raise MoreLocks(STORE)
+            raise MoreLocksNeeded(STORE)
         self._before(group, changes)
         if several:
             self._together(group, changes)
@@ -79,7 +79,7 @@ class Writer:
         for change in changes:
             self._one(change)
 
-    def _before(self, group: Group, changes: list[Change]) -> None:
+    def _before(self, group: CommitGroup, changes: list[SessionChange]) -> None:
         for change in changes:
             if change.blobs:
                 self._put_blobs(change)
@@ -89,7 +89,7 @@ class Writer:
                 group.held.sessions[scope].becomes_scope()
         group.scoped.clear()
 
-    def _put_blobs(self, change: Change) -> None:
+    def _put_blobs(self, change: SessionChange) -> None:
         place = change.session.place
         disk.make_folder(place.blobs())
         for sha256, data in change.blobs.items():
@@ -105,7 +105,7 @@ class Writer:
 
     # --- one file
 
-    def _one(self, change: Change) -> None:
+    def _one(self, change: SessionChange) -> None:
         session = change.session
         if change.created is not None or change.commits:
             self._put_lines(change)
@@ -118,7 +118,7 @@ class Writer:
                 session.row, session.lease_n = change.row, n
         put_snapshots(session.place, change.snapshots)
 
-    def _put_lines(self, change: Change) -> None:
+    def _put_lines(self, change: SessionChange) -> None:
         session = change.session
         lines = change.lines()
         n = session.lease_n
@@ -133,11 +133,11 @@ class Writer:
             self._publish(session, change.row, lines, texts)
         session.lease_n = n
 
-    def fits(self, session: Session) -> bool:
+    def fits(self, session: SessionFiles) -> bool:
         """Whether the next lines belong into the live segment that there is."""
         return session.fd >= 0 and session.size < self._rotate_after and not session.hole
 
-    def append(self, session: Session, row: Row, lines: list[Line], texts: list[bytes]) -> None:
+    def append(self, session: SessionFiles, row: HeaderRow, lines: list[EventLine], texts: list[bytes]) -> None:
         """Durable on return; if it raises anything but `Unknown`, it was not written."""
         data = texts[0] if len(texts) == 1 else b"".join(texts)
         try:
@@ -148,7 +148,7 @@ class Writer:
             raise
         self._publish(session, row, lines, texts)
 
-    def _new_segment(self, change: Change, data: bytes) -> None:
+    def _new_segment(self, change: SessionChange, data: bytes) -> None:
         """A new live file; the one there was is sealed first. Sealed without a live one is a state like any other."""
         session, place = change.session, change.session.place
         if change.created is None and session.fd >= 0:
@@ -164,10 +164,10 @@ class Writer:
             try:
                 session.fd = os.open(place.live, disk.CHANGE)
             except OSError as error:
-                raise Unknown(str(error)) from error
+                raise OutcomeLost(str(error)) from error
             session.inode, session.size = os.fstat(session.fd).st_ino, len(head)
 
-    def _publish(self, session: Session, row: Row, lines: list[Line], texts: list[bytes]) -> None:
+    def _publish(self, session: SessionFiles, row: HeaderRow, lines: list[EventLine], texts: list[bytes]) -> None:
         """What is written is what is known from now on."""
         with session.mutex:
             session.row = row
@@ -184,17 +184,17 @@ class Writer:
             if closed or session.since_note >= NOTE_EVERY:
                 self._tidy(session, closed)
 
-    def _tidy(self, session: Session, closed: int) -> None:
+    def _tidy(self, session: SessionFiles, closed: int) -> None:
         """Nobody minds if this is never done: the commit is made."""
         with suppress(OSError):
             if closed:
                 session.closed = closed
-                session.set_draft(Draft([], 0))
+                session.set_draft(DraftFile([], 0))
                 disk.unlink(session.place.draft)
             if session.since_note >= NOTE_EVERY and (note := session.note()) is not None:
                 self._folder.index.put([note])
 
-    def _put_chunks(self, change: Change) -> None:
+    def _put_chunks(self, change: SessionChange) -> None:
         session, place = change.session, change.session.place
         draft = session.draft()
         data = b"".join(chunk_line(chunk, after) for chunk, after in change.chunks)
@@ -227,20 +227,20 @@ class Writer:
             disk.sync_folder(path.parent)
         except OSError as error:
             if not new:
-                raise Unknown(str(error)) from error
+                raise OutcomeLost(str(error)) from error
             _take_back(lambda: (disk.unlink(path), disk.sync_folder(path.parent)), error)
             raise
 
-    def _forget(self, change: Change) -> None:
+    def _forget(self, change: SessionChange) -> None:
         """After a failure, believe nothing of the session; the disk is asked again."""
         with change.session.mutex:
             change.session.forget()
 
     # --- several files
 
-    def _together(self, group: Group, changes: list[Change]) -> None:
+    def _together(self, group: CommitGroup, changes: list[SessionChange]) -> None:
         self._folder.note(change.session for change in changes)  # they are forgotten below, and looked up again soon
-        work = redo_record.Txn(self._folder.path)
+        work = redo_record.RedoLog(self._folder.path)
         try:
             for change in changes:
                 self._add(work, change)
@@ -248,18 +248,18 @@ class Writer:
                 work.put(group.held.sessions[root_id].place.lineage, lineage_file(members))
             if group.routes is not None and group.routes.changed:
                 work.put(self._folder.path / ROUTES, group.routes.data())
-            group.held.begin(work.txn)
+            group.held.begin(work.redo)
             record = work.record(sorted(group.held.names))
         except BaseException as error:
             try:
                 work.discard()
             except OSError:
-                raise Unknown(str(error)) from error
+                raise OutcomeLost(str(error)) from error
             group.held.finished()
             raise
         self._carry_out(group, record, changes)
 
-    def _carry_out(self, group: Group, record: redo_record.Record, changes: list[Change]) -> None:
+    def _carry_out(self, group: CommitGroup, record: redo_record.RedoRecord, changes: list[SessionChange]) -> None:
         try:
             try:
                 redo_record.carry_out(self._folder.path, record, self._folder.index)
@@ -267,7 +267,7 @@ class Writer:
                 redo_record.carry_out(self._folder.path, record, self._folder.index)
         except (OSError, StoreUnavailable) as error:
             # It is decided and written down; whoever takes one of its locks next carries it out.
-            raise Unknown(str(error)) from error
+            raise OutcomeLost(str(error)) from error
         finally:
             for session in group.held.sessions.values():
                 with session.mutex:
@@ -276,7 +276,7 @@ class Writer:
         for change in changes:
             put_snapshots(change.session.place, change.snapshots)
 
-    def _add(self, work: redo_record.Txn, change: Change) -> None:
+    def _add(self, work: redo_record.RedoLog, change: SessionChange) -> None:
         session, place = change.session, change.session.place
         lines = change.lines()
         n = session.lease_n + 1
@@ -308,14 +308,14 @@ class Writer:
                     work.remove(place.blobs() / name)
 
 
-def head_of(change: Change) -> Head:
+def head_of(change: SessionChange) -> SegmentHead:
     """The first line of the segment that follows what the session has."""
     session, given = change.session, change.created
     if given is not None:
-        return Head(FORMAT, given.session_id, 1, given.base_seq, (given.head_hash or GENESIS).hex(), given)
+        return SegmentHead(FORMAT, given.session_id, 1, given.base_seq, (given.head_hash or GENESIS).hex(), given)
     row = session.row
     assert row is not None
-    return Head(FORMAT, row.session_id, session.sealed + 1, row.last_seq, row.head_hash.hex())
+    return SegmentHead(FORMAT, row.session_id, session.sealed + 1, row.last_seq, row.head_hash.hex())
 
 
 def _take_back(undo: Callable[[], object], error: OSError) -> None:
@@ -323,7 +323,7 @@ def _take_back(undo: Callable[[], object], error: OSError) -> None:
     try:
         undo()
     except OSError as again:
-        raise Unknown(f"{error}, and then {again}") from error
+        raise OutcomeLost(f"{error}, and then {again}") from error
 
 
 def unknown(error: Exception, key: str | None) -> OutcomeUnknown:

@@ -14,12 +14,12 @@ from pathlib import Path
 from outlast.core.errors import StoreUnavailable
 from outlast.core.ids import is_id
 from outlast.store.files import disk, redo_record, setup
-from outlast.store.files.change_counter import Pulse
-from outlast.store.files.header_cache import Index, Note
-from outlast.store.files.lock import LOCK_SECONDS, Lock, Me, unfinished
-from outlast.store.files.paths import Place
-from outlast.store.files.scoped_keys import Scope
-from outlast.store.files.session import Capture, Session
+from outlast.store.files.change_counter import ChangeCounter
+from outlast.store.files.header_cache import CachedHeader, HeaderCache
+from outlast.store.files.lock import LOCK_SECONDS, LockOwner, SessionLock, unfinished
+from outlast.store.files.paths import SessionPaths
+from outlast.store.files.scoped_keys import KeyScope
+from outlast.store.files.session import SessionCapture, SessionFiles
 
 STORE = ""
 """The name of the lock over everything that is not one session's: taken first, by commits over several files."""
@@ -27,7 +27,7 @@ STORE = ""
 MOST_OPEN = 160
 LEFTOVER_SECONDS = 3600
 
-_folders: dict[Path, Folder] = {}
+_folders: dict[Path, StoreDirectory] = {}
 _mutex = threading.Lock()
 
 
@@ -38,7 +38,7 @@ def sessions_open() -> int:
     return MOST_OPEN if most == resource.RLIM_INFINITY else max(8, min(MOST_OPEN, most // 8))
 
 
-class Folder:
+class StoreDirectory:
     """Use `shared`; the constructor opens, checks and finishes what a dead process left. `read_only` is for those who
     may not write: nothing is made, finished or noted."""
 
@@ -50,13 +50,13 @@ class Folder:
         self.forked = False
         self.commits = 0
         self.writing = threading.RLock()
-        self.index = Index(path)
+        self.index = HeaderCache(path)
         self._mutex = threading.Lock()
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, SessionFiles] = OrderedDict()
         self._in_use: dict[str, int] = {}
-        self._scopes: OrderedDict[str, Scope] = OrderedDict()
-        self.store_lock = Lock(path / "store.lock", LOCK_SECONDS)
-        self.pulse: Pulse | None = None
+        self._scopes: OrderedDict[str, KeyScope] = OrderedDict()
+        self.store_lock = SessionLock(path / "store.lock", LOCK_SECONDS)
+        self.change_counter: ChangeCounter | None = None
         if read_only:
             setup.check(path)
         else:
@@ -64,14 +64,14 @@ class Folder:
         try:
             self._inode = os.stat(path).st_ino
             if not read_only:
-                self.pulse = Pulse(path / "pulse")
+                self.change_counter = ChangeCounter(path / "pulse")
                 self.store_lock.open(create=True)
                 self._finish_all()
         except OSError as error:
             raise disk.translation(error, path) from error
 
     @classmethod
-    def shared(cls, path: Path) -> Folder:
+    def shared(cls, path: Path) -> StoreDirectory:
         real = path.resolve()
         with _mutex:
             folder = _folders.get(real)
@@ -102,8 +102,8 @@ class Folder:
             self._sessions.clear()
             self._scopes.clear()
             self.store_lock.close()
-            if self.pulse is not None:
-                self.pulse.close()
+            if self.change_counter is not None:
+                self.change_counter.close()
 
     def abandon(self) -> None:
         """After a fork, in the child: let go of the parent's files without waiting for anybody."""
@@ -115,17 +115,17 @@ class Folder:
                 os.close(session.fd)
         for lock in locks:
             lock.close()
-        if self.pulse is not None:
-            self.pulse.close()
+        if self.change_counter is not None:
+            self.change_counter.close()
 
     def beat(self) -> None:
         """Announce a commit to the other processes."""
-        if self.pulse is not None:
-            self.pulse.beat()
+        if self.change_counter is not None:
+            self.change_counter.beat()
 
     def look(self) -> bytes:
         """Something that is another thing whenever somebody has committed; of no use to those who may not write."""
-        return b"" if self.pulse is None else self.pulse.look()
+        return b"" if self.change_counter is None else self.change_counter.look()
 
     def check_in_place(self) -> None:
         """Refuse to write into a directory that is not under its name any more."""
@@ -144,11 +144,11 @@ class Folder:
     def exists(self, session_id: str) -> bool:
         return is_id(session_id) and (session_id in self._sessions or self._session(session_id).exists())
 
-    def _session(self, session_id: str) -> Session:
-        return Session(Place(self.path, session_id), self.index, read_only=self.read_only)
+    def _session(self, session_id: str) -> SessionFiles:
+        return SessionFiles(SessionPaths(self.path, session_id), self.index, read_only=self.read_only)
 
     @contextmanager
-    def using(self, session_id: str) -> Generator[Session]:
+    def using(self, session_id: str) -> Generator[SessionFiles]:
         """The one object for a session; its files stay open while it is used, and some time longer."""
         session = self.take(session_id)
         try:
@@ -156,7 +156,7 @@ class Folder:
         finally:
             self.give_back(session_id)
 
-    def take(self, session_id: str) -> Session:
+    def take(self, session_id: str) -> SessionFiles:
         with self._mutex:
             session = self._sessions.get(session_id)
             if session is None:
@@ -167,7 +167,7 @@ class Folder:
             self._in_use[session_id] = self._in_use.get(session_id, 0) + 1
             return session
 
-    def take_open(self, session_id: str) -> Session | None:
+    def take_open(self, session_id: str) -> SessionFiles | None:
         """The same, if its files are open and known."""
         with self._mutex:
             session = self._sessions.get(session_id)
@@ -192,17 +192,17 @@ class Folder:
                 self.note([session])
                 session.close()
 
-    def scope(self, name: str) -> Scope:
+    def scope(self, name: str) -> KeyScope:
         scope = self._scopes.get(name)
         if scope is None:
             if len(self._scopes) >= self.most_open:
                 self._scopes.popitem(last=False)[1].lock.close()
-            scope = self._scopes[name] = Scope(self.path, name)
+            scope = self._scopes[name] = KeyScope(self.path, name)
         return scope
 
     # --- reading
 
-    def capture(self, session_id: str, *, sync: bool = True) -> Capture:
+    def capture(self, session_id: str, *, sync: bool = True) -> SessionCapture:
         """A session as of now; waits for a commit that is being written."""
         with self.using(session_id) as session:
             if self.read_only:
@@ -211,7 +211,7 @@ class Folder:
                     return session.captured()
             with session.mutex:
                 if not session.open_lock(create=False):
-                    return Capture(None)
+                    return SessionCapture(None)
                 capture = session.capture()
             while capture is None:
                 with session.lock.shared() as found:
@@ -246,15 +246,15 @@ class Folder:
             sessions = list(self._sessions.values())
         self.note(sessions)
 
-    def note(self, sessions: Iterable[Session]) -> None:
+    def note(self, sessions: Iterable[SessionFiles]) -> None:
         """A disk that cannot take them loses nothing."""
         if self.read_only:
             return
-        notes: list[Note | None] = []
+        notes: list[CachedHeader | None] = []
         for session in sessions:
             with session.mutex, suppress(OSError):
                 # What others have written since is not ours to note.
-                if session.loaded and session.lock.peek() == Me.mark():
+                if session.loaded and session.lock.peek() == LockOwner.mark():
                     notes.append(session.note())
         if any(notes):
             self.index.put([note for note in notes if note is not None])
@@ -273,12 +273,12 @@ class Folder:
                 redo_record.carry_out(self.path, record, self.index)
             for lock, session in entered:
                 if unfinished(lock.peek()) == left:
-                    lock.sign(Me.mark())
+                    lock.sign(LockOwner.mark())
                 if session is not None:
                     with session.mutex:
                         session.forget()
 
-    def _enter(self, stack: ExitStack, name: str) -> tuple[Lock, Session | None]:
+    def _enter(self, stack: ExitStack, name: str) -> tuple[SessionLock, SessionFiles | None]:
         session = stack.enter_context(self.using(name)) if is_id(name) else None
         if session is not None:
             with session.mutex:

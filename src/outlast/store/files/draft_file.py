@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from outlast.store.files import disk
 from outlast.store.files.line import encode, intact
-from outlast.store.files.paths import Place
+from outlast.store.files.paths import SessionPaths
 from outlast.store.port import Chunk
 
 
@@ -30,7 +30,7 @@ def chunk_line(chunk: Chunk, after: int) -> bytes:
     return encode(ChunkLine(chunk.attempt_seq, chunk.n, after, chunk.part, chunk.data))
 
 
-class Draft:
+class DraftFile:
     """The chunks that count, and how long the file is as far as it is good."""
 
     def __init__(self, chunks: list[Chunk], size: int) -> None:
@@ -38,7 +38,7 @@ class Draft:
         self.size = size
 
     @classmethod
-    def load(cls, place: Place, closed: int) -> Draft:
+    def load(cls, place: SessionPaths, closed: int) -> DraftFile:
         chunks: list[Chunk] = []
         size = 0
         for text in (disk.read(place.draft) or b"").split(b"\n")[:-1]:
@@ -50,11 +50,11 @@ class Draft:
                 cls._put(chunks, Chunk(attempt_seq=line.attempt, n=line.n, part=line.part, data=line.data))
         return cls(chunks, size)
 
-    def with_chunks(self, more: list[Chunk], size: int) -> Draft:
+    def with_chunks(self, more: list[Chunk], size: int) -> DraftFile:
         chunks = list(self.chunks)
         for chunk in more:
             self._put(chunks, chunk)
-        return Draft(chunks, size)
+        return DraftFile(chunks, size)
 
     @staticmethod
     def _put(chunks: list[Chunk], chunk: Chunk) -> None:

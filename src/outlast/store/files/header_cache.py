@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from outlast.core.header import HEADER_VERSION
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files import disk
 from outlast.store.files.line import encode, intact
 
@@ -29,7 +29,7 @@ PREFIX = len('{"session":"')
 SLACK = 512
 
 
-class Note(Struct):
+class CachedHeader(Struct):
     """A header and how far it reaches: the last line it holds stands at `start` to `end` of segment `number`. One that
     was added up by other rules (`version`) is not believed."""
 
@@ -42,18 +42,18 @@ class Note(Struct):
     lease_n: int
     live: Identity
     lease: Identity
-    row: Row
+    row: HeaderRow
     version: int = 0
 
 
-_note = msgspec.json.Decoder(Note)
+_note = msgspec.json.Decoder(CachedHeader)
 
 
 def identity(found: os.stat_result | None) -> Identity:
     return NO_FILE if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-class Index:
+class HeaderCache:
     """Thread-safe. Nothing here raises because of what stands in the file."""
 
     def __init__(self, folder: Path) -> None:
@@ -63,7 +63,7 @@ class Index:
         self._notes: dict[str, bytes] | None = None
         self._lines = 0
 
-    def get(self, session_id: str) -> Note | None:
+    def get(self, session_id: str) -> CachedHeader | None:
         with self._mutex:
             text = self._loaded().get(session_id)
         if text is None or not intact(text):
@@ -81,7 +81,7 @@ class Index:
         with self._mutex:
             return sorted(self._loaded())
 
-    def put(self, notes: list[Note]) -> None:
+    def put(self, notes: list[CachedHeader]) -> None:
         """Add notes. A disk that cannot take them loses nothing."""
         with self._mutex:
             known = self._loaded()

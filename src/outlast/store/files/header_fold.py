@@ -12,26 +12,26 @@ from outlast.core import codec
 from outlast.core.events import Opaque
 from outlast.core.header import NOTHING, REDACTED, Delta, apply, completed, delta_of, imported
 from outlast.store.engine.encode import PLAIN, ZSTD, plain_body
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files.key_index import key_id
-from outlast.store.files.line import BEGINS, Line, decode
-from outlast.store.files.segment import Piece, pieces
+from outlast.store.files.line import BEGINS, EventLine, decode
+from outlast.store.files.segment import SegmentPart, pieces
 
 CLOSING = frozenset({"AssistantReplied", "ReplyInterrupted"})
 NEVER_WRITTEN = b"\0\0"  # of a block that did not reach the disk before the power went; no line holds a NUL
 
 
-class Tail(NamedTuple):
+class UnfoldedTail(NamedTuple):
     """Bytes behind the last commit that is whole. `torn`: what a dying writer leaves; else they are damage."""
 
     start: int
     torn: bool
 
 
-class Fold:
+class HeaderFold:
     """Mutable: `segment` goes on adding. `keys` are those met on the way, `lines` how many were added."""
 
-    def __init__(self, row: Row, blob: codec.BlobReader, *, closed: int = 0, lease_n: int = 0) -> None:
+    def __init__(self, row: HeaderRow, blob: codec.BlobReader, *, closed: int = 0, lease_n: int = 0) -> None:
         self.row = row
         self.closed = closed
         self.lease_n = lease_n
@@ -45,10 +45,10 @@ class Fold:
         """The last line is whole, but for its newline."""
         self._blob = blob
 
-    def segment(self, fd: int, at: int, end: int) -> tuple[int, Tail | None]:
+    def segment(self, fd: int, at: int, end: int) -> tuple[int, UnfoldedTail | None]:
         """Add a file's lines from `at`; where the last whole commit ends, and what stands behind it."""
-        waiting: list[tuple[Piece, Line]] = []
-        bad: list[Piece] = []
+        waiting: list[tuple[SegmentPart, EventLine]] = []
+        bad: list[SegmentPart] = []
         self.unended = False
         for piece in pieces(fd, at, end):
             line = decode(piece.text)
@@ -74,9 +74,9 @@ class Fold:
         if not torn:
             self._add(waiting)
             self._miss(sum(len(BEGINS.findall(piece.text)) for piece in bad) or 1)
-        return at, Tail(at, torn)
+        return at, UnfoldedTail(at, torn)
 
-    def _repeats(self, line: Line, before: Line | None) -> bool:
+    def _repeats(self, line: EventLine, before: EventLine | None) -> bool:
         hashed = before.hash if before else self.row.head_hash.hex()
         return line.session == self.row.session_id and line.hash == hashed
 
@@ -86,7 +86,7 @@ class Fold:
         self.row.last_seq += count
         self.row.head_hash = b""
 
-    def _add(self, waiting: list[tuple[Piece, Line]]) -> None:
+    def _add(self, waiting: list[tuple[SegmentPart, EventLine]]) -> None:
         for piece, line in waiting:
             if line.seq != self.last + 1:
                 self.hole = self.hole or self.last + 1
@@ -95,7 +95,7 @@ class Fold:
             self.line_start = piece.start
         waiting.clear()
 
-    def add(self, line: Line) -> None:
+    def add(self, line: EventLine) -> None:
         row = self.row
         delta = self._delta(line)
         apply(row, imported(delta) if line.imported is True else delta, seq=line.seq, at=line.at, now=0, touch=False)
@@ -115,7 +115,7 @@ class Fold:
             self.keys.append((key_id(line.key, line.scope or None), line.seq))
         self.lines += 1
 
-    def _delta(self, line: Line) -> Delta:
+    def _delta(self, line: EventLine) -> Delta:
         if line.redacted is True:
             return completed(line.kind, line.delta) if line.delta else NOTHING
         if line.enc not in (PLAIN, ZSTD):
@@ -125,7 +125,7 @@ class Fold:
         return NOTHING if isinstance(event, Opaque) else delta_of(event, line.turn)
 
 
-def _is_torn(piece: Piece) -> bool:
+def _is_torn(piece: SegmentPart) -> bool:
     """Whether a writer that died may have left this: it breaks off, or blocks of it never reached the disk.
 
     A whole line in which something changed is damage, and so is one whose newline was changed.

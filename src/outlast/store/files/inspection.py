@@ -14,21 +14,21 @@ from pathlib import Path
 from outlast.core.errors import OutlastError
 from outlast.core.ids import is_id
 from outlast.store.files import disk, former_name, redo_record, setup
-from outlast.store.files.directory import Folder
+from outlast.store.files.directory import StoreDirectory
 from outlast.store.files.line import intact, seq_in
 from outlast.store.files.lock import unfinished
-from outlast.store.files.paths import FILES, Place
+from outlast.store.files.paths import FILES, SessionPaths
 from outlast.store.files.route_file import NAME as ROUTES
-from outlast.store.files.route_file import Routes
+from outlast.store.files.route_file import RouteTable
 from outlast.store.files.scoped_keys import FOLDER as SCOPES
-from outlast.store.files.scoped_keys import Scope
+from outlast.store.files.scoped_keys import KeyScope
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.session import Capture, read_lineage
+from outlast.store.files.session import SessionCapture, read_lineage
 from outlast.store.files.session_list import scan
-from outlast.store.read.inspection import Flaw
+from outlast.store.read.inspection import StoreFlaw
 
 
-def segment_files(place: Place) -> list[Path]:
+def segment_files(place: SessionPaths) -> list[Path]:
     """Every segment that lies there, in order, whatever is missing between them."""
     numbers: list[int] = []
     for name in os.listdir(place.folder):
@@ -41,22 +41,22 @@ def segment_files(place: Place) -> list[Path]:
 # --- one session
 
 
-def flaws_of(folder: Folder, session_id: str, capture: Capture) -> Iterator[Flaw]:
-    place = Place(folder.path, session_id)
+def flaws_of(folder: StoreDirectory, session_id: str, capture: SessionCapture) -> Iterator[StoreFlaw]:
+    place = SessionPaths(folder.path, session_id)
     for path in segment_files(place):
         yield from _told(_in_segment(path, session_id))
     if capture.torn:
         left = f"{capture.torn} bytes behind its last event were left by a write that never finished"
-        yield Flaw(f"{left}; whoever writes next sets them aside", damage=False)
+        yield StoreFlaw(f"{left}; whoever writes next sets them aside", damage=False)
     number = 1
     while (found := _look(place.torn(number))) is not None:
         text = f"{place.torn(number).name} keeps {found.st_size} bytes of a write that never finished"
-        yield Flaw(text, damage=False)
+        yield StoreFlaw(text, damage=False)
         number += 1
     yield from _told(_index(folder, session_id, capture))
 
 
-def _index(folder: Folder, session_id: str, capture: Capture) -> Iterator[Flaw]:
+def _index(folder: StoreDirectory, session_id: str, capture: SessionCapture) -> Iterator[StoreFlaw]:
     """Only what is durable is noted, so a log never ends before its note."""
     note, row = folder.index.get(session_id), capture.row
     if note is None or row is None or row.deleted_at is not None or note.row.last_seq <= row.last_seq:
@@ -65,24 +65,24 @@ def _index(folder: Folder, session_id: str, capture: Capture) -> Iterator[Flaw]:
     if now.segments is not None:
         now.segments.close()
     if now.row is not None and now.row.deleted_at is None and note.row.last_seq > now.row.last_seq:
-        yield Flaw(
+        yield StoreFlaw(
             f"its log ends at event {now.row.last_seq}, but the index knows event {note.row.last_seq}: its end was "
             "lost, or an older copy was put in its place (if that was meant, remove the folder index)"
         )
 
 
-def _in_segment(path: Path, session_id: str) -> Iterator[Flaw]:
+def _in_segment(path: Path, session_id: str) -> Iterator[StoreFlaw]:
     segment = Segment.open(path)
     if segment is None:
         return
     with closing(segment):
         head = segment.head
         if head is None or head.session != session_id:
-            yield Flaw(f"the first line of {path.name} does not match its checksum")
+            yield StoreFlaw(f"the first line of {path.name} does not match its checksum")
         yield from _lines(segment, head.base_seq if head else None)
 
 
-def _lines(segment: Segment, last: int | None) -> Iterator[Flaw]:
+def _lines(segment: Segment, last: int | None) -> Iterator[StoreFlaw]:
     """Lines that take no event away, and yet are not as they were written. `last` is the event before the first."""
     name, unread, before = segment.path.name, 0, b""
     for piece in pieces(segment.fd, segment.body_at, segment.size):
@@ -91,56 +91,56 @@ def _lines(segment: Segment, last: int | None) -> Iterator[Flaw]:
             continue
         seq = seq_in(piece.text)
         if piece.text == before:
-            yield Flaw(f"event {seq} stands in {name} twice", damage=False)
+            yield StoreFlaw(f"event {seq} stands in {name} twice", damage=False)
         elif last is not None and seq <= last:
-            yield Flaw(f"a line of event {seq} stands in {name} where event {last + 1} should")
+            yield StoreFlaw(f"a line of event {seq} stands in {name} where event {last + 1} should")
         elif last is not None and seq == last + 1 and unread:
-            yield Flaw(f"{name} holds something before event {seq} that is no event")
+            yield StoreFlaw(f"{name} holds something before event {seq} that is no event")
         if not piece.complete:
-            yield Flaw(f"the last line of {name} lacks its newline; whoever writes next adds it", damage=False)
+            yield StoreFlaw(f"the last line of {name} lacks its newline; whoever writes next adds it", damage=False)
         last, unread, before = max(seq, last or 0), 0, piece.text
 
 
 # --- the whole directory
 
 
-def flaws_between(folder: Folder) -> Iterator[Flaw]:
+def flaws_between(folder: StoreDirectory) -> Iterator[StoreFlaw]:
     """Every small file by its checksum; what was left over; the names of files nobody knows."""
     noted = folder.index.sessions()
     yield from _strangers(folder)
     for name in _names(folder.path / SCOPES):
         if name.endswith(".jsonl"):
-            yield from _trouble(lambda name=name: Scope(folder.path, f"{SCOPES}/{name[:-6]}").refresh())
+            yield from _trouble(lambda name=name: KeyScope(folder.path, f"{SCOPES}/{name[:-6]}").refresh())
     for left in redo_record.outstanding(folder.path) if (folder.path / redo_record.FOLDER).is_dir() else ():
-        yield Flaw(
+        yield StoreFlaw(
             f"an unfinished commit is left in {redo_record.FOLDER}/{left}.json; opening the store for writing ends it"
         )
-    yield from _trouble(lambda: Routes.load(folder.path))
+    yield from _trouble(lambda: RouteTable.load(folder.path))
     sessions = scan(folder)
     for session_id in sorted(sessions):
-        place = Place(folder.path, session_id)
+        place = SessionPaths(folder.path, session_id)
         yield from _trouble(lambda place=place: read_lineage(place))
         yield from _told(_lock(place))
     for session_id in noted:
         if session_id not in sessions and folder.index.get(session_id) is not None:
-            yield Flaw(f"the index knows session {session_id}, and its files are gone")
+            yield StoreFlaw(f"the index knows session {session_id}, and its files are gone")
 
 
-def _strangers(folder: Folder) -> Iterator[Flaw]:
+def _strangers(folder: StoreDirectory) -> Iterator[StoreFlaw]:
     known = {setup.NAME, former_name.NAME, ROUTES, "pulse", "store.lock", *setup.FOLDERS, *setup.HARMLESS}
     sessions = scan(folder)
     for name in _names(folder.path):
         session_id = name[:26]
         if name == f"{session_id}.lock" and is_id(session_id) and session_id not in sessions:
-            yield Flaw(f"{name} is a lock, and nothing else is here of that session", damage=False)
+            yield StoreFlaw(f"{name} is a lock, and nothing else is here of that session", damage=False)
         elif name not in known and not (is_id(session_id) and name[26:27] == "."):
-            yield Flaw(f"{name} is not a file of this store", damage=False)
+            yield StoreFlaw(f"{name} is not a file of this store", damage=False)
 
 
-def _lock(place: Place) -> Iterator[Flaw]:
+def _lock(place: SessionPaths) -> Iterator[StoreFlaw]:
     data = disk.read(place.lock)
     if data is not None and (left := unfinished(data)) is not None:
-        yield Flaw(f"session {place.session_id} waits for the unfinished commit {left}")
+        yield StoreFlaw(f"session {place.session_id} waits for the unfinished commit {left}")
 
 
 def _names(folder: Path) -> list[str]:
@@ -157,17 +157,17 @@ def _look(path: Path) -> os.stat_result | None:
         return None
 
 
-def _trouble(check: Callable[[], object]) -> Iterator[Flaw]:
+def _trouble(check: Callable[[], object]) -> Iterator[StoreFlaw]:
     """Why something cannot be read."""
     try:
         check()
     except (OutlastError, OSError) as error:
-        yield Flaw(str(disk.translation(error, Path(getattr(error, "filename", None) or "."))))
+        yield StoreFlaw(str(disk.translation(error, Path(getattr(error, "filename", None) or "."))))
 
 
-def _told(flaws: Iterator[Flaw]) -> Iterator[Flaw]:
+def _told(flaws: Iterator[StoreFlaw]) -> Iterator[StoreFlaw]:
     """What a check finds, until something cannot be read."""
     try:
         yield from flaws
     except (OutlastError, OSError) as error:
-        yield Flaw(str(disk.translation(error, Path(getattr(error, "filename", None) or "."))))
+        yield StoreFlaw(str(disk.translation(error, Path(getattr(error, "filename", None) or "."))))

@@ -23,7 +23,7 @@ from outlast.core.errors import InvalidInput
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.store.engine.encode import PLAIN
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files import former_name
 
 FORMAT = 1
@@ -44,15 +44,15 @@ class LeaseState(NamedTuple):
     boot: str | None
 
     @classmethod
-    def of(cls, row: Row, n: int) -> LeaseState:
+    def of(cls, row: HeaderRow, n: int) -> LeaseState:
         return cls(n, row.epoch, row.lease_token, row.lease_holder, row.lease_since, row.lease_expires, row.lease_boot)
 
-    def give(self, row: Row) -> None:
+    def give(self, row: HeaderRow) -> None:
         row.epoch, row.lease_token, row.lease_holder = self.epoch, self.token, self.holder
         row.lease_since, row.lease_expires, row.lease_boot = self.since, self.expires, self.boot
 
 
-class Head(Struct, omit_defaults=True):
+class SegmentHead(Struct, omit_defaults=True):
     """The first line of a segment. `header` is what the session was created with; only the first segment has it."""
 
     outlast: int
@@ -60,10 +60,10 @@ class Head(Struct, omit_defaults=True):
     segment: int
     base_seq: int
     prev: str
-    header: Row | None = None
+    header: HeaderRow | None = None
 
 
-class Line(Struct):
+class EventLine(Struct):
     seq: int
     session: str
     kind: str
@@ -116,17 +116,17 @@ class Line(Struct):
 
 
 _encoder = msgspec.json.Encoder()
-_line = msgspec.json.Decoder(Line)
-_head = msgspec.json.Decoder(Head)
+_line = msgspec.json.Decoder(EventLine)
+_head = msgspec.json.Decoder(SegmentHead)
 
 
-def line_of(event: StoredEvent, updated_at: int) -> Line:
+def line_of(event: StoredEvent, updated_at: int) -> EventLine:
     body = event.body
     if event.redacted:
         body = _encoder.encode(body.hex())
     elif event.enc != PLAIN:
         body = _encoder.encode(base64.b64encode(body).decode("ascii"))
-    return Line(
+    return EventLine(
         event.seq,
         event.session_id,
         event.kind,
@@ -165,7 +165,7 @@ def whole(data: bytes) -> bool:
     return data[-1:] == b"\n" and intact(data[:-1])
 
 
-def decode(text: bytes) -> Line | None:
+def decode(text: bytes) -> EventLine | None:
     """The event's line in these bytes; None when they are not what was written."""
     if not intact(text):
         return None
@@ -175,7 +175,7 @@ def decode(text: bytes) -> Line | None:
         return None
 
 
-def decode_head(text: bytes) -> Head | None:
+def decode_head(text: bytes) -> SegmentHead | None:
     if not intact(text):
         return None
     try:

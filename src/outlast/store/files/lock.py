@@ -25,7 +25,7 @@ OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _HEX = frozenset("0123456789abcdef")
 
 
-class Me:
+class LockOwner:
     """This process, as it signs locks. Another one after a fork."""
 
     _name = secrets.token_hex(8)
@@ -36,10 +36,10 @@ class Me:
         return cls._mark or cls.marked(NO_TXN)
 
     @classmethod
-    def marked(cls, txn: str) -> bytes:
+    def marked(cls, redo: str) -> bytes:
         """The mark of one who has begun this commit."""
-        mark = b"%-10d %s %s\n" % (os.getpid(), cls._name.encode(), txn.encode())
-        if txn == NO_TXN:
+        mark = b"%-10d %s %s\n" % (os.getpid(), cls._name.encode(), redo.encode())
+        if redo == NO_TXN:
             cls._mark = mark
         return mark
 
@@ -48,13 +48,13 @@ class Me:
         cls._name, cls._mark = secrets.token_hex(8), b""
 
 
-os.register_at_fork(after_in_child=Me.forked)
+os.register_at_fork(after_in_child=LockOwner.forked)
 
 
 def unfinished(mark: bytes) -> str | None:
     """The commit that the last holder had begun, if it did not finish it."""
-    txn = mark[28:60].decode("ascii", "replace")
-    return txn if len(txn) == 32 and set(txn) <= _HEX else None
+    redo = mark[28:60].decode("ascii", "replace")
+    return redo if len(redo) == 32 and set(redo) <= _HEX else None
 
 
 def held_by(path: Path) -> str | None:
@@ -72,7 +72,7 @@ def held_by(path: Path) -> str | None:
         os.close(fd)
 
 
-class Lock:
+class SessionLock:
     """Exclusive use by one thread at a time (the one that commits); `shared` by any."""
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -152,7 +152,7 @@ class Lock:
 
     def _wait(self, kind: int) -> int:
         """A blocking `flock` cannot be given a time limit, so a thread waits in the line for us."""
-        turn = _Turn(self.path, kind)
+        turn = _LockTurn(self.path, kind)
         threading.Thread(target=turn.wait, name="outlast-lock", daemon=True).start()
         if not turn.came.wait(self.timeout) and turn.abandon():
             raise StoreUnavailable(
@@ -166,7 +166,7 @@ class Lock:
         return data[:10].decode("ascii", "replace").strip() or "?"
 
 
-class _Turn:
+class _LockTurn:
     """One wait in the line. Its own descriptor, because the lock belongs to the open file."""
 
     def __init__(self, path: Path, kind: int) -> None:

@@ -11,13 +11,13 @@ from types import TracebackType
 from outlast.core.errors import OutlastError
 from outlast.core.ids import is_id
 from outlast.store.files import disk
-from outlast.store.files.directory import STORE, Folder
-from outlast.store.files.lock import Lock, Me, unfinished
-from outlast.store.files.scoped_keys import Scope
-from outlast.store.files.session import Session
+from outlast.store.files.directory import STORE, StoreDirectory
+from outlast.store.files.lock import LockOwner, SessionLock, unfinished
+from outlast.store.files.scoped_keys import KeyScope
+from outlast.store.files.session import SessionFiles
 
 
-class MoreLocks(Exception):
+class MoreLocksNeeded(Exception):
     """These are needed too."""
 
     def __init__(self, *names: str) -> None:
@@ -25,20 +25,20 @@ class MoreLocks(Exception):
         self.names = set(names)
 
 
-class Held:
+class LockSet:
     """Enter it to hold the locks. `sessions` are those that exist or are about to; `failed` tells why one cannot be
     used, so that the others can."""
 
-    def __init__(self, folder: Folder, names: set[str], new: set[str]) -> None:
+    def __init__(self, folder: StoreDirectory, names: set[str], new: set[str]) -> None:
         self.folder = folder
         self.names = names
         self._new = new
-        self.sessions: dict[str, Session] = {}
-        self.scopes: dict[str, Scope] = {}
+        self.sessions: dict[str, SessionFiles] = {}
+        self.scopes: dict[str, KeyScope] = {}
         self.failed: dict[str, OutlastError] = {}
-        self._entered: list[Lock] = []
+        self._entered: list[SessionLock] = []
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> LockSet:
         try:
             while (left := self._take_all()) is not None:
                 self._let_go()
@@ -89,7 +89,7 @@ class Held:
 
     def _look(self, name: str, found: bytes) -> None:
         """Learn what others did since we held it last, and sign."""
-        mine = Me.mark()
+        mine = LockOwner.mark()
         try:
             session = self.sessions.get(name)
             if session is not None:
@@ -105,14 +105,14 @@ class Held:
         except (OutlastError, OSError) as error:
             self.failed[name] = disk.translation(error, self.folder.path)
 
-    def begin(self, txn: str) -> None:
+    def begin(self, redo: str) -> None:
         """Tell whoever takes one of these locks after us that there may be work left."""
         for lock in self._entered:
-            lock.sign(Me.marked(txn))
+            lock.sign(LockOwner.marked(redo))
 
     def finished(self) -> None:
         for lock in reversed(self._entered):  # the store's last: while it tells nothing, no other does
-            lock.sign(Me.mark())
+            lock.sign(LockOwner.mark())
 
     def sync(self) -> None:
         """Make what others left in these sessions durable."""

@@ -14,7 +14,7 @@ NOTE = "index/housekeeping.json"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Place:
+class SessionPaths:
     """Where one session lies."""
 
     __slots__ = ("draft", "folder", "gone", "gone_keys", "lease", "lineage", "live", "live_name", "lock", "session_id")
@@ -53,7 +53,7 @@ class Place:
         return self.folder / "index" / f"{self.session_id}.keys"
 
 
-def blobs_in(place: Place) -> dict[str, int]:
+def blobs_in(place: SessionPaths) -> dict[str, int]:
     """The blobs that lie there, and when each was last put (microseconds UTC)."""
     try:
         with os.scandir(place.blobs()) as entries:

@@ -16,20 +16,20 @@ from msgspec import Struct
 
 from outlast.core.errors import StoreUnavailable
 from outlast.store.files import disk
-from outlast.store.files.header_cache import Index
+from outlast.store.files.header_cache import HeaderCache
 from outlast.store.files.line import encode, whole
 
 FOLDER = "txn"
 
 
-class Put(Struct, tag="put", tag_field="op"):
+class PutFile(Struct, tag="put", tag_field="op"):
     """The file gets the contents that stand ready in `txn/<source>`."""
 
     file: str
     source: str
 
 
-class Add(Struct, tag="add", tag_field="op"):
+class AddLines(Struct, tag="add", tag_field="op"):
     """The file, which has `at` bytes, gets these lines."""
 
     file: str
@@ -37,66 +37,66 @@ class Add(Struct, tag="add", tag_field="op"):
     text: str
 
 
-class Remove(Struct, tag="remove", tag_field="op"):
+class RemoveFile(Struct, tag="remove", tag_field="op"):
     file: str
 
 
-class Forget(Struct, tag="forget", tag_field="op"):
+class ForgetKeys(Struct, tag="forget", tag_field="op"):
     """The index may not keep anything of these sessions."""
 
     sessions: list[str]
 
 
-Op = Put | Add | Remove | Forget
+Op = PutFile | AddLines | RemoveFile | ForgetKeys
 
 
-class Record(Struct):
-    txn: str
+class RedoRecord(Struct):
+    redo: str
     locks: list[str]
     ops: list[Op]
 
 
-_record = msgspec.json.Decoder(Record)
+_record = msgspec.json.Decoder(RedoRecord)
 
 
-class Txn:
+class RedoLog:
     """Being put together. Nothing has happened before `record`."""
 
     def __init__(self, folder: Path) -> None:
-        self.txn = secrets.token_hex(16)
+        self.redo = secrets.token_hex(16)
         self.ops: list[Op] = []
         self._folder = folder
         self._ready: list[Path] = []
 
     def put(self, path: Path, data: bytes) -> None:
-        source = f"{self.txn}.{len(self._ready)}"
+        source = f"{self.redo}.{len(self._ready)}"
         ready = self._folder / FOLDER / source
         self._ready.append(ready)
         disk.create(ready, data)
-        self.ops.append(Put(self._name(path), source))
+        self.ops.append(PutFile(self._name(path), source))
 
     def add(self, path: Path, at: int, data: bytes) -> None:
-        self.ops.append(Add(self._name(path), at, data.decode("utf-8")))
+        self.ops.append(AddLines(self._name(path), at, data.decode("utf-8")))
 
     def remove(self, path: Path) -> None:
-        self.ops.append(Remove(self._name(path)))
+        self.ops.append(RemoveFile(self._name(path)))
 
     def forget(self, session_id: str) -> None:
-        self.ops.append(Forget([session_id]))
+        self.ops.append(ForgetKeys([session_id]))
 
-    def record(self, locks: list[str]) -> Record:
+    def record(self, locks: list[str]) -> RedoRecord:
         """Make the commit: on return it is decided, and durable."""
-        record = Record(self.txn, locks, self.ops)
-        partial = self._folder / FOLDER / f"{self.txn}.partial"
+        record = RedoRecord(self.redo, locks, self.ops)
+        partial = self._folder / FOLDER / f"{self.redo}.partial"
         self._ready.append(partial)
         disk.create(partial, encode(record))
-        disk.rename(partial, _path(self._folder, self.txn))
+        disk.rename(partial, _path(self._folder, self.redo))
         disk.sync_folder(self._folder / FOLDER)
         return record
 
     def discard(self) -> None:
         """Withdraw, for certain: returns only when no record can come back."""
-        disk.unlink(_path(self._folder, self.txn))
+        disk.unlink(_path(self._folder, self.redo))
         for ready in self._ready:
             disk.unlink(ready)
         disk.sync_folder(self._folder / FOLDER)
@@ -105,18 +105,18 @@ class Txn:
         return path.relative_to(self._folder).as_posix()
 
 
-def _path(folder: Path, txn: str) -> Path:
-    return folder / FOLDER / f"{txn}.json"
+def _path(folder: Path, redo: str) -> Path:
+    return folder / FOLDER / f"{redo}.json"
 
 
-def load(folder: Path, txn: str) -> Record | None:
+def load(folder: Path, redo: str) -> RedoRecord | None:
     """None when there is no such record: it was carried out, or never made."""
-    data = disk.read(_path(folder, txn))
+    data = disk.read(_path(folder, redo))
     if data is None:
         return None
     if not whole(data):
         raise StoreUnavailable(
-            f"{_path(folder, txn)} is damaged, and with it an unfinished commit; "
+            f"{_path(folder, redo)} is damaged, and with it an unfinished commit; "
             "`outlast verify` tells what is missing, then remove that file"
         )
     return _record.decode(data)
@@ -126,28 +126,28 @@ def outstanding(folder: Path) -> list[str]:
     return sorted(name[:-5] for name in os.listdir(folder / FOLDER) if name.endswith(".json"))
 
 
-def carry_out(folder: Path, record: Record, index: Index) -> None:
+def carry_out(folder: Path, record: RedoRecord, index: HeaderCache) -> None:
     """Do all of it, again if need be, and strike it off."""
     folders = {folder}
     for op in record.ops:
         match op:
-            case Put():
+            case PutFile():
                 _put(folder, op)
                 folders.add((folder / op.file).parent)
-            case Add():
+            case AddLines():
                 _add(folder, op)
-            case Remove():
+            case RemoveFile():
                 disk.unlink(folder / op.file)
-            case Forget():
+            case ForgetKeys():
                 index.forget(set(op.sessions))
     for touched in folders:
         disk.sync_folder(touched)
-    disk.unlink(_path(folder, record.txn))
+    disk.unlink(_path(folder, record.redo))
     # Struck off durably before anybody goes on: carried out once more later, it would undo what came after.
     disk.sync_folder(folder / FOLDER)
 
 
-def _put(folder: Path, op: Put) -> None:
+def _put(folder: Path, op: PutFile) -> None:
     try:
         disk.rename(folder / FOLDER / op.source, folder / op.file)
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def _put(folder: Path, op: Put) -> None:
             raise
 
 
-def _add(folder: Path, op: Add) -> None:
+def _add(folder: Path, op: AddLines) -> None:
     fd = os.open(folder / op.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, disk.MODE)
     try:
         size, data = os.fstat(fd).st_size, op.text.encode("utf-8")

@@ -15,17 +15,17 @@ from outlast.core.event_row import StoredEvent
 from outlast.core.events import Opaque
 from outlast.core.header import REDACTED, Delta, delta_of
 from outlast.store.engine.encode import event_of
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files import scoped_keys
-from outlast.store.files.line import Head, Line, decode, encode, line_of
-from outlast.store.files.redo_record import Txn
+from outlast.store.files.line import EventLine, SegmentHead, decode, encode, line_of
+from outlast.store.files.redo_record import RedoLog
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.segment_set import Segments
+from outlast.store.files.segment_set import SegmentSet
 from outlast.store.files.session import gone_file
-from outlast.store.files.session_change import Change
+from outlast.store.files.session_change import SessionChange
 
 
-def add_removal(work: Txn, change: Change, appended: bytes) -> None:
+def add_removal(work: RedoLog, change: SessionChange, appended: bytes) -> None:
     """The operations that redact, scrub or bury one session. `appended` are the lines that the same commit adds."""
     session = change.session
     with closing(session.segments()) as segments:
@@ -38,7 +38,7 @@ def add_removal(work: Txn, change: Change, appended: bytes) -> None:
         _bury(work, change)
 
 
-def _rewrite(work: Txn, change: Change, segments: Segments, appended: bytes) -> None:
+def _rewrite(work: RedoLog, change: SessionChange, segments: SegmentSet, appended: bytes) -> None:
     place, last = change.session.place, len(segments)
     touched = {segments.holding(seq) for seq in change.blanks}
     if change.scrubbed or _given_words(change):
@@ -54,16 +54,16 @@ def _rewrite(work: Txn, change: Change, segments: Segments, appended: bytes) -> 
     elif appended:
         row = change.session.row
         assert row is not None
-        head = Head(1, row.session_id, change.session.sealed + 1, row.last_seq, row.head_hash.hex())
+        head = SegmentHead(1, row.session_id, change.session.sealed + 1, row.last_seq, row.head_hash.hex())
         work.put(place.live, encode(head) + appended)
 
 
-def _given_words(change: Change) -> bool:
+def _given_words(change: SessionChange) -> bool:
     """Whether what was redacted may also stand in what the session was created with."""
     return REDACTED in (change.row.title, change.row.pending_text)
 
 
-def _drop(work: Txn, change: Change, segments: Segments, keep: int) -> None:
+def _drop(work: RedoLog, change: SessionChange, segments: SegmentSet, keep: int) -> None:
     for number in range(1, len(segments) + 1):
         segment = segments.get(number)
         base = segment.begins_after()
@@ -73,7 +73,7 @@ def _drop(work: Txn, change: Change, segments: Segments, keep: int) -> None:
             work.put(segment.path, _rewritten(change, segment, keep))
 
 
-def _rewritten(change: Change, segment: Segment, keep: int | None) -> bytes:
+def _rewritten(change: SessionChange, segment: Segment, keep: int | None) -> bytes:
     """The segment's bytes without the words that are taken away. Lines that cannot be read stay as they are."""
     texts: list[bytes] = []
     head = segment.head
@@ -92,7 +92,7 @@ def _rewritten(change: Change, segment: Segment, keep: int | None) -> bytes:
     return b"".join(texts)
 
 
-def _scrubbed(given: Row, now: Row) -> Row:
+def _scrubbed(given: HeaderRow, now: HeaderRow) -> HeaderRow:
     scrubbed = copy(given)
     if now.deleted_at is not None:
         scrubbed.title = scrubbed.pending_text = scrubbed.project_root = scrubbed.model = scrubbed.persona = None
@@ -104,7 +104,7 @@ def _scrubbed(given: Row, now: Row) -> Row:
     return scrubbed
 
 
-def _blanked(line: Line, digest: bytes, blob: BlobReader) -> Line:
+def _blanked(line: EventLine, digest: bytes, blob: BlobReader) -> EventLine:
     event = line.event()
     blanked = line_of(event._replace(body=digest, redacted=True), line.u)
     for name in ("more", "scope", "count", "digest", "lease", "masked", "imported"):
@@ -124,7 +124,7 @@ def _without_words(event: StoredEvent, blob: BlobReader) -> Delta:
     return delta
 
 
-def _bury(work: Txn, change: Change) -> None:
+def _bury(work: RedoLog, change: SessionChange) -> None:
     session, place = change.session, change.session.place
     work.put(place.gone, gone_file(change.row))
     if session.row is not None and session.row.deleted_at is None:

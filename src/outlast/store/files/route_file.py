@@ -21,7 +21,7 @@ class RoutesFile(Struct):
 _routes = msgspec.json.Decoder(RoutesFile)
 
 
-class Routes:
+class RouteTable:
     """Never changed; `put` and `move` give new ones. `changed` tells that these are not what lies on the disk."""
 
     def __init__(self, leads: dict[str, str], *, changed: bool = False) -> None:
@@ -29,7 +29,7 @@ class Routes:
         self.changed = changed
 
     @classmethod
-    def load(cls, folder: Path) -> Routes:
+    def load(cls, folder: Path) -> RouteTable:
         data = disk.read(folder / NAME)
         if data is None:
             return cls({})
@@ -39,7 +39,7 @@ class Routes:
             )
         return cls(_routes.decode(data).routes)
 
-    def put(self, route: str, session_id: str | None) -> Routes:
+    def put(self, route: str, session_id: str | None) -> RouteTable:
         try:
             route.encode("utf-8")
         except UnicodeEncodeError:
@@ -47,13 +47,13 @@ class Routes:
         leads = {name: to for name, to in self.leads.items() if name != route}
         if session_id is not None:
             leads[route] = session_id
-        return Routes(leads, changed=True)
+        return RouteTable(leads, changed=True)
 
-    def move(self, from_session_id: str, to_session_id: str | None) -> Routes:
+    def move(self, from_session_id: str, to_session_id: str | None) -> RouteTable:
         if from_session_id not in self.leads.values():
             return self
         leads = {name: to_session_id if to == from_session_id else to for name, to in self.leads.items()}
-        return Routes({name: to for name, to in leads.items() if to is not None}, changed=True)
+        return RouteTable({name: to for name, to in leads.items() if to is not None}, changed=True)
 
     def data(self) -> bytes:
         return encode(RoutesFile(self.leads))

@@ -10,16 +10,16 @@ from outlast.core.errors import ConflictError, DamagedSession, InvalidInput
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.core.ids import is_id
-from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.engine.transaction import HeaderRow, KeyRow
 from outlast.store.files import disk, scoped_keys
 from outlast.store.files.directory import STORE
-from outlast.store.files.line import Line
-from outlast.store.files.lock_set import Held, MoreLocks
+from outlast.store.files.line import EventLine
+from outlast.store.files.lock_set import LockSet, MoreLocksNeeded
 from outlast.store.files.paths import blobs_in
-from outlast.store.files.route_file import Routes
+from outlast.store.files.route_file import RouteTable
 from outlast.store.files.scoped_keys import ScopedKey, lock_name
-from outlast.store.files.session import Session
-from outlast.store.files.session_change import Change
+from outlast.store.files.session import SessionFiles
+from outlast.store.files.session_change import SessionChange
 from outlast.store.files.session_list import based_on
 from outlast.store.port import Chunk, Snapshot
 from outlast.store.process_identity import boot_id, boot_ms, now_us
@@ -27,15 +27,15 @@ from outlast.store.process_identity import boot_id, boot_ms, now_us
 KEY_LOOK_BACK = 4096
 
 
-class Group:
+class CommitGroup:
     """What the commits of a batch have decided so far."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: LockSet) -> None:
         self.held = held
-        self.changes: dict[str, Change] = {}
+        self.changes: dict[str, SessionChange] = {}
         self.keys: dict[tuple[str, str], KeyRow] = {}
         self.scoped: dict[str, list[ScopedKey]] = {}
-        self.routes: Routes | None = None
+        self.routes: RouteTable | None = None
         self.lineages: dict[str, list[str]] = {}
         self.note: str | None = None
 
@@ -58,13 +58,13 @@ class Group:
 class FilesRows:
     """`Tx` over the sessions whose locks are held."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: CommitGroup) -> None:
         self._group = group
         self._held = group.held
-        self.changes: dict[str, Change] = {}
+        self.changes: dict[str, SessionChange] = {}
         self.keys: dict[tuple[str, str], KeyRow] = {}
         self.scoped: dict[str, list[ScopedKey]] = {}
-        self.routes: Routes | None = None
+        self.routes: RouteTable | None = None
         self.lineages: dict[str, list[str]] = {}
 
     # --- headers
@@ -75,11 +75,11 @@ class FilesRows:
     def lease_clock(self) -> tuple[int, str]:
         return boot_ms(), boot_id()
 
-    def header(self, session_id: str) -> Row | None:
+    def header(self, session_id: str) -> HeaderRow | None:
         change = self._change(session_id)
         return None if change is None else change.row
 
-    def _change(self, session_id: str) -> Change | None:
+    def _change(self, session_id: str) -> SessionChange | None:
         change = self.changes.get(session_id)
         if change is None:
             session = self._session(session_id)
@@ -89,38 +89,38 @@ class FilesRows:
             row = before.row if before is not None else session.row
             if row is None:
                 return None
-            change = self.changes[session_id] = Change(session, copy(row))
+            change = self.changes[session_id] = SessionChange(session, copy(row))
         return change
 
-    def _session(self, session_id: str) -> Session | None:
+    def _session(self, session_id: str) -> SessionFiles | None:
         """A session of ours; one that exists and is not locked yet has to be."""
         held = self._held
         if session_id in held.failed:
             raise held.failed[session_id]
         session = held.sessions.get(session_id)
         if session is None and session_id not in held.names and held.folder.exists(session_id):
-            raise MoreLocks(session_id)
+            raise MoreLocksNeeded(session_id)
         return session
 
-    def _known(self, session_id: str) -> Change:
+    def _known(self, session_id: str) -> SessionChange:
         change = self._change(session_id)
         if change is None:
             raise DamagedSession(session_id, None, "its files are missing")
         return change
 
-    def create(self, row: Row) -> None:
+    def create(self, row: HeaderRow) -> None:
         session = self._session(row.session_id)
         if session is None:
-            raise MoreLocks(row.session_id)
-        change = self.changes[row.session_id] = Change(session, row)
+            raise MoreLocksNeeded(row.session_id)
+        change = self.changes[row.session_id] = SessionChange(session, row)
         change.create()
 
-    def save(self, row: Row) -> None:
+    def save(self, row: HeaderRow) -> None:
         self._known(row.session_id).save()
 
     # --- events
 
-    def append(self, row: Row, events: list[StoredEvent]) -> None:
+    def append(self, row: HeaderRow, events: list[StoredEvent]) -> None:
         change = self._known(row.session_id)
         if change.session.hole:
             raise DamagedSession(row.session_id, change.session.hole, "a line cannot be read, so nothing is added")
@@ -130,7 +130,7 @@ class FilesRows:
 
     def restore(
         self,
-        row: Row,
+        row: HeaderRow,
         events: list[StoredEvent],
         deltas: Mapping[int, Delta],
         keys: Sequence[tuple[str, KeyRow]],
@@ -168,11 +168,11 @@ class FilesRows:
     def blank(self, session_id: str, seq: int, digest: bytes) -> None:
         self._known(session_id).blanks[seq] = digest
 
-    def forks(self, session_id: str) -> list[Row]:
+    def forks(self, session_id: str) -> list[HeaderRow]:
         names = based_on(self._held.folder, session_id)
         missing = [name for name in names if name not in self._held.names]
         if missing:
-            raise MoreLocks(*missing)
+            raise MoreLocksNeeded(*missing)
         rows = [self.header(name) for name in names]
         return [row for row in rows if row is not None and row.base_id == session_id]
 
@@ -190,7 +190,7 @@ class FilesRows:
                 return found
         return None if root is not None and not root.is_scope() else self._in_scope(scope, key)
 
-    def _in_session(self, session: Session, key: str, scope: str | None) -> KeyRow | None:
+    def _in_session(self, session: SessionFiles, key: str, scope: str | None) -> KeyRow | None:
         row = session.row
         if row is not None and row.deleted_at is not None:
             return scoped_keys.find_key(session.place, row.deleted_at, key, scope)
@@ -201,7 +201,7 @@ class FilesRows:
     def _in_scope(self, scope: str, key: str) -> KeyRow | None:
         name = lock_name(scope)
         if name not in self._held.names:
-            raise MoreLocks(name)
+            raise MoreLocksNeeded(name)
         if name in self._held.failed:
             raise self._held.failed[name]
         for entry in self._held.scopes[name].find(key):
@@ -225,7 +225,7 @@ class FilesRows:
             entry = ScopedKey(key, row.session_id, row.seq, row.events, row.digest.hex(), scope)
             self.scoped.setdefault(scope, []).append(entry)
             if lock_name(scope) not in self._held.names:
-                raise MoreLocks(lock_name(scope))
+                raise MoreLocksNeeded(lock_name(scope))
 
     def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
         """All of them: they lie in one file, and each is as old as the tombstone beside it."""
@@ -293,13 +293,13 @@ class FilesRows:
 
     # --- routes, blobs, snapshots
 
-    def _routes(self) -> Routes:
+    def _routes(self) -> RouteTable:
         if STORE not in self._held.names:
-            raise MoreLocks(STORE)
+            raise MoreLocksNeeded(STORE)
         if STORE in self._held.failed:
             raise self._held.failed[STORE]
         if self.routes is None:
-            self.routes = self._group.routes or Routes.load(self._held.folder.path)
+            self.routes = self._group.routes or RouteTable.load(self._held.folder.path)
         return self.routes
 
     def locked_route(self, route: str) -> str | None:
@@ -345,7 +345,7 @@ class FilesRows:
         change.snapshots_dropped = True
 
 
-def _key_row(line: Line) -> KeyRow:
+def _key_row(line: EventLine) -> KeyRow:
     count = line.count or 1
     return KeyRow(line.session, line.seq + count - 1, count, bytes.fromhex(line.digest or ""))
 

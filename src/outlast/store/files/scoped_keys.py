@@ -18,9 +18,9 @@ from msgspec import Struct
 from outlast.core.errors import DamagedSession, StoreUnavailable
 from outlast.store.engine.transaction import KeyRow
 from outlast.store.files import disk
-from outlast.store.files.line import Line, encode, intact, whole
-from outlast.store.files.lock import LOCK_SECONDS, Lock
-from outlast.store.files.paths import Place
+from outlast.store.files.line import EventLine, encode, intact, whole
+from outlast.store.files.lock import LOCK_SECONDS, SessionLock
+from outlast.store.files.paths import SessionPaths
 from outlast.store.process_identity import now_us
 
 FOLDER = "keys"
@@ -45,12 +45,12 @@ def lock_name(scope: str) -> str:
     return f"{FOLDER}/{hashlib.sha256(scope.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-class Scope:
+class KeyScope:
     """The entries of one scope, as far as they were read; used with its lock held."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}.jsonl"
-        self.lock = Lock(folder / f"{name}.lock", LOCK_SECONDS)
+        self.lock = SessionLock(folder / f"{name}.lock", LOCK_SECONDS)
         self.loaded = False
         self._forget()
 
@@ -111,7 +111,7 @@ class Scope:
 KEPT_US = 30 * 24 * 3600 * 1_000_000
 
 
-class GoneKey(Struct):
+class TombstoneKey(Struct):
     key: str
     scope: str | None
     seq: int
@@ -119,24 +119,24 @@ class GoneKey(Struct):
     digest: str
 
 
-class GoneKeys(Struct):
+class TombstoneKeys(Struct):
     session: str
-    keys: list[GoneKey]
+    keys: list[TombstoneKey]
 
 
-_keys = msgspec.json.Decoder(GoneKeys)
+_keys = msgspec.json.Decoder(TombstoneKeys)
 
 
-def keys_file(session_id: str, lines: list[Line]) -> bytes:
-    return encode(GoneKeys(session_id, [_gone_key(line) for line in lines]))
+def keys_file(session_id: str, lines: list[EventLine]) -> bytes:
+    return encode(TombstoneKeys(session_id, [_gone_key(line) for line in lines]))
 
 
-def _gone_key(line: Line) -> GoneKey:
+def _gone_key(line: EventLine) -> TombstoneKey:
     count = line.count or 1
-    return GoneKey(line.key or "", line.scope or None, line.seq + count - 1, count, line.digest or "")
+    return TombstoneKey(line.key or "", line.scope or None, line.seq + count - 1, count, line.digest or "")
 
 
-def read_keys(place: Place) -> list[GoneKey]:
+def read_keys(place: SessionPaths) -> list[TombstoneKey]:
     data = disk.read(place.gone_keys)
     if data is None:
         return []
@@ -145,7 +145,7 @@ def read_keys(place: Place) -> list[GoneKey]:
     return _keys.decode(data).keys
 
 
-def find_key(place: Place, deleted_at: int, key: str, scope: str | None) -> KeyRow | None:
+def find_key(place: SessionPaths, deleted_at: int, key: str, scope: str | None) -> KeyRow | None:
     if now_us() - deleted_at > KEPT_US:
         return None
     for found in read_keys(place):

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from outlast.core.errors import DamagedSession
 from outlast.core.event_row import StoredEvent
 from outlast.store.files import disk
-from outlast.store.files.line import Head, Line, decode, decode_head, event_in
+from outlast.store.files.line import EventLine, SegmentHead, decode, decode_head, event_in
 
 BLOCK = 256 * 1024
 PROBE = 8 * 1024
 NEAR = 16
 
 
-class Piece(NamedTuple):
+class SegmentPart(NamedTuple):
     """What stands between two newlines; `complete` unless the file ends before the second one."""
 
     start: int
@@ -37,7 +37,7 @@ class Anchor(NamedTuple):
     offset: int
 
 
-def pieces(fd: int, at: int, end: int) -> Iterator[Piece]:
+def pieces(fd: int, at: int, end: int) -> Iterator[SegmentPart]:
     rest, start, size = b"", at, PROBE
     while at < end:
         block = os.pread(fd, min(size, end - at), at)
@@ -49,13 +49,13 @@ def pieces(fd: int, at: int, end: int) -> Iterator[Piece]:
         rest = texts.pop()
         for text in texts:
             stop = start + len(text) + 1
-            yield Piece(start, stop, text, True)
+            yield SegmentPart(start, stop, text, True)
             start = stop
     if rest:
-        yield Piece(start, start + len(rest), rest, False)
+        yield SegmentPart(start, start + len(rest), rest, False)
 
 
-def first_line(fd: int, size: int) -> Piece | None:
+def first_line(fd: int, size: int) -> SegmentPart | None:
     piece = next(pieces(fd, 0, size), None)
     return piece if piece is not None and piece.complete else None
 
@@ -68,10 +68,10 @@ class Segment:
         self.fd = fd
         self.size = size
         self.last_seq = last_seq
-        self._first: Piece | bool | None = False
+        self._first: SegmentPart | bool | None = False
 
     @property
-    def first(self) -> Piece | None:
+    def first(self) -> SegmentPart | None:
         if isinstance(self._first, bool):
             self._first = first_line(self.fd, self.size)
         return self._first
@@ -82,7 +82,7 @@ class Segment:
         return self.first.stop if self.first else 0
 
     @property
-    def head(self) -> Head | None:
+    def head(self) -> SegmentHead | None:
         return decode_head(self.first.text) if self.first else None
 
     @classmethod
@@ -111,9 +111,9 @@ class Segment:
                 return line.seq - 1 - skipped
         return None
 
-    def lines(self, session_id: str, after: int, upto: int) -> list[Line]:
+    def lines(self, session_id: str, after: int, upto: int) -> list[EventLine]:
         """Lines with `after < seq <= upto` that stand here; damage between them raises."""
-        found: list[Line] = []
+        found: list[EventLine] = []
         base = self.begins_after()
         if base is None:
             raise DamagedSession(session_id, after + 1, f"{self.path.name} cannot be read")

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from outlast.core.errors import DamagedSession, OutlastError, SessionDeleted
 from outlast.core.event_row import StoredEvent
-from outlast.store.files.line import Line
-from outlast.store.files.paths import Place
+from outlast.store.files.line import EventLine
+from outlast.store.files.paths import SessionPaths
 from outlast.store.files.segment import Segment
 
 MAX_OPEN = 4
 
 
-def count_sealed(place: Place) -> int:
+def count_sealed(place: SessionPaths) -> int:
     """How many sealed segments there are: they are numbered without gaps, so a few looks tell."""
     if not os.path.lexists(place.sealed(1)):
         return 0
@@ -31,10 +31,10 @@ def count_sealed(place: Place) -> int:
     return low
 
 
-class Segments:
+class SegmentSet:
     """Opened as they are needed, a few at a time, closed together. The live one is given, as far as it counts."""
 
-    def __init__(self, place: Place, sealed: int, live: Segment | None) -> None:
+    def __init__(self, place: SessionPaths, sealed: int, live: Segment | None) -> None:
         self._place = place
         self._sealed = sealed
         self._live = live
@@ -88,8 +88,8 @@ class Segments:
         """Rows with `after < seq <= upto`, ascending. `DamagedSession` where a line cannot be read."""
         return [line.event() for line in self.lines(after, upto)]
 
-    def lines(self, after: int, upto: int) -> list[Line]:
-        found: list[Line] = []
+    def lines(self, after: int, upto: int) -> list[EventLine]:
+        found: list[EventLine] = []
         if not len(self) or after >= upto:
             return found
         for number in range(self.holding(after + 1), len(self) + 1):

@@ -18,18 +18,18 @@ from msgspec import Struct
 
 from outlast.core.errors import DamagedSession
 from outlast.core.header import HEADER_VERSION
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files import disk
-from outlast.store.files.draft_file import Draft
-from outlast.store.files.header_cache import Index, Note, identity
-from outlast.store.files.header_fold import Fold, Tail
+from outlast.store.files.draft_file import DraftFile
+from outlast.store.files.header_cache import CachedHeader, HeaderCache, identity
+from outlast.store.files.header_fold import HeaderFold, UnfoldedTail
 from outlast.store.files.key_index import KeyIndex, key_id
-from outlast.store.files.line import LeaseState, Line, decode, encode, whole
-from outlast.store.files.lock import LOCK_SECONDS, Lock, Me
-from outlast.store.files.paths import Place
+from outlast.store.files.line import EventLine, LeaseState, decode, encode, whole
+from outlast.store.files.lock import LOCK_SECONDS, LockOwner, SessionLock
+from outlast.store.files.paths import SessionPaths
 from outlast.store.files.scoped_keys import lock_name
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.segment_set import Segments, count_sealed
+from outlast.store.files.segment_set import SegmentSet, count_sealed
 from outlast.store.port import Chunk
 
 NOTE_EVERY = 512
@@ -43,8 +43,8 @@ class LeaseFile(Struct):
     generation: int
 
 
-class Gone(Struct):
-    row: Row
+class TombstoneFile(Struct):
+    row: HeaderRow
 
 
 class LineageFile(Struct):
@@ -52,33 +52,33 @@ class LineageFile(Struct):
 
 
 _lease_file = msgspec.json.Decoder(LeaseFile)
-_gone = msgspec.json.Decoder(Gone)
+_gone = msgspec.json.Decoder(TombstoneFile)
 _lineage = msgspec.json.Decoder(LineageFile)
 
 
-class Capture(NamedTuple):
+class SessionCapture(NamedTuple):
     """A session as of one moment, for a reader. `segments` is the reader's to close. `torn` bytes behind the last
     commit were left by a writer that died."""
 
-    row: Row | None
-    segments: Segments | None = None
+    row: HeaderRow | None
+    segments: SegmentSet | None = None
     hole: int | None = None
     chunks: Sequence[Chunk] = ()
     torn: int = 0
 
 
-class Session:
-    def __init__(self, place: Place, index: Index, *, read_only: bool = False) -> None:
+class SessionFiles:
+    def __init__(self, place: SessionPaths, index: HeaderCache, *, read_only: bool = False) -> None:
         self.place = place
         self.read_only = read_only
         self.mutex = threading.RLock()
-        self.lock = Lock(place.lock, LOCK_SECONDS)
+        self.lock = SessionLock(place.lock, LOCK_SECONDS)
         self._index = index
         self.loaded = False
         self._nothing()
 
     def _nothing(self) -> None:
-        self.row: Row | None = None
+        self.row: HeaderRow | None = None
         self.sealed = 0
         self.fd = -1
         self.inode = 0
@@ -93,7 +93,7 @@ class Session:
         self.synced = True
         self.since_note = 0
         self.keys = KeyIndex(self.place.keys(), 0)
-        self._draft: Draft | None = None
+        self._draft: DraftFile | None = None
         self._members: list[str] | None = None
         self._is_scope: bool | None = None
 
@@ -140,27 +140,27 @@ class Session:
             self.forget()
             self.lock.close()
 
-    def capture(self) -> Capture | None:
+    def capture(self) -> SessionCapture | None:
         """What a reader may see without any lock: only while nobody but us has written. None if it must lock."""
         with self.mutex:
-            if not self.loaded or self.lock.peek() != Me.mark():
+            if not self.loaded or self.lock.peek() != LockOwner.mark():
                 return None
             if self.row is not None and self.row.deleted_at is None and not self.in_place():
                 return None
             return self.captured()
 
-    def captured(self) -> Capture:
+    def captured(self) -> SessionCapture:
         if self.row is None:
-            return Capture(None)
-        return Capture(self.row, self.segments(), self.hole, self.draft().chunks, self.torn)
+            return SessionCapture(None)
+        return SessionCapture(self.row, self.segments(), self.hole, self.draft().chunks, self.torn)
 
-    def segments(self) -> Segments:
+    def segments(self) -> SegmentSet:
         """Its log, as far as it is committed."""
         live = None
         if self.fd >= 0 and self.row is not None:
             last = None if self.hole or self.row.deleted_at is not None else self.row.last_seq
             live = Segment(self.place.live, os.dup(self.fd), self.size, last)
-        return Segments(self.place, self.sealed, live)
+        return SegmentSet(self.place, self.sealed, live)
 
     # --- looking again
 
@@ -219,7 +219,7 @@ class Session:
 
     def _go_on(self, end: int, exclusive: bool) -> None:
         assert self.row is not None
-        fold = Fold(copy(self.row), self.blob, closed=self.closed, lease_n=self.lease_n)
+        fold = HeaderFold(copy(self.row), self.blob, closed=self.closed, lease_n=self.lease_n)
         fold.hole = self.hole
         size, tail = fold.segment(self.fd, self.size, end)
         self._take(fold, size, tail, end, exclusive)
@@ -252,7 +252,7 @@ class Session:
         self.sealed = sealed
         self._take(fold, size if found else 0, tail if found else None, end if found else 0, exclusive)
 
-    def _beginning(self, sealed: int, live: bool) -> tuple[Fold, int, int]:
+    def _beginning(self, sealed: int, live: bool) -> tuple[HeaderFold, int, int]:
         """Where to begin to add up: behind the index's note if it fits, else at the first segment (offset 0).
 
         The first line is looked at in any case: a session is the same with and without its index.
@@ -262,14 +262,14 @@ class Session:
         if note is not None and note.generation == self.generation and note.number <= sealed + live:
             path = self.place.live if note.number > sealed else self.place.sealed(note.number)
             if self._fits(note, path):
-                fold = Fold(note.row, self.blob, closed=note.closed, lease_n=note.lease_n)
+                fold = HeaderFold(note.row, self.blob, closed=note.closed, lease_n=note.lease_n)
                 fold.line_start = note.start
                 self.keys = KeyIndex(self.place.keys(), note.row.last_seq)
                 return fold, note.number, note.end
         self.keys = KeyIndex(self.place.keys(), row.base_seq)
-        return Fold(row, self.blob), 1, 0
+        return HeaderFold(row, self.blob), 1, 0
 
-    def _given(self, sealed: int) -> Row:
+    def _given(self, sealed: int) -> HeaderRow:
         """The header that the session was created with."""
         first = Segment.open(self.place.live if not sealed else self.place.sealed(1))
         if first is None:
@@ -280,7 +280,7 @@ class Session:
             raise DamagedSession(self.place.session_id, None, f"the first line of {first.path.name} cannot be read")
         return head.header
 
-    def _fits(self, note: Note, path: os.PathLike[str]) -> bool:
+    def _fits(self, note: CachedHeader, path: os.PathLike[str]) -> bool:
         """Whether the very line that the note ends with stands where it says."""
         try:
             fd = os.open(path, disk.READ)
@@ -293,7 +293,7 @@ class Session:
         line = decode(text[:-1]) if text[-1:] == b"\n" else None
         return line is not None and line.seq == note.row.last_seq and line.hash == note.row.head_hash.hex()
 
-    def _entered(self, fold: Fold, fd: int) -> int:
+    def _entered(self, fold: HeaderFold, fd: int) -> int:
         """Check a segment's first line against the end of the one before; where its events begin. One that cannot be
         read takes no event away: the events themselves tell whether they follow."""
         segment = Segment(self.place.live, fd, os.fstat(fd).st_size)
@@ -303,7 +303,7 @@ class Session:
             row.last_seq = head.base_seq
         return segment.body_at
 
-    def _take(self, fold: Fold, size: int, tail: Tail | None, end: int, exclusive: bool) -> None:
+    def _take(self, fold: HeaderFold, size: int, tail: UnfoldedTail | None, end: int, exclusive: bool) -> None:
         if fold.row.last_seq == fold.row.base_seq:
             # A session appears together with its first event, so this is not what a dying writer leaves.
             raise DamagedSession(self.place.session_id, fold.row.base_seq + 1, "its first event is missing")
@@ -329,7 +329,7 @@ class Session:
         disk.sync(self.fd)
         self.size, self.unended = self.size + 1, False
 
-    def _cut(self, tail: Tail, end: int) -> None:
+    def _cut(self, tail: UnfoldedTail, end: int) -> None:
         """Keep what a dead writer left aside, and end the file behind the last whole commit."""
         number = 1
         while os.path.lexists(self.place.torn(number)):
@@ -349,7 +349,7 @@ class Session:
 
     # --- keys, drafts, notes
 
-    def keyed(self, key: str, scope: str | None = None) -> Line | None:
+    def keyed(self, key: str, scope: str | None = None) -> EventLine | None:
         """The line of the event that carries a caller's key; no scope: that of the lineage."""
         row = self.row
         if row is None or row.deleted_at is not None:
@@ -360,7 +360,7 @@ class Session:
         seq = self.keys.find(key, scope)
         return None if seq is None else self.line_at(seq, key, scope)
 
-    def line_at(self, seq: int, key: str, scope: str | None) -> Line | None:
+    def line_at(self, seq: int, key: str, scope: str | None) -> EventLine | None:
         """The line of event `seq`, if it carries this key."""
         with closing(self.segments()) as segments:
             found = segments.lines(seq - 1, seq)
@@ -371,7 +371,7 @@ class Session:
         keyed = [line for line in self.keyed_lines() if after < line.seq <= upto and line.key is not None]
         return {key_id(line.key or "", line.scope or None): line.seq for line in keyed}
 
-    def keyed_lines(self) -> Iterator[Line]:
+    def keyed_lines(self) -> Iterator[EventLine]:
         """Every readable line that carries a caller's key."""
         with closing(self.segments()) as segments:
             for number in range(1, len(segments) + 1):
@@ -396,15 +396,15 @@ class Session:
     def becomes_scope(self) -> None:
         self._is_scope = True
 
-    def draft(self) -> Draft:
+    def draft(self) -> DraftFile:
         if self._draft is None:
-            self._draft = Draft.load(self.place, self.closed)
+            self._draft = DraftFile.load(self.place, self.closed)
         return self._draft
 
-    def set_draft(self, draft: Draft | None) -> None:
+    def set_draft(self, draft: DraftFile | None) -> None:
         self._draft = draft
 
-    def note(self) -> Note | None:
+    def note(self) -> CachedHeader | None:
         """What the index should remember, if it is worth it, still right, and durable: it must never be ahead."""
         row = self.row
         if row is None or row.deleted_at is not None or self.hole or self.fd < 0 or not self.since_note:
@@ -417,7 +417,7 @@ class Session:
         self.since_note = 0
         self.keys.save(row.last_seq, row.head_hash)
         live, lease = identity(os.fstat(self.fd)), identity(disk.look(self.place.lease))
-        return Note(
+        return CachedHeader(
             self.place.session_id,
             self.sealed + 1,
             self.line_start,
@@ -432,19 +432,19 @@ class Session:
         )
 
 
-def lease_file(row: Row, n: int, generation: int) -> bytes:
+def lease_file(row: HeaderRow, n: int, generation: int) -> bytes:
     return encode(LeaseFile(LeaseState.of(row, n), generation))
 
 
-def gone_file(row: Row) -> bytes:
-    return encode(Gone(row))
+def gone_file(row: HeaderRow) -> bytes:
+    return encode(TombstoneFile(row))
 
 
 def lineage_file(members: list[str]) -> bytes:
     return encode(LineageFile(members))
 
 
-def read_lineage(place: Place) -> list[str] | None:
+def read_lineage(place: SessionPaths) -> list[str] | None:
     data = disk.read(place.lineage)
     if data is None:
         return None
@@ -453,7 +453,7 @@ def read_lineage(place: Place) -> list[str] | None:
     return _lineage.decode(data).members
 
 
-def read_gone(place: Place) -> Row | None:
+def read_gone(place: SessionPaths) -> HeaderRow | None:
     """The tombstone, if there is one."""
     data = disk.read(place.gone)
     if data is None:

@@ -9,13 +9,13 @@ from msgspec import UNSET
 
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import REDACTED, Delta
-from outlast.store.engine.transaction import Row
-from outlast.store.files.line import Line, line_of
-from outlast.store.files.session import Session
+from outlast.store.engine.transaction import HeaderRow
+from outlast.store.files.line import EventLine, line_of
+from outlast.store.files.session import SessionFiles
 from outlast.store.port import Chunk, Snapshot
 
 
-class Change:
+class SessionChange:
     """`row` is the header as it will be. `commits` holds the lines of each commit of a batch, in order."""
 
     __slots__ = (
@@ -37,11 +37,11 @@ class Change:
         "snapshots_dropped",
     )
 
-    def __init__(self, session: Session, row: Row) -> None:
+    def __init__(self, session: SessionFiles, row: HeaderRow) -> None:
         self.session = session
         self.row = row
-        self.created: Row | None = None
-        self.commits: list[list[Line]] = []
+        self.created: HeaderRow | None = None
+        self.commits: list[list[EventLine]] = []
         self.lease = False
         self.scrubbed = False
         self.buried = False
@@ -69,7 +69,7 @@ class Change:
                 lines[-1].masked = masked
         self.commits[-1] += lines
 
-    def restore(self, events: list[StoredEvent], deltas: Mapping[int, Delta]) -> list[Line]:
+    def restore(self, events: list[StoredEvent], deltas: Mapping[int, Delta]) -> list[EventLine]:
         """The lines of rows that another store wrote."""
         lines = lines_of(self.row, events)
         lines[0].count = UNSET
@@ -90,7 +90,7 @@ class Change:
             (self.row.title == REDACTED != known.title) or (self.row.pending_text == REDACTED != known.pending_text)
         )
 
-    def follow(self, later: Change) -> None:
+    def follow(self, later: SessionChange) -> None:
         """Take in what the next commit of the same batch does."""
         self.row = later.row
         self.commits += later.commits
@@ -100,9 +100,9 @@ class Change:
         self.blobs |= later.blobs
         self.snapshots += later.snapshots
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[EventLine]:
         """All lines, each knowing how many of its commit follow; the last one carries the lease, if that changed."""
-        found: list[Line] = []
+        found: list[EventLine] = []
         for commit in self.commits:
             _count_down(commit)
             found += commit
@@ -116,7 +116,7 @@ class Change:
         return lines + (self.lease and not lines) + bool(self.chunks) + 2 * (heavy or cleaned or self.forgotten)
 
 
-def lines_of(row: Row, events: list[StoredEvent]) -> list[Line]:
+def lines_of(row: HeaderRow, events: list[StoredEvent]) -> list[EventLine]:
     """The lines of one write, after which the header is `row`."""
     lines = [line_of(event, row.updated_at) for event in events]
     if len(lines) > 1:
@@ -125,7 +125,7 @@ def lines_of(row: Row, events: list[StoredEvent]) -> list[Line]:
     return lines
 
 
-def _count_down(lines: list[Line]) -> None:
+def _count_down(lines: list[EventLine]) -> None:
     """Each line of a commit knows how many follow."""
     for more, line in enumerate(reversed(lines)):
         if more:

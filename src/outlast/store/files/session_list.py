@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from outlast.core.errors import OutlastError
 from outlast.core.ids import is_id
-from outlast.store.engine.transaction import Row
-from outlast.store.files.directory import Folder
+from outlast.store.engine.transaction import HeaderRow
+from outlast.store.files.directory import StoreDirectory
 from outlast.store.files.header_cache import NO_FILE, Identity, identity
 from outlast.store.files.lock import held_by
-from outlast.store.files.paths import FILES, Place
+from outlast.store.files.paths import FILES, SessionPaths
 from outlast.store.files.segment import Segment
 from outlast.store.files.session import read_gone
 
@@ -25,7 +25,7 @@ LOOK_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
 
 
-class Files(NamedTuple):
+class DirectoryFiles(NamedTuple):
     """What lies in the directory of one session."""
 
     live: Identity
@@ -34,33 +34,33 @@ class Files(NamedTuple):
     gone: bool
 
 
-NOTHING = Files(NO_FILE, NO_FILE, sealed=False, gone=False)
+NOTHING = DirectoryFiles(NO_FILE, NO_FILE, sealed=False, gone=False)
 
 
-class Listing(NamedTuple):
-    files: Files
-    row: Row | None
+class SessionListPage(NamedTuple):
+    files: DirectoryFiles
+    row: HeaderRow | None
     """None where it cannot be read."""
     updated_at: int
 
 
-class Catalog:
+class SessionCatalog:
     """Remembers headers with the files they came from. Thread-safe."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: StoreDirectory) -> None:
         self._folder = folder
         self._mutex = threading.Lock()
-        self._known: dict[str, Listing] = {}
+        self._known: dict[str, SessionListPage] = {}
         self._working = threading.Lock()
-        self._work: dict[str, Listing] = {}
+        self._work: dict[str, SessionListPage] = {}
         self._announced: tuple[bytes, int] | None = None
         self._announced_at = self._looked_at = 0.0
 
-    def listings(self) -> dict[str, Listing]:
+    def listings(self) -> dict[str, SessionListPage]:
         """Every session that was not deleted."""
         with self._mutex, self._folder.standing_still():
             there = {name: files for name, files in scan(self._folder).items() if not files.gone}
-            known: dict[str, Listing] = {}
+            known: dict[str, SessionListPage] = {}
             for session_id, files in there.items():
                 before = self._known.get(session_id)
                 if before is None or before.files != files or before.row is None:
@@ -69,7 +69,7 @@ class Catalog:
             self._known = known
             return known
 
-    def with_work(self) -> dict[str, Listing]:
+    def with_work(self) -> dict[str, SessionListPage]:
         """Those with work, and those of which that cannot be told. This is asked again and again, so while no process
         announces a commit the directory is looked through only now and then, for files that came by other ways."""
         with self._working:
@@ -83,28 +83,28 @@ class Catalog:
                 self._looked_at = now
             return self._work
 
-    def _load(self, session_id: str, files: Files) -> Listing:
+    def _load(self, session_id: str, files: DirectoryFiles) -> SessionListPage:
         note = self._folder.index.get(session_id)
         if note is not None and (note.live, note.lease) == (files.live, files.lease) and note.live[1] == note.end:
-            return Listing(files, note.row, note.row.updated_at)
+            return SessionListPage(files, note.row, note.row.updated_at)
         # The files of a commit that is on its way may be there before its header. What is known now is then noted as of
         # no files that will ever be seen again, so that the next list loads it anew.
-        settled = held_by(Place(self._folder.path, session_id).lock) is None
+        settled = held_by(SessionPaths(self._folder.path, session_id).lock) is None
         try:
             capture = self._folder.capture(session_id, sync=False)
         except (OutlastError, OSError):
-            return Listing(files, None, files.live[2] // 1000)
+            return SessionListPage(files, None, files.live[2] // 1000)
         if capture.segments is not None:
             capture.segments.close()
         row = capture.row
         if row is None or capture.hole is not None:
-            return Listing(files, None, row.updated_at if row else 0)
-        return Listing(files if settled else NOTHING, row, row.updated_at)
+            return SessionListPage(files, None, row.updated_at if row else 0)
+        return SessionListPage(files if settled else NOTHING, row, row.updated_at)
 
 
-def scan(folder: Folder) -> dict[str, Files]:
+def scan(folder: StoreDirectory) -> dict[str, DirectoryFiles]:
     """Every session that left a file here."""
-    found: dict[str, Files] = {}
+    found: dict[str, DirectoryFiles] = {}
     with os.scandir(folder.path) as entries:
         for entry in entries:
             match = FILES.fullmatch(entry.name)
@@ -130,12 +130,12 @@ def _identity(entry: os.DirEntry[str]) -> Identity:
         return NO_FILE
 
 
-def based_on(folder: Folder, session_id: str) -> list[str]:
+def based_on(folder: StoreDirectory, session_id: str) -> list[str]:
     """The sessions whose history goes on from this one's, deleted ones included; with this one's lock held, so that
     none is added. First lines tell, and the tombstones of deleted ones."""
     found: list[str] = []
     for name, files in scan(folder).items():
-        place = Place(folder.path, name)
+        place = SessionPaths(folder.path, name)
         if files.gone:
             row = read_gone(place)
         else:

@@ -22,7 +22,7 @@ HARMLESS = frozenset({".git", ".gitignore", ".gitattributes", ".hg", ".stfolder"
 IGNORED = b"*.lock\n*.lease\n*.draft.jsonl\n/index/\n/snapshots/\n/txn/\n/pulse\n"
 
 
-class Format(Struct):
+class StoreFormat(Struct):
     """`min_reader` is the oldest format number whose code may use this directory."""
 
     outlast: str
@@ -71,7 +71,7 @@ def _marker(path: Path) -> tuple[str, bytes | None]:
     return NAME, None
 
 
-def _adopt(path: Path, name: str, found: Format) -> None:
+def _adopt(path: Path, name: str, found: StoreFormat) -> None:
     """A store of before the project was renamed becomes one of today. A crash in between leaves both files: then the
     new one counts, and the next opening removes the other."""
     if name == former_name.NAME:
@@ -83,7 +83,7 @@ def _adopt(path: Path, name: str, found: Format) -> None:
     disk.sync_folder(path)
 
 
-def _write(path: Path, content: Format) -> None:
+def _write(path: Path, content: StoreFormat) -> None:
     partial = path / f"{PARTIAL}{secrets.token_hex(8)}"
     disk.create(partial, msgspec.json.encode(content) + b"\n")
     disk.rename(partial, path / NAME)
@@ -98,7 +98,7 @@ def _strangers(path: Path) -> list[str]:
 def _begin(path: Path) -> None:
     if _strangers(path) and not (path / NAME).exists():  # or another process has just begun
         raise _no_store(path)
-    _write(path, Format("files", FORMAT, FORMAT))
+    _write(path, StoreFormat("files", FORMAT, FORMAT))
     partial = path / f"{PARTIAL}{secrets.token_hex(8)}"
     if not (path / ".gitignore").exists():
         disk.create(partial, IGNORED)
@@ -106,7 +106,7 @@ def _begin(path: Path) -> None:
     disk.sync_folder(path)
 
 
-def check(path: Path) -> Format:
+def check(path: Path) -> StoreFormat:
     """Refuse what is not a store, or one that this Outlast cannot use; changes nothing."""
     try:
         name, data = _marker(path)
@@ -122,7 +122,7 @@ def _no_store(path: Path) -> StoreUnavailable:
     names = _strangers(path)
     if any(FILES.fullmatch(name) for name in names):
         # It was one, and its sessions are whole; guessing the format is left to whoever knows which Outlast wrote it.
-        text = msgspec.json.encode(Format("files", FORMAT, FORMAT)).decode()
+        text = msgspec.json.encode(StoreFormat("files", FORMAT, FORMAT)).decode()
         return StoreUnavailable(
             f"{path} holds sessions, but its {NAME} is missing; put it back from a backup, or write {text} into it"
         )
@@ -130,7 +130,7 @@ def _no_store(path: Path) -> StoreUnavailable:
     return StoreUnavailable(f"{path} is not an Outlast store and not empty ({inside}); choose another directory")
 
 
-def _check(marker: Path, data: bytes) -> Format:
+def _check(marker: Path, data: bytes) -> StoreFormat:
     path = marker.parent
     try:
         found = _decoded(marker.name, data)
@@ -146,7 +146,7 @@ def _check(marker: Path, data: bytes) -> Format:
     return found
 
 
-def _decoded(name: str, data: bytes) -> Format:
+def _decoded(name: str, data: bytes) -> StoreFormat:
     if name != former_name.NAME:
-        return msgspec.json.decode(data, type=Format)
-    return Format(*former_name.marker(data))
+        return msgspec.json.decode(data, type=StoreFormat)
+    return StoreFormat(*former_name.marker(data))

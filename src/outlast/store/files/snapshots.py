@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from outlast.store.files import disk
 from outlast.store.files.line import encode, whole
-from outlast.store.files.paths import Place
-from outlast.store.files.redo_record import Txn
+from outlast.store.files.paths import SessionPaths
+from outlast.store.files.redo_record import RedoLog
 from outlast.store.port import Snapshot
 
 KEPT = 8
@@ -27,7 +27,7 @@ class SnapshotFile(Struct):
 _file = msgspec.json.Decoder(SnapshotFile)
 
 
-def put_snapshots(place: Place, snapshots: list[Snapshot]) -> None:
+def put_snapshots(place: SessionPaths, snapshots: list[Snapshot]) -> None:
     """A disk that cannot take them loses nothing."""
     if not snapshots:
         return
@@ -48,7 +48,7 @@ def put_snapshots(place: Place, snapshots: list[Snapshot]) -> None:
         return
 
 
-def find_snapshot(place: Place, at_most: int) -> Snapshot | None:
+def find_snapshot(place: SessionPaths, at_most: int) -> Snapshot | None:
     """The newest one that is not past `at_most`; one that cannot be read is as good as none."""
     for seq in reversed(_seqs(place)):
         if seq > at_most:
@@ -62,12 +62,12 @@ def find_snapshot(place: Place, at_most: int) -> Snapshot | None:
     return None
 
 
-def drop_snapshots(work: Txn, place: Place) -> None:
+def drop_snapshots(work: RedoLog, place: SessionPaths) -> None:
     for seq in _seqs(place):
         work.remove(place.snapshots() / f"{seq}.json")
 
 
-def _seqs(place: Place) -> list[int]:
+def _seqs(place: SessionPaths) -> list[int]:
     try:
         names = os.listdir(place.snapshots())
     except FileNotFoundError:

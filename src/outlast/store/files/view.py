@@ -9,32 +9,32 @@ from contextlib import closing, contextmanager
 from outlast.core.errors import OutlastError
 from outlast.core.event_row import StoredEvent
 from outlast.core.ids import is_id
-from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.engine.transaction import HeaderRow, KeyRow
 from outlast.store.files import disk, scoped_keys
-from outlast.store.files.directory import Folder
+from outlast.store.files.directory import StoreDirectory
 from outlast.store.files.inspection import flaws_between, flaws_of, segment_files
-from outlast.store.files.line import Line, events_in
-from outlast.store.files.paths import NOTE, Place, blobs_in
-from outlast.store.files.route_file import Routes
+from outlast.store.files.line import EventLine, events_in
+from outlast.store.files.paths import NOTE, SessionPaths, blobs_in
+from outlast.store.files.route_file import RouteTable
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.session import Capture, read_gone, read_lineage
-from outlast.store.files.session_list import Catalog, Listing, scan
+from outlast.store.files.session import SessionCapture, read_gone, read_lineage
+from outlast.store.files.session_list import SessionCatalog, SessionListPage, scan
 from outlast.store.files.snapshots import find_snapshot
-from outlast.store.log_store import Listed
+from outlast.store.log_store import ListedSession
 from outlast.store.port import Chunk, Query, Snapshot
 from outlast.store.process_identity import boot_id, boot_ms
-from outlast.store.read.inspection import Flaw, StoredKey
-from outlast.store.read.read_view import Mark, Slice, fits, in_order, last_in, mark_of, place_of
+from outlast.store.read.inspection import StoredKey, StoreFlaw
+from outlast.store.read.read_view import EventSlice, ReadMark, fits, in_order, last_in, mark_of, place_of
 
 
 class FilesView:
     """`View`. Close it to let go of the files it opened."""
 
-    def __init__(self, folder: Folder, catalog: Catalog) -> None:
+    def __init__(self, folder: StoreDirectory, catalog: SessionCatalog) -> None:
         self._folder = folder
         self._catalog = catalog
-        self._captures: dict[str, Capture] = {}
-        self._listings: list[tuple[str, Listing]] | None = None
+        self._captures: dict[str, SessionCapture] = {}
+        self._listings: list[tuple[str, SessionListPage]] | None = None
 
     def close(self) -> None:
         for capture in self._captures.values():
@@ -49,11 +49,11 @@ class FilesView:
         except OSError as error:
             raise disk.translation(error, self._folder.path) from error
 
-    def _capture(self, session_id: str) -> Capture:
+    def _capture(self, session_id: str) -> SessionCapture:
         capture = self._captures.get(session_id)
         if capture is None:
             with self._told():
-                capture = self._folder.capture(session_id) if is_id(session_id) else Capture(None)
+                capture = self._folder.capture(session_id) if is_id(session_id) else SessionCapture(None)
             self._captures[session_id] = capture
         return capture
 
@@ -62,7 +62,7 @@ class FilesView:
     def lease_clock(self) -> tuple[int, str]:
         return boot_ms(), boot_id()
 
-    def header(self, session_id: str) -> Row | None:
+    def header(self, session_id: str) -> HeaderRow | None:
         return self._capture(session_id).row
 
     def hole(self, session_id: str) -> int | None:
@@ -83,58 +83,58 @@ class FilesView:
 
     def tip(self, root_id: str) -> str | None:
         with self._told():
-            return (read_lineage(Place(self._folder.path, root_id)) or [None])[-1]
+            return (read_lineage(SessionPaths(self._folder.path, root_id)) or [None])[-1]
 
     def route(self, route: str) -> str | None:
         with self._told(), self._folder.standing_still():
-            return Routes.load(self._folder.path).leads.get(route)
+            return RouteTable.load(self._folder.path).leads.get(route)
 
     def blob(self, session_id: str, sha256: str) -> bytes | None:
-        path = Place(self._folder.path, session_id).blob(sha256) if is_id(session_id) else None
+        path = SessionPaths(self._folder.path, session_id).blob(sha256) if is_id(session_id) else None
         with self._told():
             return None if path is None else disk.read(path)
 
     def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
         with self._told():
-            return find_snapshot(Place(self._folder.path, session_id), at_most)
+            return find_snapshot(SessionPaths(self._folder.path, session_id), at_most)
 
     # --- lists
 
-    def _sorted(self) -> list[tuple[str, Listing]]:
+    def _sorted(self) -> list[tuple[str, SessionListPage]]:
         if self._listings is None:
             found = self._catalog.listings().items()
             self._listings = sorted(found, key=lambda one: (one[1].updated_at, one[0]), reverse=True)
         return self._listings
 
-    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         if query.pending:
             return self._with_work(query, position)[:limit]
-        found: list[Listed] = []
+        found: list[ListedSession] = []
         for session_id, listing in self._sorted():
             if (listing.updated_at, session_id) < position and (listing.row is None or fits(listing.row, query)):
-                found.append(Listed(session_id, listing.updated_at, listing.row))
+                found.append(ListedSession(session_id, listing.updated_at, listing.row))
                 if len(found) == limit:
                     break
         return found
 
-    def _with_work(self, query: Query, position: tuple[int, str]) -> list[Listed]:
+    def _with_work(self, query: Query, position: tuple[int, str]) -> list[ListedSession]:
         """Few of many: only those are put in order."""
-        found: list[Listed] = []
+        found: list[ListedSession] = []
         for session_id, listing in self._catalog.with_work().items():
             if listing.row is None:
-                found.append(Listed(session_id, last_in(query), None))
+                found.append(ListedSession(session_id, last_in(query), None))
             elif fits(listing.row, query):
-                found.append(Listed(session_id, place_of(listing.row, query), listing.row))
+                found.append(ListedSession(session_id, place_of(listing.row, query), listing.row))
         return in_order(found, query, position)
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ReadMark]:
         marks = [mark_of(listing.row) for _, listing in self._sorted() if listing.row is not None]
         for session_id, files in scan(self._folder).items():
             if files.gone and (row := self._buried(session_id)) is not None:
                 marks.append(mark_of(row))
         return marks
 
-    def _buried(self, session_id: str) -> Row | None:
+    def _buried(self, session_id: str) -> HeaderRow | None:
         try:
             return self.header(session_id)
         except OutlastError:
@@ -161,31 +161,31 @@ class FilesView:
         data = disk.read(self._folder.path / NOTE)
         return None if data is None else data.decode("utf-8", "replace")
 
-    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> EventSlice:
         ending = ".gone.keys.json"
         names = [name[:26] for name in os.listdir(self._folder.path) if name.endswith(ending) and is_id(name[:26])]
         names = sorted(name for name in names if name > cursor)[:limit]
         found: dict[str, list[tuple[str, str]]] = {}
         for session_id in names:
-            place = Place(self._folder.path, session_id)
+            place = SessionPaths(self._folder.path, session_id)
             row = read_gone(place)
             if row is not None and row.deleted_at is not None and row.deleted_at < deleted_before:
                 found[session_id] = [(key.scope or row.root_id, key.key) for key in scoped_keys.read_keys(place)]
-        return Slice(found, names[-1] if len(names) == limit else "")
+        return EventSlice(found, names[-1] if len(names) == limit else "")
 
-    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
         found: dict[str, list[tuple[str, str]]] = {}
         looked, last = 0, ""
         for session_id in sorted(name for name in os.listdir(self._folder.path / "blobs") if name > cursor):
             if looked >= limit:
-                return Slice(found, last)
+                return EventSlice(found, last)
             last = session_id
-            there = blobs_in(Place(self._folder.path, session_id)) if is_id(session_id) else {}
+            there = blobs_in(SessionPaths(self._folder.path, session_id)) if is_id(session_id) else {}
             looked += 1 + len(there)
             names = [(name, "") for name, at in there.items() if after <= at < before]
-            if names and not Place(self._folder.path, session_id).gone.exists():
+            if names and not SessionPaths(self._folder.path, session_id).gone.exists():
                 found[session_id] = names
-        return Slice(found, "")
+        return EventSlice(found, "")
 
     # --- for those who look for damage
 
@@ -193,7 +193,7 @@ class FilesView:
         return sorted(scan(self._folder)), []
 
     def scan(self, session_id: str) -> Iterator[StoredEvent]:
-        for path in segment_files(Place(self._folder.path, session_id)):
+        for path in segment_files(SessionPaths(self._folder.path, session_id)):
             try:
                 segment = Segment.open(path)
             except OSError:
@@ -218,7 +218,7 @@ class FilesView:
                 found += self._keys(session_id, row)
         return found
 
-    def _keys(self, session_id: str, row: Row) -> list[StoredKey]:
+    def _keys(self, session_id: str, row: HeaderRow) -> list[StoredKey]:
         with self._told(), self._folder.using(session_id) as session, session.mutex:
             if row.deleted_at is None:
                 return [_stored_key(line, row) for line in session.keyed_lines()]
@@ -233,11 +233,11 @@ class FilesView:
 
     def blobs_of(self, session_id: str) -> list[str]:
         with self._told():
-            return sorted(blobs_in(Place(self._folder.path, session_id)))
+            return sorted(blobs_in(SessionPaths(self._folder.path, session_id)))
 
     def routes(self, prefix: str = "") -> list[tuple[str, str]]:
         with self._told(), self._folder.standing_still():
-            leads = Routes.load(self._folder.path).leads
+            leads = RouteTable.load(self._folder.path).leads
             return sorted((route, name) for route, name in leads.items() if route.startswith(prefix))
 
     def lineages(self) -> list[tuple[str, str]]:
@@ -245,22 +245,22 @@ class FilesView:
         with self._told():
             for name in sorted(os.listdir(self._folder.path)):
                 if name.endswith(".lineage.json") and is_id(name[:26]):
-                    members = read_lineage(Place(self._folder.path, name[:26]))
+                    members = read_lineage(SessionPaths(self._folder.path, name[:26]))
                     found += [(name[:26], members[-1])] if members else []
         return found
 
-    def flaws(self, session_id: str) -> Iterator[Flaw]:
+    def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
         try:
             capture = self._capture(session_id)
         except OutlastError:
-            capture = Capture(None)
+            capture = SessionCapture(None)
         return flaws_of(self._folder, session_id, capture)
 
-    def checks(self, deep: bool) -> Iterator[Flaw]:
+    def checks(self, deep: bool) -> Iterator[StoreFlaw]:
         return flaws_between(self._folder)
 
 
-def _stored_key(line: Line, row: Row) -> StoredKey:
+def _stored_key(line: EventLine, row: HeaderRow) -> StoredKey:
     count = line.count or 1
     key = KeyRow(line.session, line.seq + count - 1, count, bytes.fromhex(line.digest or ""))
     return StoredKey(line.scope or row.root_id, line.key or "", key)

@@ -16,10 +16,10 @@ import msgspec
 
 from outlast.core.errors import DamagedSession, OutlastError
 from outlast.store.engine.remove import mentioned
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.port import DropBlobs, Forget, PutNote, Receipt, Swept, Write
 from outlast.store.process_identity import now_us
-from outlast.store.read.read_view import View
+from outlast.store.read.read_view import ReadView
 
 SECOND = 1_000_000
 KEYS_KEPT = 30 * 24 * 3600 * SECOND
@@ -34,7 +34,7 @@ MOST_EVENTS = 100_000
 """How many events one step reads, but for the last session it looks at."""
 
 
-class Progress(msgspec.Struct, omit_defaults=True):
+class GcProgress(msgspec.Struct, omit_defaults=True):
     """How far housekeeping has come. Blobs that were put before `settled` have been looked at; those between it and
     `until` are being looked at."""
 
@@ -46,15 +46,15 @@ class Progress(msgspec.Struct, omit_defaults=True):
     done: bool = True
 
 
-_read = msgspec.json.Decoder(Progress).decode
+_read = msgspec.json.Decoder(GcProgress).decode
 _write = msgspec.json.Encoder().encode
 
 
-class Housekeeper:
+class GarbageCollector:
     """Takes steps, when asked or by itself. `due` is when it wants to be started next, on the monotonic clock."""
 
     def __init__(
-        self, commit: Callable[[Write], list[Receipt]], reading: Callable[[], AbstractContextManager[View]]
+        self, commit: Callable[[Write], list[Receipt]], reading: Callable[[], AbstractContextManager[ReadView]]
     ) -> None:
         self._commit = commit
         self._reading = reading
@@ -93,17 +93,17 @@ class Housekeeper:
             self._commit(PutNote(text=_write(progress).decode()))
         return Swept(keys=keys, blobs=blobs, done=progress.done)
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> GcProgress:
         with self._reading() as view:
             text = view.note()
         try:
-            return Progress() if text is None else _read(text)
+            return GcProgress() if text is None else _read(text)
         except msgspec.DecodeError:
-            return Progress()  # begin again
+            return GcProgress()  # begin again
 
     # --- keys
 
-    def _sweep_keys(self, progress: Progress, before: int) -> int:
+    def _sweep_keys(self, progress: GcProgress, before: int) -> int:
         count = 0
         for _ in range(SLICES):
             if self._over.is_set():
@@ -119,7 +119,7 @@ class Housekeeper:
 
     # --- blobs
 
-    def _sweep_blobs(self, progress: Progress, before: int) -> int:
+    def _sweep_blobs(self, progress: GcProgress, before: int) -> int:
         if not progress.blobs:
             # A clock that was set back must not keep anything from being looked at.
             progress.settled, progress.until = (progress.settled if progress.settled <= before else 0), before
@@ -152,7 +152,7 @@ class Housekeeper:
             return len(left.difference(view.blobs_of(session_id))), read
 
 
-def _unnamed(view: View, row: Row, names: set[str]) -> tuple[set[str], int]:
+def _unnamed(view: ReadView, row: HeaderRow, names: set[str]) -> tuple[set[str], int]:
     """Which of these blobs no event of the session names, newest first; and how many events that took."""
     left, at = set(names), row.last_seq
     while left and at > row.base_seq:

@@ -20,7 +20,7 @@ from outlast.core.event_row import StoredEvent
 from outlast.core.events import EventRedacted
 from outlast.core.header import NOTHING, Delta, Header, apply, delta_of, delta_of_redacted, imported, shown
 from outlast.store.engine.encode import event_of
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 
 MESSAGES = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
 
@@ -162,21 +162,21 @@ DECISIVE = (
 PLANNING = ("SessionCreated", "RuntimeStateChanged")
 
 
-class Past(Protocol):
+class StoredHistory(Protocol):
     """What an adapter shows of its store while it is being upgraded."""
 
-    def row(self, session_id: str) -> Row | None:
+    def row(self, session_id: str) -> HeaderRow | None:
         """The header as it is stored, a tombstone too; None where it cannot be read."""
         ...
 
-    def events(self, row: Row, kinds: tuple[str, ...], upto: int) -> Iterable[StoredEvent]:
+    def events(self, row: HeaderRow, kinds: tuple[str, ...], upto: int) -> Iterable[StoredEvent]:
         """The session's own events of these kinds up to that one, ascending."""
         ...
 
-    def blob(self, row: Row, sha256: str) -> bytes: ...
+    def blob(self, row: HeaderRow, sha256: str) -> bytes: ...
 
 
-def refold(row: Row, past: Past) -> bool:
+def refold(row: HeaderRow, past: StoredHistory) -> bool:
     """Fill in the fields from the session's own events; whether one changed."""
     before = _fields(row)
     recount = _recounted(row, past, DECISIVE, row.last_seq)
@@ -186,7 +186,7 @@ def refold(row: Row, past: Past) -> bool:
     return _fields(row) != before
 
 
-def _recounted(row: Row, past: Past, kinds: tuple[str, ...], upto: int) -> Recount:
+def _recounted(row: HeaderRow, past: StoredHistory, kinds: tuple[str, ...], upto: int) -> Recount:
     redactions = [event_of(stored) for stored in past.events(row, ("EventRedacted",), row.last_seq)]
     counted = {event.seq: event.counted for event in redactions if isinstance(event, EventRedacted)}
     recount = Recount(row.session_id, 0, counted, row.imported_seq)
@@ -195,7 +195,7 @@ def _recounted(row: Row, past: Past, kinds: tuple[str, ...], upto: int) -> Recou
     return recount
 
 
-def _inherited_plan(row: Row, past: Past) -> bool:
+def _inherited_plan(row: HeaderRow, past: StoredHistory) -> bool:
     """A fork goes on in the mode that its history ends in."""
     while row.base_id is not None and (base := past.row(row.base_id)) is not None:
         recount = _recounted(base, past, PLANNING, row.base_seq)
@@ -205,5 +205,5 @@ def _inherited_plan(row: Row, past: Past) -> bool:
     return False
 
 
-def _fields(row: Row) -> tuple[int, bool, int, int | None]:
+def _fields(row: HeaderRow) -> tuple[int, bool, int, int | None]:
     return row.estimated_tokens, row.plan_mode, row.requests, row.work_since

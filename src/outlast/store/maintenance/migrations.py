@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 """Told how much is done, and of how much."""
 
 
-class Watch:
+class UpgradeProgress:
     """For whoever watches an upgrade: is told how far the copy and the work on the headers are. `copy` is the store as
     it was before, where one was made."""
 
@@ -44,7 +44,7 @@ class Watch:
         self.copy: Path | None = None
 
 
-class Applied(NamedTuple):
+class AppliedMigration(NamedTuple):
     number: int
     checksum: str
     min_reader: int
@@ -70,7 +70,7 @@ def newest(dialect: str) -> int:
     return migrations(dialect)[-1].number
 
 
-def outstanding(dialect: str, applied: list[Applied], where: str) -> list[Migration]:
+def outstanding(dialect: str, applied: list[AppliedMigration], where: str) -> list[Migration]:
     """What is still to be applied. Refuses a store that a newer Outlast wrote, or whose history is not ours."""
     ours = {migration.number: migration for migration in migrations(dialect)}
     for done in applied:

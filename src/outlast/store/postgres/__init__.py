@@ -20,22 +20,33 @@ except ImportError:
 
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header
-from outlast.store.engine.encode import Commit
-from outlast.store.group_commit import Entry
+from outlast.store.engine.encode import EncodedCommit
+from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore, Progress, _Cursor  # pyright: ignore[reportPrivateUsage]
-from outlast.store.maintenance.migrations import Watch
+from outlast.store.maintenance.migrations import UpgradeProgress
 from outlast.store.notify import brings_work, touched
-from outlast.store.port import Append, Batch, Claimed, Holder, Page, Query, Queue, Receipt, Snapshot, Wanted
+from outlast.store.port import (
+    Append,
+    Batch,
+    Claimed,
+    ClaimRequest,
+    Holder,
+    Page,
+    Query,
+    Receipt,
+    Snapshot,
+    WorkQueueStats,
+)
 from outlast.store.postgres import errors, migrate
 from outlast.store.postgres.append_function import append, is_plain
-from outlast.store.postgres.batch import Step, carry_out, steps_of
-from outlast.store.postgres.claim import Claims, queue_of
-from outlast.store.postgres.connection import Link
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.batch import BatchStep, carry_out, steps_of
+from outlast.store.postgres.claim import PostgresClaims, queue_of
+from outlast.store.postgres.connection import PostgresConnection
+from outlast.store.postgres.dsn import PostgresAddress
 from outlast.store.postgres.inspection import PostgresView
-from outlast.store.postgres.notify import Wakeups
+from outlast.store.postgres.notify import NotifyConnection
 from outlast.store.postgres.pool import ReadPool
-from outlast.store.postgres.writer import MOST_COLLISIONS, Unsettled, Writer
+from outlast.store.postgres.writer import MOST_COLLISIONS, PostgresWriter, UnsettledCommit
 
 __all__ = ["PostgresStore"]
 
@@ -46,7 +57,7 @@ LOOK_SECONDS = 1.0
 RETRY_READ_SECONDS = 0.1
 
 
-class Away(StoreUnavailable):
+class ServerAway(StoreUnavailable):
     """The server went away in the middle of a read; reads may simply be repeated."""
 
 
@@ -54,30 +65,30 @@ class PostgresStore(LogStore):
     poll_seconds = 0.05
     writes_elsewhere = True
 
-    def __init__(self, url: str, watch: Watch | None = None) -> None:
-        self._address = Address.parse(url)
+    def __init__(self, url: str, watch: UpgradeProgress | None = None) -> None:
+        self._address = PostgresAddress.parse(url)
         self._forked = False
         self._looked_at = 0.0
         self._writer = self._open(watch)
-        self._claims = Claims(Writer(self._address, None, self._writer.types))
+        self._claims = PostgresClaims(PostgresWriter(self._address, None, self._writer.types))
         self._pool = ReadPool(self._address)
         super().__init__(self._address.shown)
-        self._wakeups = Wakeups(self._address, self._bell.ring)
+        self._wakeups = NotifyConnection(self._address, self._bell.ring)
         _open_stores.add(self)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> PostgresAddress:
         return self._address
 
-    def _open(self, watch: Watch | None) -> Writer:
+    def _open(self, watch: UpgradeProgress | None) -> PostgresWriter:
         """Connect, check and migrate at once: what is wrong with a store is said when it is opened."""
         try:
-            link = Link.to(self._address)
+            link = PostgresConnection.to(self._address)
         except psycopg.Error as error:
             raise errors.translation(error, self._address) from error
         try:
             migrate.check_server(link, self._address)
-            return Writer(self._address, link, migrate.migrate(link, self._address, watch))
+            return PostgresWriter(self._address, link, migrate.migrate(link, self._address, watch))
         except BaseException:
             link.close()
             raise
@@ -94,8 +105,8 @@ class PostgresStore(LogStore):
 
     # --- writing
 
-    def _run(self, batch: list[Entry]) -> None:
-        for step in steps_of(batch) if len(batch) > 1 else (Step(is_plain(batch[0].commit), batch),):
+    def _run(self, batch: list[PendingCommit]) -> None:
+        for step in steps_of(batch) if len(batch) > 1 else (BatchStep(is_plain(batch[0].commit), batch),):
             if step.plain:
                 self._append(step.entries)
             else:
@@ -104,30 +115,30 @@ class PostgresStore(LogStore):
         if written:
             self._wakeups.announce(touched(batch), work=any(brings_work(commit) for commit in written))
 
-    def claim(self, wanted: Wanted) -> list[Claimed]:
+    def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         self._usable()
         return self._claims.claim(wanted)
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[PendingCommit]) -> None:
         """By the SQL function; what it did not write goes to the engine, which knows why."""
         if len(entries) > 1:
             entries = sorted(entries, key=_session)
         commits = [entry.commit for entry in entries]
         types = self._writer.types
 
-        def work(link: Link, again: bool) -> dict[int, int]:
+        def work(link: PostgresConnection, again: bool) -> dict[int, int]:
             self._refuse_forgotten(commits, again)
             return append(link, commits, types, again=again)
 
         try:
             written = self._writer.settle(work, _collisions(entries))
-        except Unsettled as unsettled:
+        except UnsettledCommit as unsettled:
             _leave(entries, unsettled)
             return
         except OutlastError:
             self._take_apart(entries)
             return
-        others: list[Entry] = []
+        others: list[PendingCommit] = []
         for place, entry in enumerate(entries):
             if place in written:
                 entry.receipts = [_receipt(entry, written[place])]
@@ -137,7 +148,7 @@ class PostgresStore(LogStore):
         if others:
             self._carry_out(others)
 
-    def _take_apart(self, entries: list[Entry]) -> None:
+    def _take_apart(self, entries: list[PendingCommit]) -> None:
         """One of them cannot be stored, or its session is locked: that must not be the others' trouble."""
         if len(entries) == 1:
             self._carry_out(entries)
@@ -145,17 +156,17 @@ class PostgresStore(LogStore):
         for entry in entries:
             self._append([entry])
 
-    def _carry_out(self, entries: list[Entry]) -> None:
+    def _carry_out(self, entries: list[PendingCommit]) -> None:
         """By the engine, all in one transaction; if one is refused, each in its own, so that it is refused alone."""
         commits = [entry.commit for entry in entries]
 
-        def work(link: Link, again: bool) -> list[list[Receipt]]:
+        def work(link: PostgresConnection, again: bool) -> list[list[Receipt]]:
             self._refuse_forgotten(commits, again)
             return carry_out(link, commits, again=again)
 
         try:
             done = self._writer.settle(work, _collisions(entries))
-        except Unsettled as unsettled:
+        except UnsettledCommit as unsettled:
             _leave(entries, unsettled)
         except OutlastError as error:
             if len(entries) == 1:
@@ -168,13 +179,13 @@ class PostgresStore(LogStore):
                 entry.receipts = receipts
                 self._remember(entry.commit, receipts)
 
-    def _refuse_forgotten(self, commits: list[Commit], again: bool) -> None:
+    def _refuse_forgotten(self, commits: list[EncodedCommit], again: bool) -> None:
         """Refuse sessions of which the server has forgotten something; it was asked when the connection was made."""
         for commit in commits:
             commit.rerun = commit.rerun or again  # whatever comes of it, an earlier try may have been committed
         self._writer.memory.check(commits)
 
-    def _remember(self, commit: Commit, receipts: list[Receipt]) -> None:
+    def _remember(self, commit: EncodedCommit, receipts: list[Receipt]) -> None:
         for sealed, receipt in zip(commit.writes, receipts, strict=True):
             if receipt.first_seq and sealed.key is not None and not receipt.replayed:
                 self._writer.memory.keep(receipt.session_id, receipt.first_seq, sealed.key)
@@ -207,10 +218,10 @@ class PostgresStore(LogStore):
     def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
         return self._patiently(super().resolve, prefix, owner_id=owner_id)
 
-    def queue(self, *, owner_id: str = "local") -> Queue:
+    def queue(self, *, owner_id: str = "local") -> WorkQueueStats:
         return self._patiently(self._queue, owner_id)
 
-    def _queue(self, owner_id: str) -> Queue:
+    def _queue(self, owner_id: str) -> WorkQueueStats:
         self._usable()
         with self._translated(), self._pool.link() as link:
             return queue_of(link, owner_id)
@@ -238,7 +249,7 @@ class PostgresStore(LogStore):
         while True:
             try:
                 return read(*args, **kwargs)
-            except Away:
+            except ServerAway:
                 if time.monotonic() >= end:
                     raise
             time.sleep(RETRY_READ_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - to keep readers apart
@@ -254,7 +265,7 @@ class PostgresStore(LogStore):
             yield
         except psycopg.Error as error:
             told = errors.translation(error, self._address)
-            raise (Away(str(told)) if errors.is_away(error) else told) from error
+            raise (ServerAway(str(told)) if errors.is_away(error) else told) from error
 
     def _changed(self) -> bool:
         """Others' commits are told by the listener; this is for those it missed."""
@@ -279,22 +290,22 @@ class PostgresStore(LogStore):
         self._forked = True
 
 
-def _session(entry: Entry) -> str:
+def _session(entry: PendingCommit) -> str:
     write = entry.commit.writes[0].write
     assert isinstance(write, Append)
     return write.session_id
 
 
-def _collisions(entries: list[Entry]) -> int:
+def _collisions(entries: list[PendingCommit]) -> int:
     """How patient to be with others' locks: a batch is soon taken apart, so that nobody waits for a stranger's."""
     return MOST_COLLISIONS if len(entries) == 1 else 2
 
 
-def _receipt(entry: Entry, seq: int) -> Receipt:
+def _receipt(entry: PendingCommit, seq: int) -> Receipt:
     return Receipt(session_id=_session(entry), seq=seq, first_seq=seq - len(entry.commit.writes[0].events) + 1)
 
 
-def _leave(entries: list[Entry], unsettled: Unsettled) -> None:
+def _leave(entries: list[PendingCommit], unsettled: UnsettledCommit) -> None:
     """Out of time: certainly not written, or not known."""
     for entry in entries:
         if unsettled.unknown:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from outlast.core.header import Delta
 from outlast.store.engine.commit import AFTER_ROTATION, AFTER_THE_END
-from outlast.store.engine.encode import Commit, Sealed, SealedWrite
+from outlast.store.engine.encode import EncodedCommit, EncodedEvent, EncodedWrite
 from outlast.store.port import Append
-from outlast.store.postgres.connection import Link
+from outlast.store.postgres.connection import PostgresConnection
 
 MANY = b"SELECT outlast.append($1, $2, $3, $4)"
 ONE = b"SELECT outlast.append_one($1)"
@@ -41,14 +41,14 @@ _FIELDS = 29
 _CHANGE_FIELDS = 14
 
 
-class Types(NamedTuple):
+class RecordTypes(NamedTuple):
     """The numbers that this database gave to the record types."""
 
     event: int
     change: int
 
 
-def is_plain(commit: Commit) -> bool:
+def is_plain(commit: EncodedCommit) -> bool:
     """Whether the commit is one append that the SQL functions can carry out."""
     if len(commit.writes) != 1:
         return False
@@ -56,7 +56,9 @@ def is_plain(commit: Commit) -> bool:
     return isinstance(sealed.write, Append) and not sealed.blobs and len(sealed.events) <= MOST_EVENTS
 
 
-def append(link: Link, commits: Sequence[Commit], types: Types, *, again: bool) -> dict[int, int]:
+def append(
+    link: PostgresConnection, commits: Sequence[EncodedCommit], types: RecordTypes, *, again: bool
+) -> dict[int, int]:
     """Carry out what can be carried out, durably; the last seq of each commit that was written, by its place.
 
     The commits must be sorted by session. `again`: an earlier try may have been committed.
@@ -77,7 +79,7 @@ def append(link: Link, commits: Sequence[Commit], types: Types, *, again: bool) 
 class _Batch:
     """The events of a batch as records, and what the function is told about all of them."""
 
-    def __init__(self, types: Types) -> None:
+    def __init__(self, types: RecordTypes) -> None:
         self.records: list[bytes] = []
         self.rounds = 0
         self.changes = self.closes = False
@@ -85,7 +87,7 @@ class _Batch:
         self._session: str | None = None
         self._round = 0
 
-    def add(self, place: int, sealed: SealedWrite, *, again: bool) -> None:
+    def add(self, place: int, sealed: EncodedWrite, *, again: bool) -> None:
         write = sealed.write
         assert isinstance(write, Append)
         if write.session_id != self._session:
@@ -110,7 +112,7 @@ class _Batch:
         return b"".join(out)
 
 
-def _record(numbers: bytes, session: bytes, event: Sealed, change: bytes, writer: bytes, whole: bytes) -> bytes:
+def _record(numbers: bytes, session: bytes, event: EncodedEvent, change: bytes, writer: bytes, whole: bytes) -> bytes:
     delta = event.delta
     return b"".join(
         (
@@ -185,7 +187,7 @@ def _writer(write: Append) -> bytes:
     return touch + _text(write.lease.token) + _number(INT8, 8, write.lease.epoch)
 
 
-def _whole(write: Append, sealed: SealedWrite, *, fresh: bool) -> bytes:
+def _whole(write: Append, sealed: EncodedWrite, *, fresh: bool) -> bytes:
     """What belongs to the append and not to one of its events."""
     assert sealed.key is not None
     events = sealed.events

@@ -11,30 +11,30 @@ from typing import LiteralString, NamedTuple
 import msgspec
 import psycopg
 
-from outlast.store.engine.commit import run, sessions_of
-from outlast.store.engine.encode import Commit
-from outlast.store.group_commit import Entry
+from outlast.store.engine.commit import apply_commit, sessions_of
+from outlast.store.engine.encode import EncodedCommit
+from outlast.store.group_commit import PendingCommit
 from outlast.store.port import Receipt
 from outlast.store.postgres.append_function import is_plain
-from outlast.store.postgres.connection import Link
+from outlast.store.postgres.connection import PostgresConnection
 from outlast.store.postgres.rows import PostgresRows
 
 
-class Step(NamedTuple):
+class BatchStep(NamedTuple):
     """What goes into one transaction. `plain` appends go through the SQL function, the rest through the engine."""
 
     plain: bool
-    entries: list[Entry]
+    entries: list[PendingCommit]
 
 
-def steps_of(batch: list[Entry]) -> list[Step]:
+def steps_of(batch: list[PendingCommit]) -> list[BatchStep]:
     """The entries in steps, so that no commit overtakes an earlier one that names the same session.
 
     Appends join the newest step of appends that they may join, however many other commits came between.
     """
     if all(is_plain(entry.commit) for entry in batch) and _differ(batch):
-        return [Step(True, batch)]
-    steps: list[Step] = []
+        return [BatchStep(True, batch)]
+    steps: list[BatchStep] = []
     engine_step: dict[str, int] = {}
     keys: set[str | None] = set()
     appends = -1
@@ -45,18 +45,18 @@ def steps_of(batch: list[Entry]) -> list[Step]:
         if is_plain(entry.commit) and writes[0].key not in keys:
             keys.add(writes[0].key)
             if appends <= engine_step.get(sessions[0], -1):
-                steps.append(Step(True, []))
+                steps.append(BatchStep(True, []))
                 appends = len(steps) - 1
             steps[appends].entries.append(entry)
             continue
         if not steps or steps[-1].plain:
-            steps.append(Step(False, []))
+            steps.append(BatchStep(False, []))
         steps[-1].entries.append(entry)
         engine_step.update(dict.fromkeys(sessions, len(steps) - 1))
     return steps
 
 
-def _differ(appends: list[Entry]) -> bool:
+def _differ(appends: list[PendingCommit]) -> bool:
     """Whether no two of them have the same key."""
     return len({entry.commit.writes[0].key for entry in appends}) == len(appends)
 
@@ -71,7 +71,7 @@ BEGIN: tuple[LiteralString, ...] = (
 )
 
 
-def carry_out(link: Link, commits: Sequence[Commit], *, again: bool) -> list[list[Receipt]]:
+def carry_out(link: PostgresConnection, commits: Sequence[EncodedCommit], *, again: bool) -> list[list[Receipt]]:
     """All of the commits or none, durable on return. `again`: an earlier try may have been committed.
 
     What needs no answer is sent without waiting for one, up to the COMMIT itself.
@@ -85,7 +85,7 @@ def carry_out(link: Link, commits: Sequence[Commit], *, again: bool) -> list[lis
             rows.lock(sorted(named))
             for commit in commits:
                 commit.rerun = commit.rerun or again
-            done = [run(rows, _keyed(commit)) for commit in commits]
+            done = [apply_commit(rows, _keyed(commit)) for commit in commits]
             rows.flush()
             committed = link.execute("COMMIT")
     except BaseException:
@@ -96,14 +96,14 @@ def carry_out(link: Link, commits: Sequence[Commit], *, again: bool) -> list[lis
     return done
 
 
-def _keyed(commit: Commit) -> Commit:
+def _keyed(commit: EncodedCommit) -> EncodedCommit:
     """The same commit with its keys stored and looked up, those too that were made for it."""
-    keyed = Commit(tuple(msgspec.structs.replace(sealed, own_key=False) for sealed in commit.writes))
+    keyed = EncodedCommit(tuple(msgspec.structs.replace(sealed, own_key=False) for sealed in commit.writes))
     keyed.rerun = commit.rerun
     return keyed
 
 
-def _roll_back(link: Link) -> None:
+def _roll_back(link: PostgresConnection) -> None:
     try:
         if not link.closed and link.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             link.execute("ROLLBACK")

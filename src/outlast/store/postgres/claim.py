@@ -10,10 +10,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from outlast.store.port import Claimed, Lease, Queue, Wanted
-from outlast.store.postgres.connection import Link
+from outlast.store.port import Claimed, ClaimRequest, Lease, WorkQueueStats
+from outlast.store.postgres.connection import PostgresConnection
 from outlast.store.postgres.rows import CLOCK_OF
-from outlast.store.postgres.writer import Unsettled, Writer
+from outlast.store.postgres.writer import PostgresWriter, UnsettledCommit
 from outlast.store.process_identity import boot_id, holder_is_gone, hostname
 
 # A lease of ours is one that we took a moment ago, without hearing of it. Who wrote last is asked row by row: an EXISTS
@@ -53,20 +53,20 @@ QUEUE = (
 )
 
 
-class Claims:
+class PostgresClaims:
     """Over a connection of their own, so that they do not queue with what is being written."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: PostgresWriter) -> None:
         self._writer = writer
         self._mutex = threading.Lock()
 
-    def claim(self, wanted: Wanted) -> list[Claimed]:
+    def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         if wanted.most < 1:
             return []
         with self._mutex:
             try:
                 return self._writer.settle(lambda link, _: _claimed(link, wanted))
-            except Unsettled as unsettled:  # what may have been taken runs out by itself
+            except UnsettledCommit as unsettled:  # what may have been taken runs out by itself
                 raise unsettled.cause from unsettled
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Claims:
             self._writer.hang_up()
 
 
-def _claimed(link: Link, wanted: Wanted) -> list[Claimed]:
+def _claimed(link: PostgresConnection, wanted: ClaimRequest) -> list[Claimed]:
     found = _taken(link, wanted, wanted.most)
     if len(found) < wanted.most and (gone := _gone(link, wanted)):
         known = [one.lease.session_id for one in found]  # ours by now, and not to be given out twice
@@ -82,7 +82,9 @@ def _claimed(link: Link, wanted: Wanted) -> list[Claimed]:
     return found
 
 
-def _taken(link: Link, wanted: Wanted, most: int, gone: Sequence[str] = (), known: Sequence[str] = ()) -> list[Claimed]:
+def _taken(
+    link: PostgresConnection, wanted: ClaimRequest, most: int, gone: Sequence[str] = (), known: Sequence[str] = ()
+) -> list[Claimed]:
     values: dict[str, Any] = {
         "owner": wanted.owner_id,
         "only": None if wanted.only is None else list(wanted.only),
@@ -104,12 +106,12 @@ def _taken(link: Link, wanted: Wanted, most: int, gone: Sequence[str] = (), know
     return [Claimed(Lease(name, epoch, wanted.token), bool(over)) for _, name, epoch, over in rows]
 
 
-def _gone(link: Link, wanted: Wanted) -> list[str]:
+def _gone(link: PostgresConnection, wanted: ClaimRequest) -> list[str]:
     """Holders of this host and boot whose process has ended; only here can that be seen."""
     here = f"{hostname()} {boot_id()} "
     return [name for (name,) in link.execute(HOLDERS_HERE, (wanted.owner_id, here)).fetchall() if holder_is_gone(name)]
 
 
-def queue_of(link: Link, owner_id: str) -> Queue:
+def queue_of(link: PostgresConnection, owner_id: str) -> WorkQueueStats:
     [(waiting, driven, oldest, now)] = link.execute(QUEUE, (CLOCK_OF, owner_id)).fetchall()
-    return Queue(waiting=waiting, driven=driven, oldest=oldest, now=now)
+    return WorkQueueStats(waiting=waiting, driven=driven, oldest=oldest, now=now)

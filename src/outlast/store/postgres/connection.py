@@ -19,7 +19,7 @@ from psycopg import pq
 from psycopg.rows import TupleRow
 
 from outlast.store.postgres import errors
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.dsn import PostgresAddress
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _WAIT_STEP = 0.5
 _DONE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
-class Link(psycopg.Connection[TupleRow]):
+class PostgresConnection(psycopg.Connection[TupleRow]):
     """A connection in autocommit mode. One that takes longer than `answer_seconds` to answer counts as lost."""
 
     answer_seconds = ANSWER_SECONDS
@@ -43,7 +43,7 @@ class Link(psycopg.Connection[TupleRow]):
         self._statements: dict[bytes, bytes] = {}
 
     @classmethod
-    def to(cls, address: Address, answer_seconds: float = ANSWER_SECONDS) -> Self:
+    def to(cls, address: PostgresAddress, answer_seconds: float = ANSWER_SECONDS) -> Self:
         """Connect. Raises `psycopg.Error` when the server is away, `OutlastError` when it would not help to wait."""
         parameters = cast(dict[str, Any], address.parameters)
         try:

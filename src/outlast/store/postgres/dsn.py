@@ -29,7 +29,7 @@ DEFAULTS: dict[str, str] = {
 }
 
 
-class Address(NamedTuple):
+class PostgresAddress(NamedTuple):
     """`parameters` are libpq's. `retry_seconds` bounds how long an outcome is pursued while the server is away."""
 
     parameters: dict[str, str]
@@ -38,7 +38,7 @@ class Address(NamedTuple):
     allow_unsafe: bool = False
 
     @classmethod
-    def parse(cls, url: str) -> Address:
+    def parse(cls, url: str) -> PostgresAddress:
         place, _, query = url.partition("?")
         pairs = parse_qsl(query, keep_blank_values=True)
         ours = {name: value for name, value in pairs if name.startswith("outlast_")}

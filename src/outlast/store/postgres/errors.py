@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from outlast.core.errors import InvalidInput, OutlastError, StoreUnavailable
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.dsn import PostgresAddress
 
 # Rolled back, and worth another try with the same key: serialization, deadlock, lock timeout, statement timeout, a key
 # or session that somebody else created first, a prepared statement that a pooler has lost.
@@ -50,7 +50,7 @@ _NO_HOST = ("could not translate host name", "Name or service not known", "noden
 _FOR_GOOD = (_NO_DATABASE, *_NO_PASSWORD, *_NO_HOST, "permission denied for database", "root certificate", "SSL error")
 
 
-def translation(error: psycopg.Error, address: Address) -> OutlastError:
+def translation(error: psycopg.Error, address: PostgresAddress) -> OutlastError:
     """One sentence with cause and remedy; never the URL's password."""
     said = _first_line(error)
     where = address.shown
@@ -85,7 +85,7 @@ def translation(error: psycopg.Error, address: Address) -> OutlastError:
     return StoreUnavailable(text)
 
 
-def _unreachable(said: str, whole: str, address: Address) -> str:
+def _unreachable(said: str, whole: str, address: PostgresAddress) -> str:
     where = address.shown
     if _NO_DATABASE in whole and "database" in whole:
         return f"there is no database {address.database} at {where}; create it: createdb {address.database}"

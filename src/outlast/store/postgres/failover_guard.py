@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from outlast.core.errors import DamagedSession
 from outlast.store.engine.commit import sessions_of
-from outlast.store.engine.encode import Commit
-from outlast.store.postgres.connection import Link
+from outlast.store.engine.encode import EncodedCommit
+from outlast.store.postgres.connection import PostgresConnection
 
 REMEMBERED = 4096
 FORGOTTEN = (
@@ -24,7 +24,7 @@ FORGOTTEN = (
 )
 
 
-class Memory:
+class AcknowledgedAppends:
     """The newest acknowledged append of each of the sessions written to last. Used by the writing thread only."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Memory:
         if len(told) > REMEMBERED:
             told.popitem(last=False)
 
-    def compare(self, link: Link) -> None:
+    def compare(self, link: PostgresConnection) -> None:
         """See on a new connection whether everything is still there."""
         if self._told:
             names = list(self._told)
@@ -50,7 +50,7 @@ class Memory:
             found = link.execute(FORGOTTEN, (names, list(seqs), list(keys))).fetchall()
             self._lost.update((session_id, seq) for session_id, seq in found)
 
-    def check(self, commits: Iterable[Commit]) -> None:
+    def check(self, commits: Iterable[EncodedCommit]) -> None:
         """Refuse to write to a session whose last events are gone."""
         if not self._lost:
             return

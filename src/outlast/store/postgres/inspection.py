@@ -14,12 +14,12 @@ from psycopg.pq import TransactionStatus
 
 from outlast.core.errors import DamagedSession, StoreUnavailable
 from outlast.core.event_row import StoredEvent
-from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.engine.transaction import HeaderRow, KeyRow
 from outlast.store.postgres import errors
 from outlast.store.postgres.connection import LONG_SECONDS
 from outlast.store.postgres.rows import PostgresRows
-from outlast.store.read.inspection import Flaw, StoredKey
-from outlast.store.read.read_view import Slice, place_in
+from outlast.store.read.inspection import StoredKey, StoreFlaw
+from outlast.store.read.read_view import EventSlice, place_in
 
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BLOCKS = "SELECT pg_relation_size('outlast.events') / current_setting('block_size')::bigint"
@@ -81,7 +81,7 @@ class PostgresView(PostgresRows):
         found = self._all(statement, values)
         return found[0] if found else None
 
-    def header(self, session_id: str) -> Row | None:
+    def header(self, session_id: str) -> HeaderRow | None:
         try:
             return super().header(session_id)
         except Unreadable as error:
@@ -101,21 +101,21 @@ class PostgresView(PostgresRows):
         found = self._one("SELECT value FROM outlast.meta WHERE name = 'housekeeping'", ())
         return None if found is None else found[0]
 
-    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> EventSlice:
         rows = self._all(OLD_KEYS, (*place_in(cursor, ["", ""]), limit))
         found = [
             (session_id, (scope, key) if deleted_at is not None and deleted_at < deleted_before else None)
             for scope, key, session_id, deleted_at in rows
         ]
-        return Slice.of(found, rows and rows[-1][:2], more=len(rows) == limit)
+        return EventSlice.of(found, rows and rows[-1][:2], more=len(rows) == limit)
 
-    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
         rows = self._all(OLD_BLOBS, (*place_in(cursor, ["", "", 0]), limit))
         found = [
             (session_id, (sha256, "") if chunk == 0 and deleted_at is None and after <= at < before else None)
             for session_id, sha256, chunk, at, deleted_at in rows
         ]
-        return Slice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
+        return EventSlice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
 
     # --- everything there is
 
@@ -162,11 +162,11 @@ class PostgresView(PostgresRows):
         found = self._all("SELECT root_id, tip_id FROM outlast.lineage ORDER BY root_id")
         return [(root, tip) for root, tip in found]
 
-    def flaws(self, session_id: str) -> Iterator[Flaw]:
+    def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
         return iter(())  # a session is its rows, and those are compared with each other
 
-    def checks(self, deep: bool) -> Iterator[Flaw]:
-        return map(Flaw, self._checks(deep))
+    def checks(self, deep: bool) -> Iterator[StoreFlaw]:
+        return map(StoreFlaw, self._checks(deep))
 
     def _checks(self, deep: bool) -> Iterator[str]:
         try:

@@ -16,12 +16,12 @@ from psycopg.pq import TransactionStatus
 
 from outlast.core.errors import StoreUnavailable
 from outlast.core.event_row import StoredEvent
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.maintenance.header_rebuild import refold
-from outlast.store.maintenance.migrations import Applied, Migration, Progress, Watch, outstanding
+from outlast.store.maintenance.migrations import AppliedMigration, Migration, Progress, UpgradeProgress, outstanding
 from outlast.store.postgres import append_function, errors, former_name
-from outlast.store.postgres.connection import ANSWER_SECONDS, LONG_SECONDS, Link
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.connection import ANSWER_SECONDS, LONG_SECONDS, PostgresConnection
+from outlast.store.postgres.dsn import PostgresAddress
 from outlast.store.process_identity import now_us
 
 OLDEST = 140_000
@@ -39,7 +39,7 @@ READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 RECORD = "INSERT INTO outlast.migrations VALUES (%s, %s, %s, %s, %s)"
 
 
-def check_server(link: Link, address: Address) -> None:
+def check_server(link: PostgresConnection, address: PostgresAddress) -> None:
     """Refuse a server that may lose what it has acknowledged, or cannot store what we write."""
     fsync, encoding, version, read_only, backend = _row(link, SETTINGS)
     link.is_direct = backend == link.pgconn.backend_pid  # a pooler gives out numbers of its own
@@ -60,27 +60,29 @@ def check_server(link: Link, address: Address) -> None:
         raise StoreUnavailable(f"{where} is read-only, a standby for example; use the primary server's address")
 
 
-def migrate(link: Link, address: Address, watch: Watch | None = None) -> append_function.Types:
+def migrate(
+    link: PostgresConnection, address: PostgresAddress, watch: UpgradeProgress | None = None
+) -> append_function.RecordTypes:
     """Bring the tables up to date, and tell the numbers of the record types that appends are sent in."""
     try:
         if outstanding("postgres", applied_in(link, address), address.shown):
-            _migrate(link, address, watch or Watch())
-        return append_function.Types(*_row(link, append_function.TYPES))
+            _migrate(link, address, watch or UpgradeProgress())
+        return append_function.RecordTypes(*_row(link, append_function.TYPES))
     except psycopg.Error as error:
         raise errors.translation(error, address) from error
 
 
-def applied(url: str) -> list[Applied]:
+def applied(url: str) -> list[AppliedMigration]:
     """Which migrations the store at a URL has, read without changing it."""
-    address = Address.parse(url)
+    address = PostgresAddress.parse(url)
     try:
-        with Link.to(address) as link:
+        with PostgresConnection.to(address) as link:
             return applied_in(link, address)
     except psycopg.Error as error:
         raise errors.translation(error, address) from error
 
 
-def applied_in(link: Link, address: Address) -> list[Applied]:
+def applied_in(link: PostgresConnection, address: PostgresAddress) -> list[AppliedMigration]:
     """Which migrations it has, under whichever name the schema has."""
     try:
         return _applied_in(link, address)
@@ -90,14 +92,14 @@ def applied_in(link: Link, address: Address) -> list[Applied]:
     return _applied_in(link, address)
 
 
-def _applied_in(link: Link, address: Address) -> list[Applied]:
+def _applied_in(link: PostgresConnection, address: PostgresAddress) -> list[AppliedMigration]:
     found = _schemas(link, address)
     if found.get(former_name.SCHEMA):
-        return [Applied(*row) for row in link.execute(former_name.APPLIED).fetchall()]
-    return [Applied(*row) for row in link.execute(APPLIED).fetchall()] if found.get(SCHEMA) else []
+        return [AppliedMigration(*row) for row in link.execute(former_name.APPLIED).fetchall()]
+    return [AppliedMigration(*row) for row in link.execute(APPLIED).fetchall()] if found.get(SCHEMA) else []
 
 
-def _schemas(link: Link, address: Address) -> dict[str, bool]:
+def _schemas(link: PostgresConnection, address: PostgresAddress) -> dict[str, bool]:
     """Which of our schemas is there, and whether it holds our tables."""
     found: dict[str, bool] = dict(link.execute(former_name.LOOK).fetchall())
     if len(found) > 1:
@@ -105,7 +107,7 @@ def _schemas(link: Link, address: Address) -> dict[str, bool]:
     return found
 
 
-def _migrate(link: Link, address: Address, watch: Watch) -> None:
+def _migrate(link: PostgresConnection, address: PostgresAddress, watch: UpgradeProgress) -> None:
     """All of them in one transaction, by one process at a time; whoever comes second finds nothing left to do.
 
     It sees what was committed while it waited for the lock, whatever isolation the database has by default.
@@ -122,14 +124,14 @@ def _migrate(link: Link, address: Address, watch: Watch) -> None:
     link.answer_seconds = ANSWER_SECONDS
 
 
-def _make_room(link: Link, address: Address) -> None:
+def _make_room(link: PostgresConnection, address: PostgresAddress) -> None:
     """The schema in which the first migrations run."""
     found = _schemas(link, address)
     if former_name.SCHEMA not in found:
         link.execute(former_name.TAKE if SCHEMA in found else former_name.CREATE)
 
 
-def _apply(link: Link, migration: Migration, watch: Watch) -> None:
+def _apply(link: PostgresConnection, migration: Migration, watch: UpgradeProgress) -> None:
     from outlast.store.postgres.migrate import AFTER  # here and not above: a store is upgraded once
 
     if link.info.server_version < TAKES_STORAGE and migration.number == 1:
@@ -143,7 +145,7 @@ def _apply(link: Link, migration: Migration, watch: Watch) -> None:
     link.execute(record, (migration.number, migration.name, migration.checksum, migration.min_reader, now_us()))
 
 
-def _row(link: Link, statement: LiteralString) -> tuple[Any, ...]:
+def _row(link: PostgresConnection, statement: LiteralString) -> tuple[Any, ...]:
     found = link.execute(statement).fetchone()
     assert found is not None
     return found
@@ -169,10 +171,10 @@ FILL = (
 )
 
 
-def fill_headers(link: Link, progress: Progress | None) -> None:
+def fill_headers(link: PostgresConnection, progress: Progress | None) -> None:
     """The fields of migration 4."""
     [(total,)] = link.execute(SESSIONS).fetchall()
-    past, done, after = _Past(link), 0, ""
+    past, done, after = _PostgresHistory(link), 0, ""
     while names := [name for (name,) in link.execute(NAMES, (after, PAGE)).fetchall()]:
         after = names[-1]
         for name in names:
@@ -185,24 +187,24 @@ def fill_headers(link: Link, progress: Progress | None) -> None:
             progress(done, total)
 
 
-class _Past:
+class _PostgresHistory:
     """What is there, as `refold` reads it."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: PostgresConnection) -> None:
         self._link = link
 
-    def row(self, session_id: str) -> Row | None:
+    def row(self, session_id: str) -> HeaderRow | None:
         found = self._link.execute(HEADER, (session_id,)).fetchone()
         if found is None:
             return None
         base_id, base_seq, last_seq, imported_seq, *filled = found
-        row = Row(
+        row = HeaderRow(
             session_id=session_id, base_id=base_id, base_seq=base_seq, last_seq=last_seq, imported_seq=imported_seq
         )
         row.estimated_tokens, row.plan_mode, row.requests, row.work_since = filled
         return row
 
-    def events(self, row: Row, kinds: tuple[str, ...], upto: int) -> Iterator[StoredEvent]:
+    def events(self, row: HeaderRow, kinds: tuple[str, ...], upto: int) -> Iterator[StoredEvent]:
         after = row.base_seq
         while True:
             values = (row.session_id, after, upto, list(kinds), PAGE)
@@ -212,10 +214,10 @@ class _Past:
                 return
             after = found[-1][0]
 
-    def blob(self, row: Row, sha256: str) -> bytes:
+    def blob(self, row: HeaderRow, sha256: str) -> bytes:
         found = self._link.execute(BLOB, (row.session_id, sha256), binary=True).fetchall()
         return b"".join(data for (data,) in found)
 
 
-AFTER: dict[int, Callable[[Link, Progress | None], None]] = {4: fill_headers}
+AFTER: dict[int, Callable[[PostgresConnection, Progress | None], None]] = {4: fill_headers}
 """By the number of the migration that it belongs to."""

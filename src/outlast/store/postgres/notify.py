@@ -19,8 +19,8 @@ import msgspec
 import psycopg
 
 from outlast.core.errors import OutlastError
-from outlast.store.postgres.connection import Link
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.connection import PostgresConnection
+from outlast.store.postgres.dsn import PostgresAddress
 
 BETWEEN_SECONDS = 0.02
 RECONNECT_SECONDS = 1.0
@@ -33,11 +33,11 @@ MOST_NAMED = 200
 EVERYBODY, WORK, NO_WORK = "*", "w", "-"
 
 
-class Ring(Protocol):
+class RingListener(Protocol):
     def __call__(self, sessions: Collection[str] | None = None, *, work: bool = True) -> None: ...
 
 
-class Hint(msgspec.Struct):
+class ChangeHint(msgspec.Struct):
     """What there is to tell, gathered until it is told. `sessions` is None for all of them."""
 
     sessions: set[str] | None = msgspec.field(default_factory=set[str])
@@ -60,24 +60,24 @@ class Hint(msgspec.Struct):
         self.add(text[1:].split(",") if known else None, text[:1] != NO_WORK)
 
 
-class Wakeups:
-    def __init__(self, address: Address, ring: Ring) -> None:
+class NotifyConnection:
+    def __init__(self, address: PostgresAddress, ring: RingListener) -> None:
         self._address = address
         self._ring = ring
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._link: Link | None = None
-        self._news: Hint | None = None
-        self._heard: Hint | None = None
+        self._link: PostgresConnection | None = None
+        self._news: ChangeHint | None = None
+        self._heard: ChangeHint | None = None
         self._closed = False
         self._sent_at = 0.0
 
     def announce(self, sessions: Collection[str] | None = None, *, work: bool = True) -> None:
         """Tell the others, soon. Costs the caller next to nothing."""
         with self._mutex:
-            is_new, self._news = self._news is None, self._news or Hint()
+            is_new, self._news = self._news is None, self._news or ChangeHint()
             self._news.add(sessions, work)
         if is_new:
             self.listen()
@@ -112,15 +112,15 @@ class Wakeups:
                 return
             self._pause(RECONNECT_SECONDS)
 
-    def _connected(self) -> Link:
-        self._link = link = Link.to(self._address)
+    def _connected(self) -> PostgresConnection:
+        self._link = link = PostgresConnection.to(self._address)
         link.execute(NAME)
         link.add_notify_handler(self._told)
         link.execute(LISTEN)
         self._ring()
         return link
 
-    def _serve(self, link: Link) -> None:
+    def _serve(self, link: PostgresConnection) -> None:
         """Until closed: send our news, and ring for that of others."""
         ready = select.poll()
         ready.register(link.pgconn.socket, select.POLLIN)
@@ -137,14 +137,14 @@ class Wakeups:
                     os.read(self._wake_read, 512)
             self._hear(link)
 
-    def _send(self, link: Link) -> None:
+    def _send(self, link: PostgresConnection) -> None:
         with self._mutex:
             news, self._news = self._news, None
         self._sent_at = time.monotonic()
         if news is not None:
             link.execute(NOTIFY, (news.text(),))
 
-    def _hear(self, link: Link) -> None:
+    def _hear(self, link: PostgresConnection) -> None:
         wire = link.pgconn
         wire.consume_input()
         while (notice := wire.notifies()) is not None:
@@ -160,7 +160,7 @@ class Wakeups:
             self._take(notice.payload)
 
     def _take(self, text: str) -> None:
-        self._heard = self._heard or Hint()
+        self._heard = self._heard or ChangeHint()
         self._heard.add_text(text)
 
     def _pause(self, seconds: float) -> None:

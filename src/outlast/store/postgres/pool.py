@@ -10,8 +10,8 @@ import psycopg
 
 from outlast.core.errors import StoreUnavailable
 from outlast.store.postgres import errors
-from outlast.store.postgres.connection import READ_SECONDS, Link
-from outlast.store.postgres.dsn import Address
+from outlast.store.postgres.connection import READ_SECONDS, PostgresConnection
+from outlast.store.postgres.dsn import PostgresAddress
 from outlast.store.postgres.inspection import BEGIN, PostgresView
 
 MOST = 8
@@ -19,9 +19,9 @@ WAIT_SECONDS = 30.0
 
 
 class ReadPool:
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self._address = address
-        self._idle: list[Link] = []
+        self._idle: list[PostgresConnection] = []
         self._mutex = threading.Lock()
         self._free = threading.Semaphore(MOST)
         self._closed = False
@@ -33,7 +33,7 @@ class ReadPool:
             yield PostgresView(link)
 
     @contextmanager
-    def link(self) -> Generator[Link]:
+    def link(self) -> Generator[PostgresConnection]:
         """A connection inside a transaction that only reads, as of one moment."""
         if not self._free.acquire(timeout=WAIT_SECONDS):
             raise StoreUnavailable(f"all {MOST} connections for reading are in use; read less at once")
@@ -53,7 +53,7 @@ class ReadPool:
         for link in idle:
             link.close()
 
-    def _begun(self) -> Link:
+    def _begun(self) -> PostgresConnection:
         """A connection inside a transaction; one that died while it lay idle is replaced."""
         with self._mutex:
             link = self._idle.pop() if self._idle else None
@@ -66,7 +66,7 @@ class ReadPool:
                     raise
             else:
                 return link
-        link = Link.to(self._address, READ_SECONDS)
+        link = PostgresConnection.to(self._address, READ_SECONDS)
         try:
             link.execute(BEGIN)
         except BaseException:
@@ -74,7 +74,7 @@ class ReadPool:
             raise
         return link
 
-    def _give_back(self, link: Link) -> None:
+    def _give_back(self, link: PostgresConnection) -> None:
         try:
             if not link.closed:
                 link.execute("ROLLBACK")

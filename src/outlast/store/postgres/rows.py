@@ -10,16 +10,16 @@ from psycopg import sql
 
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
-from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.engine.transaction import HeaderRow, KeyRow
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.postgres.connection import Link
-from outlast.store.read.read_view import Listed, Mark, place_of
+from outlast.store.postgres.connection import PostgresConnection
+from outlast.store.read.read_view import ListedSession, ReadMark, place_of
 
 MIB = 1024 * 1024
 CLOCK_OF = "postgres"
 """Leases run on the server's own clock, the same for every host."""
 
-FIELDS = Row.__struct_fields__
+FIELDS = HeaderRow.__struct_fields__
 ACTIVITY = 16
 """Lists are ordered by the time shifted so far to the right, then by the time itself."""
 
@@ -103,11 +103,11 @@ PUT_SNAPSHOT = (
 class PostgresRows:
     """Both sides, `Tx` and `View`, over one connection inside one transaction. `writing` locks what it reads."""
 
-    def __init__(self, link: Link, *, writing: bool = False) -> None:
+    def __init__(self, link: PostgresConnection, *, writing: bool = False) -> None:
         self._link = link
         self._header = LOCKED if writing else HEADER
-        self._known: dict[str, Row] = {}
-        self._dirty: dict[str, Row] = {}
+        self._known: dict[str, HeaderRow] = {}
+        self._dirty: dict[str, HeaderRow] = {}
         self._absent: set[str] = set()
         self._clock: tuple[int, float] | None = None
 
@@ -147,22 +147,22 @@ class PostgresRows:
         self._absent = set(session_ids) - self._known.keys()
         self._set_clock(clock.fetchone())
 
-    def header(self, session_id: str) -> Row | None:
+    def header(self, session_id: str) -> HeaderRow | None:
         row = self._known.get(session_id)
         if row is None and session_id not in self._absent:
             found = self._one(self._header, (session_id,))
             row = None if found is None else self._know(_row(found))
         return row
 
-    def _know(self, row: Row) -> Row:
+    def _know(self, row: HeaderRow) -> HeaderRow:
         """One object a session, however often it is read."""
         return self._known.setdefault(row.session_id, row)
 
-    def create(self, row: Row) -> None:
+    def create(self, row: HeaderRow) -> None:
         self._do(CREATE, _values(row))
         self._known[row.session_id] = row
 
-    def save(self, row: Row) -> None:
+    def save(self, row: HeaderRow) -> None:
         self._dirty[row.session_id] = row
 
     def flush(self) -> None:
@@ -171,21 +171,21 @@ class PostgresRows:
             self._do(SAVE, (*_values(row), row.session_id))
         self._dirty.clear()
 
-    def forks(self, session_id: str) -> list[Row]:
+    def forks(self, session_id: str) -> list[HeaderRow]:
         # What this transaction changed itself is not written yet: the rows we know are newer than those found.
         rows = [self._know(_row(values)) for values in self._all(FORKS, (session_id,))]
         return [row for row in rows if row.base_id == session_id]
 
     # --- events and keys
 
-    def append(self, row: Row, events: list[StoredEvent]) -> None:
+    def append(self, row: HeaderRow, events: list[StoredEvent]) -> None:
         with self._link.cursor() as cursor:
             cursor.executemany(INSERT_EVENT, [event[:12] for event in events])
         self._dirty[row.session_id] = row
 
     def restore(
         self,
-        row: Row,
+        row: HeaderRow,
         events: list[StoredEvent],
         deltas: Mapping[int, Delta],
         keys: Sequence[tuple[str, KeyRow]],
@@ -337,7 +337,7 @@ class PostgresRows:
 
     # --- lists
 
-    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         project = (query.project_key, query.project_key, query.project_fingerprint)
         filters = (query.state, query.state, *project, query.base_id, query.base_id)
         if query.pending:
@@ -346,21 +346,21 @@ class PostgresRows:
         else:
             found = self._all(LISTED, (query.owner_id, position[0], *position, *filters, limit))
         rows = [_row(values) for values in found]
-        return [Listed(row.session_id, place_of(row, query), row) for row in rows]
+        return [ListedSession(row.session_id, place_of(row, query), row) for row in rows]
 
-    def marks(self) -> list[Mark]:
-        return [Mark(*values) for values in self._all(MARKS, ())]
+    def marks(self) -> list[ReadMark]:
+        return [ReadMark(*values) for values in self._all(MARKS, ())]
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
         return [name for (name,) in self._all(WITH_PREFIX, (prefix, prefix + "~", owner_id, limit))]
 
 
-def _row(values: Sequence[Any]) -> Row:
+def _row(values: Sequence[Any]) -> HeaderRow:
     named: dict[str, Any] = dict(zip(FIELDS, values, strict=True))
-    return Row(**named)
+    return HeaderRow(**named)
 
 
-def _values(row: Row) -> list[Any]:
+def _values(row: HeaderRow) -> list[Any]:
     """The fields, and the activity that lists are ordered by."""
     return [*(getattr(row, name) for name in FIELDS), row.updated_at >> ACTIVITY]
 

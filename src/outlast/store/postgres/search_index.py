@@ -17,10 +17,10 @@ from outlast.core.errors import StoreUnavailable
 from outlast.core.header import Header
 from outlast.store.log_store import LogStore
 from outlast.store.postgres import errors
-from outlast.store.postgres.connection import LONG_SECONDS, Link
-from outlast.store.postgres.dsn import Address
-from outlast.store.search.documents import Document, folded
-from outlast.store.search.index import Found, Place, Progress, Shelf, catch_up
+from outlast.store.postgres.connection import LONG_SECONDS, PostgresConnection
+from outlast.store.postgres.dsn import PostgresAddress
+from outlast.store.search.documents import SearchDocument, folded
+from outlast.store.search.index import IndexMatch, IndexPosition, Progress, SearchIndex, catch_up
 
 LOCK = 0x486F6C65  # one at a time
 PAGE = 500
@@ -71,8 +71,8 @@ def pattern(query: str) -> str:
     return f"%{escaped}%"
 
 
-class PostgresShelf:
-    def __init__(self, link: Link) -> None:
+class PostgresSearchIndex:
+    def __init__(self, link: PostgresConnection) -> None:
         self._link = link
         with self._link.transaction():
             self._lock()
@@ -90,11 +90,13 @@ class PostgresShelf:
             operators = sql.Identifier(extension[0], "gin_trgm_ops")
             self._link.execute(sql.Composed([INDEX, operators, sql.SQL(")")]))
 
-    def known(self) -> Mapping[str, Place]:
+    def known(self) -> Mapping[str, IndexPosition]:
         rows = self._link.execute("SELECT session_id, start, upto, hash FROM outlast_search.sessions").fetchall()
-        return {name: Place(start, upto, bytes(hashed)) for name, start, upto, hashed in rows}
+        return {name: IndexPosition(start, upto, bytes(hashed)) for name, start, upto, hashed in rows}
 
-    def put(self, header: Header, place: Place, documents: list[Document], *, anew: bool, gone: list[int]) -> None:
+    def put(
+        self, header: Header, place: IndexPosition, documents: list[SearchDocument], *, anew: bool, gone: list[int]
+    ) -> None:
         with self._link.transaction():
             self._lock()
             if anew:
@@ -116,12 +118,12 @@ class PostgresShelf:
             self._link.execute("DELETE FROM outlast_search.docs WHERE session_id = ANY(%s)", (names,))
             self._link.execute("DELETE FROM outlast_search.sessions WHERE session_id = ANY(%s)", (names,))
 
-    def found(self, query: str, owner_id: str) -> Iterator[Found]:
+    def found(self, query: str, owner_id: str) -> Iterator[IndexMatch]:
         last = FIRST
         while True:
             page = self._link.execute(FIND, (pattern(query), owner_id, last, PAGE)).fetchall()
             for row in page:
-                yield Found(Document(*row[1:7]), *row[7:])
+                yield IndexMatch(SearchDocument(*row[1:7]), *row[7:])
             if len(page) < PAGE:
                 return
             last = page[-1][0]
@@ -130,31 +132,31 @@ class PostgresShelf:
         self._link.close()
 
 
-class PostgresKeeper:
+class PostgresSearchProvider:
     trouble = (psycopg.Error, StoreUnavailable)
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self._address = address
 
     def exists(self) -> bool:
-        with closing(Link.to(self._address)) as link:
+        with closing(PostgresConnection.to(self._address)) as link:
             found = link.execute(THERE).fetchone()
         return found is not None and bool(found[0])
 
     def is_broken(self, error: Exception) -> bool:
         return isinstance(error, psycopg.Error) and (errors.is_damage(error) or error.sqlstate in OTHERS)
 
-    def open(self) -> PostgresShelf:
-        link = Link.to(self._address, LONG_SECONDS)
+    def open(self) -> PostgresSearchIndex:
+        link = PostgresConnection.to(self._address, LONG_SECONDS)
         try:
-            return PostgresShelf(link)
+            return PostgresSearchIndex(link)
         except BaseException:
             link.close()
             raise
 
-    def catch_up(self, store: LogStore, shelf: Shelf, progress: Progress | None = None) -> list[str]:
-        return catch_up(store, shelf, progress)
+    def catch_up(self, store: LogStore, search_index: SearchIndex, progress: Progress | None = None) -> list[str]:
+        return catch_up(store, search_index, progress)
 
     def remove(self) -> None:
-        with closing(Link.to(self._address, LONG_SECONDS)) as link:
+        with closing(PostgresConnection.to(self._address, LONG_SECONDS)) as link:
             link.execute("DROP SCHEMA IF EXISTS outlast_search CASCADE")

@@ -16,10 +16,10 @@ import psycopg
 
 from outlast.core.errors import OutlastError
 from outlast.store.postgres import errors, migrate
-from outlast.store.postgres.append_function import Types
-from outlast.store.postgres.connection import Link
-from outlast.store.postgres.dsn import Address
-from outlast.store.postgres.failover_guard import Memory
+from outlast.store.postgres.append_function import RecordTypes
+from outlast.store.postgres.connection import PostgresConnection
+from outlast.store.postgres.dsn import PostgresAddress
+from outlast.store.postgres.failover_guard import AcknowledgedAppends
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ MOST_COLLISIONS = 8
 """How often a transaction that the server rolled back (a deadlock, a lock timeout) is tried again."""
 
 
-class Unsettled(Exception):
+class UnsettledCommit(Exception):
     """The time is over. `unknown` tells whether a try may have been committed after all."""
 
     def __init__(self, cause: OutlastError, *, unknown: bool) -> None:
@@ -38,25 +38,25 @@ class Unsettled(Exception):
         self.unknown = unknown
 
 
-class Writer:
+class PostgresWriter:
     """Not thread-safe; group commit lets one thread write at a time."""
 
-    def __init__(self, address: Address, link: Link | None, types: Types) -> None:
+    def __init__(self, address: PostgresAddress, link: PostgresConnection | None, types: RecordTypes) -> None:
         self.types = types
-        self.memory = Memory()
+        self.memory = AcknowledgedAppends()
         self._address = address
-        self._link: Link | None = link
+        self._link: PostgresConnection | None = link
 
-    def settle(self, work: Callable[[Link, bool], T], collisions: int = MOST_COLLISIONS) -> T:
+    def settle(self, work: Callable[[PostgresConnection, bool], T], collisions: int = MOST_COLLISIONS) -> T:
         """Run `work` until its outcome is known. Its flag says whether an earlier try may have been committed.
 
         Raises what `work` raises on purpose; `Unsettled` when the server stayed away; other faults of the database as
         `OutlastError`, and then nothing was written. A transaction that the server rolls back because of somebody
         else's is tried again so many times.
         """
-        search = _Search(self._address, collisions)
+        search = _OutcomeSearch(self._address, collisions)
         while True:
-            link: Link | None = None
+            link: PostgresConnection | None = None
             try:
                 link = self._linked()
                 return work(link, search.unknown)
@@ -79,9 +79,9 @@ class Writer:
             self._link.close()
             self._link = None
 
-    def _linked(self) -> Link:
+    def _linked(self) -> PostgresConnection:
         if self._link is None or self._link.closed:
-            link = Link.to(self._address)
+            link = PostgresConnection.to(self._address)
             try:
                 migrate.check_server(link, self._address)
                 self.memory.compare(link)
@@ -92,10 +92,10 @@ class Writer:
         return self._link
 
 
-class _Search:
+class _OutcomeSearch:
     """One pursuit of an outcome: how long it may take still, and what is known so far."""
 
-    def __init__(self, address: Address, collisions: int) -> None:
+    def __init__(self, address: PostgresAddress, collisions: int) -> None:
         self.unknown = False
         self._address = address
         self._end = time.monotonic() + address.retry_seconds
@@ -111,18 +111,18 @@ class _Search:
         if not worth_it and not self.unknown:
             raise cause from error
         if not worth_it or time.monotonic() >= self._end:
-            raise Unsettled(cause, unknown=self.unknown) from error
+            raise UnsettledCommit(cause, unknown=self.unknown) from error
 
     def kept_out(self, error: OutlastError) -> None:
         """The server is there and does not let us write; with a commit in doubt that is no answer."""
         if time.monotonic() >= self._end:
-            raise Unsettled(error, unknown=self.unknown) from error
+            raise UnsettledCommit(error, unknown=self.unknown) from error
 
     def pause(self) -> None:
         time.sleep(self._pause * random.uniform(0.5, 1.5))  # noqa: S311 - to keep writers apart
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
 
-def _is_gone(link: Link, error: psycopg.Error) -> bool:
+def _is_gone(link: PostgresConnection, error: psycopg.Error) -> bool:
     """Whether the connection is of no more use; what the server said on parting counts for nothing."""
     return link.closed or link.pgconn.status != psycopg.pq.ConnStatus.OK or errors.is_away(error)

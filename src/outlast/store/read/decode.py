@@ -16,7 +16,7 @@ SNAPSHOT_EVERY = 1_000
 FOLD_PAGE = 512
 
 
-def decoded(store: Store, rows: Iterable[StoredEvent]) -> list[Row]:
+def decode_events(store: Store, rows: Iterable[StoredEvent]) -> list[Row]:
     """Each row with its event; texts that lie in blobs are fetched."""
     return [(stored, plain_event(stored) or event_of(stored, blobs_of(store, stored))) for stored in rows]
 
@@ -25,7 +25,7 @@ def blobs_of(store: Store, stored: StoredEvent) -> BlobReader:
     return lambda sha256: store.blob(stored.session_id, sha256)
 
 
-def folded_state(store: Store, session_id: str, *, upto: int | None = None) -> SessionState:
+def load_state(store: Store, session_id: str, *, upto: int | None = None) -> SessionState:
     """The state after event `upto` (the head's by default), read from the newest snapshot on.
 
     Leaves a snapshot behind when it had to read far; a store that cannot take it now loses nothing.
@@ -40,7 +40,7 @@ def folded_state(store: Store, session_id: str, *, upto: int | None = None) -> S
     began = state.last_seq
     while state.last_seq < last:
         page = store.read(session_id, after=state.last_seq, before=last + 1, limit=FOLD_PAGE)
-        for stored, event in decoded(store, page):
+        for stored, event in decode_events(store, page):
             fold(state, stored, event)
     if state.last_seq - began >= SNAPSHOT_EVERY:
         _leave_snapshot(store, session_id, state)

@@ -17,7 +17,7 @@ class StoredKey(NamedTuple):
     row: KeyRow
 
 
-class Flaw(NamedTuple):
+class StoreFlaw(NamedTuple):
     """What an adapter itself finds, in words. `damage` False: nothing is lost or wrong, it is only worth knowing."""
 
     text: str
@@ -54,10 +54,10 @@ class Inspection(Protocol):
         """Every rotated lineage: its first session and its newest."""
         ...
 
-    def flaws(self, session_id: str) -> Iterator[Flaw]:
+    def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
         """What the adapter itself finds wrong with one session, beside its events."""
         ...
 
-    def checks(self, deep: bool) -> Iterator[Flaw]:
+    def checks(self, deep: bool) -> Iterator[StoreFlaw]:
         """What the adapter itself finds wrong with its files or tables; `deep` may take long."""
         ...

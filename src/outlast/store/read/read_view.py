@@ -15,14 +15,14 @@ import msgspec
 from outlast.core.errors import InvalidInput
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.port import Chunk, Page, Query, Snapshot
 from outlast.store.read.inspection import Inspection
 
 T = TypeVar("T")
 
 
-class Listed(NamedTuple):
+class ListedSession(NamedTuple):
     """A row of a list: the header, with its lease or without; None where it cannot be read. `at` is what the list is
     ordered by: `updated_at`, or `work_since` where those that have waited longest come first."""
 
@@ -31,7 +31,7 @@ class Listed(NamedTuple):
     row: Header | None
 
 
-class Mark(NamedTuple):
+class ReadMark(NamedTuple):
     """Where a session stands: as much as a projection has to know to follow it."""
 
     session_id: str
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
     deleted: bool
 
 
-class Slice(NamedTuple):
+class EventSlice(NamedTuple):
     """What was found in a part of the store that begins at a cursor: pairs of names by session. `cursor` is where the
     next part begins, empty at the end. At most `limit` rows are looked at, whatever is found among them."""
 
@@ -51,7 +51,7 @@ class Slice(NamedTuple):
     cursor: str
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[str, tuple[str, str] | None]], last: Any, *, more: bool) -> Slice:
+    def of(cls, rows: Sequence[tuple[str, tuple[str, str] | None]], last: Any, *, more: bool) -> EventSlice:
         """Of rows as (session, what was found there or None); `last` tells the place of the last of them."""
         found: dict[str, list[tuple[str, str]]] = {}
         for session_id, pair in rows:
@@ -90,7 +90,7 @@ def last_in(query: Query) -> int:
     return 2**63 - 1 if query.oldest_first else 0
 
 
-def in_order(rows: list[Listed], query: Query, position: tuple[int, str]) -> list[Listed]:
+def in_order(rows: list[ListedSession], query: Query, position: tuple[int, str]) -> list[ListedSession]:
     """Those behind the position, in the query's order."""
     rows = sorted(rows, key=lambda row: (row.at, row.session_id), reverse=not query.oldest_first)
     if query.oldest_first:
@@ -104,9 +104,9 @@ def _of_project(row: Header, query: Query) -> bool:
     return query.project_fingerprint is not None and row.project_fingerprint == query.project_fingerprint
 
 
-def mark_of(row: Header) -> Mark:
+def mark_of(row: Header) -> ReadMark:
     deleted = row.deleted_at is not None
-    return Mark(row.session_id, row.base_id, row.base_seq, row.last_seq, row.head_hash, row.updated_at, deleted)
+    return ReadMark(row.session_id, row.base_id, row.base_seq, row.last_seq, row.head_hash, row.updated_at, deleted)
 
 
 def public(row: Header) -> Header:
@@ -116,12 +116,12 @@ def public(row: Header) -> Header:
     return Header(**{name: getattr(row, name) for name in Header.__struct_fields__})
 
 
-class View(Inspection, Protocol):
+class ReadView(Inspection, Protocol):
     """Rows as of one moment. Raises `DamagedSession` where a stored row cannot be read."""
 
     def lease_clock(self) -> tuple[int, str]: ...
 
-    def header(self, session_id: str) -> Row | None: ...
+    def header(self, session_id: str) -> HeaderRow | None: ...
 
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
         """Rows that this session owns itself with `after < seq <= upto`, ascending, unchecked."""
@@ -143,7 +143,7 @@ class View(Inspection, Protocol):
 
     def snapshot(self, session_id: str, at_most: int) -> Snapshot | None: ...
 
-    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         """Sessions of the query's owner, state, project and base behind the position, in the query's order; of those
         with work, if they are asked for, and without looking at the others. The other conditions may be left to the
         caller."""
@@ -153,23 +153,23 @@ class View(Inspection, Protocol):
         """The last note of `Tx.put_note`, if it is still there."""
         ...
 
-    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> EventSlice:
         """The keys (scope, key) of sessions deleted before that moment."""
         ...
 
-    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
         """The names of blobs of living sessions, put at `after` or later and before `before`; their first half is the
         name, the second half is empty."""
         ...
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]: ...
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ReadMark]:
         """Where every session stands, of all owners, tombstones included; without those whose header is damaged."""
         ...
 
 
-def page_of(rows: list[Listed], limit: int, damaged: list[str]) -> Page:
+def page_of(rows: list[ListedSession], limit: int, damaged: list[str]) -> Page:
     """All of these rows that a page holds."""
     headers = [row if type(row) is Header else public(row) for _, _, row in rows[:limit] if row is not None]
     more = rows[limit - 1] if len(rows) > limit else None

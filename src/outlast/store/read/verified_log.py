@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 from outlast.core.errors import DamagedSession
 from outlast.core.event_row import GENESIS, StoredEvent, check_chain
-from outlast.store.engine.transaction import Row
-from outlast.store.read.read_view import View
+from outlast.store.engine.transaction import HeaderRow
+from outlast.store.read.read_view import ReadView
 
 PAGE = 512
 
 
-class Log:
+class VerifiedLog:
     """One session's events, its own and those of the sessions it stands on, read in checked pages."""
 
-    def __init__(self, view: View, row: Row) -> None:
+    def __init__(self, view: ReadView, row: HeaderRow) -> None:
         self.row = row
         self._view = view
         self._segments = self._walk(view, row)
 
     @staticmethod
-    def _walk(view: View, row: Row) -> list[tuple[str, int, int]]:
+    def _walk(view: ReadView, row: HeaderRow) -> list[tuple[str, int, int]]:
         """(owner, after, upto), newest first."""
         segments = [(row.session_id, row.base_seq, row.last_seq)]
         while row.base_id is not None:

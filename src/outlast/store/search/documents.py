@@ -23,7 +23,7 @@ CONTEXT = 60
 _NOT_TEXT = re.compile("[\ud800-\udfff\0]")
 
 
-class Document(NamedTuple):
+class SearchDocument(NamedTuple):
     """The words of event `seq`. `role` is who said them, or `title`."""
 
     session_id: str
@@ -42,7 +42,7 @@ class Snippet(msgspec.Struct, frozen=True):
     after: str
 
 
-def document_of(session_id: str, stored: StoredEvent, event: e.Event | e.Opaque) -> Document | None:
+def document_of(session_id: str, stored: StoredEvent, event: e.Event | e.Opaque) -> SearchDocument | None:
     """The document that an event is, in the session through which it is read; redacted ones are none."""
     if stored.redacted:
         return None
@@ -55,7 +55,7 @@ def document_of(session_id: str, stored: StoredEvent, event: e.Event | e.Opaque)
                 return None
             role, text = message.role.value, _words(message)
     text = cleaned(text)
-    return Document(session_id, stored.seq, stored.at, role, stored.turn, text) if text else None
+    return SearchDocument(session_id, stored.seq, stored.at, role, stored.turn, text) if text else None
 
 
 def _words(message: Message) -> str:

@@ -9,16 +9,16 @@ from outlast.core.header import Header
 from outlast.store.engine.encode import event_of
 from outlast.store.log_store import LogStore
 from outlast.store.port import Query
-from outlast.store.read.read_view import Mark
-from outlast.store.search.documents import SAID, TITLES, Document, document_of, folded
-from outlast.store.search.index import PAGE, Found
+from outlast.store.read.read_view import ReadMark
+from outlast.store.search.documents import SAID, TITLES, SearchDocument, document_of, folded
+from outlast.store.search.index import PAGE, IndexMatch
 
 Progress = Callable[[int, int], None]
 
 
 def scan(
     store: LogStore, query: str, owner_id: str, damaged: list[str], progress: Progress | None = None
-) -> Iterator[Found]:
+) -> Iterator[IndexMatch]:
     """What a shelf would find, session by session, newest activity first, in each the newest document first."""
     with store.inspect() as view:
         marks = {mark.session_id: mark for mark in view.marks()}
@@ -36,8 +36,8 @@ def scan(
             yield found_in(document, header)
 
 
-def found_in(document: Document, header: Header) -> Found:
-    return Found(
+def found_in(document: SearchDocument, header: Header) -> IndexMatch:
+    return IndexMatch(
         document,
         header.owner_id,
         header.root_id or header.session_id,
@@ -61,7 +61,7 @@ def _headers(store: LogStore, owner_id: str) -> Iterator[Header]:
             return
 
 
-def _documents(store: LogStore, header: Header, marks: Mapping[str, Mark]) -> Iterator[Document]:
+def _documents(store: LogStore, header: Header, marks: Mapping[str, ReadMark]) -> Iterator[SearchDocument]:
     start, base = header.base_seq, marks.get(header.base_id or "")
     while base is not None and base.deleted:
         start, base = base.base_seq, marks.get(base.base_id or "")

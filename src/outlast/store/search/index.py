@@ -17,14 +17,14 @@ from outlast.core.events import EventRedacted
 from outlast.core.header import Header
 from outlast.store.engine.encode import event_of
 from outlast.store.log_store import LogStore
-from outlast.store.read.read_view import Mark
-from outlast.store.search.documents import LOOKED_AT, Document, document_of
+from outlast.store.read.read_view import ReadMark
+from outlast.store.search.documents import LOOKED_AT, SearchDocument, document_of
 
 PAGE = 512
 Progress = Callable[[int, int], None]
 
 
-class Place(NamedTuple):
+class IndexPosition(NamedTuple):
     """How far a session is on the shelf: events after `start` up to `upto`, the last with this hash."""
 
     start: int
@@ -32,10 +32,10 @@ class Place(NamedTuple):
     hash: bytes
 
 
-class Found(NamedTuple):
+class IndexMatch(NamedTuple):
     """A document on the shelf, and what a list shows of its session."""
 
-    document: Document
+    document: SearchDocument
     owner_id: str
     root_id: str
     title: str | None
@@ -47,12 +47,14 @@ class Found(NamedTuple):
     rotated_to: str | None
 
 
-class Shelf(Protocol):
+class SearchIndex(Protocol):
     """Where documents lie. Each method is one transaction."""
 
-    def known(self) -> Mapping[str, Place]: ...
+    def known(self) -> Mapping[str, IndexPosition]: ...
 
-    def put(self, header: Header, place: Place, documents: list[Document], *, anew: bool, gone: list[int]) -> None:
+    def put(
+        self, header: Header, place: IndexPosition, documents: list[SearchDocument], *, anew: bool, gone: list[int]
+    ) -> None:
         """Documents of a session, at `place` then; `anew`: in the place of all it had; `gone`: without these events."""
         ...
 
@@ -60,21 +62,21 @@ class Shelf(Protocol):
         """Take these sessions away, beyond recovery."""
         ...
 
-    def found(self, query: str, owner_id: str) -> Iterator[Found]:
+    def found(self, query: str, owner_id: str) -> Iterator[IndexMatch]:
         """Documents that hold the folded query, the newest on the shelf first; no other."""
         ...
 
     def close(self) -> None: ...
 
 
-def catch_up(store: LogStore, shelf: Shelf, progress: Progress | None = None) -> list[str]:
+def catch_up(store: LogStore, search_index: SearchIndex, progress: Progress | None = None) -> list[str]:
     """Bring a shelf up to date; the sessions that are damaged, of which it holds what comes before the damage."""
     with store.inspect() as view:
         marks = {mark.session_id: mark for mark in view.marks()}
-    known = shelf.known()
+    known = search_index.known()
     gone = [name for name in known if name not in marks or marks[name].deleted]
     if gone:
-        shelf.drop(gone)
+        search_index.drop(gone)
     behind = [(mark, _start(mark, marks)) for mark in marks.values() if not mark.deleted]
     behind = [(mark, start) for mark, start in behind if not _is_current(known.get(mark.session_id), mark, start)]
     behind.sort(key=lambda one: one[0].updated_at)
@@ -82,26 +84,26 @@ def catch_up(store: LogStore, shelf: Shelf, progress: Progress | None = None) ->
     damaged: list[str] = []
     again: set[str] = set()
     for mark, start in behind:
-        for count in _follow(store, shelf, mark, start, known.get(mark.session_id), again, damaged):
+        for count in _follow(store, search_index, mark, start, known.get(mark.session_id), again, damaged):
             done += count
             if progress is not None:
                 progress(min(done, total), total)
     for name in again:  # what they inherited was redacted through another fork
         mark = marks[name]
-        for _ in _follow(store, shelf, mark, _start(mark, marks), None, set(), damaged):
+        for _ in _follow(store, search_index, mark, _start(mark, marks), None, set(), damaged):
             pass
     return damaged
 
 
-def _is_current(place: Place | None, mark: Mark, start: int) -> bool:
+def _is_current(place: IndexPosition | None, mark: ReadMark, start: int) -> bool:
     return place is not None and place == (start, mark.last_seq, mark.head_hash)
 
 
-def _from(place: Place | None, start: int) -> int:
+def _from(place: IndexPosition | None, start: int) -> int:
     return start if place is None else place.upto
 
 
-def _start(mark: Mark, marks: Mapping[str, Mark]) -> int:
+def _start(mark: ReadMark, marks: Mapping[str, ReadMark]) -> int:
     """After which event a session's documents begin: where its own events do, unless what it stands on was deleted."""
     start, base = mark.base_seq, marks.get(mark.base_id or "")
     while base is not None and base.deleted:
@@ -111,10 +113,10 @@ def _start(mark: Mark, marks: Mapping[str, Mark]) -> int:
 
 def _follow(
     store: LogStore,
-    shelf: Shelf,
-    mark: Mark,
+    search_index: SearchIndex,
+    mark: ReadMark,
     start: int,
-    place: Place | None,
+    place: IndexPosition | None,
     again: set[str],
     damaged: list[str],
 ) -> Iterator[int]:
@@ -129,7 +131,7 @@ def _follow(
             page = store.read(session_id, after=upto, limit=PAGE)
             if not page and not anew:
                 return
-            documents: list[Document] = []
+            documents: list[SearchDocument] = []
             gone: list[int] = []
             for stored in page:
                 if stored.kind not in LOOKED_AT:
@@ -138,12 +140,12 @@ def _follow(
                 if isinstance(event, EventRedacted):
                     gone.append(event.seq)
                     if event.seq <= mark.base_seq:
-                        again.update(name for name, other in shelf.known().items() if other.start < event.seq)
+                        again.update(name for name, other in search_index.known().items() if other.start < event.seq)
                 elif (document := document_of(session_id, stored, event)) is not None:
                     documents.append(document)
             if page:
                 upto, hashed = page[-1].seq, page[-1].hash
-            shelf.put(header, Place(start, upto, hashed), documents, anew=anew, gone=gone)
+            search_index.put(header, IndexPosition(start, upto, hashed), documents, anew=anew, gone=gone)
             anew = False
             yield len(page)
             if len(page) < PAGE:
@@ -154,7 +156,7 @@ def _follow(
         damaged.append(session_id)
 
 
-def _still_there(store: LogStore, session_id: str, place: Place) -> bool:
+def _still_there(store: LogStore, session_id: str, place: IndexPosition) -> bool:
     """Whether the log still holds the event that the watermark names."""
     if place.upto == 0:
         return True
@@ -162,7 +164,7 @@ def _still_there(store: LogStore, session_id: str, place: Place) -> bool:
     return bool(rows) and rows[0].hash == place.hash
 
 
-class Keeper(Protocol):
+class SearchProvider(Protocol):
     """Opens the shelf of one store, brings it up to date, throws it away."""
 
     @property
@@ -176,11 +178,11 @@ class Keeper(Protocol):
 
     def exists(self) -> bool: ...
 
-    def open(self) -> Shelf:
+    def open(self) -> SearchIndex:
         """The shelf, made if there is none."""
         ...
 
-    def catch_up(self, store: LogStore, shelf: Shelf, progress: Progress | None = None) -> list[str]:
+    def catch_up(self, store: LogStore, search_index: SearchIndex, progress: Progress | None = None) -> list[str]:
         """Bring it up to date; the damaged sessions, of which it holds only a part."""
         ...
 

@@ -10,12 +10,12 @@ import apsw
 
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
 from outlast.store.engine.fast_append import PlainAppend
-from outlast.store.group_commit import Entry
+from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore, Progress
-from outlast.store.maintenance.migrations import Watch
+from outlast.store.maintenance.migrations import UpgradeProgress
 from outlast.store.port import Receipt
 from outlast.store.sqlite import setup
-from outlast.store.sqlite.connections import Database, copy_to
+from outlast.store.sqlite.connections import SqliteDatabase, copy_to
 from outlast.store.sqlite.fast_append import put, put_alone
 from outlast.store.sqlite.inspection import SqliteView
 from outlast.store.sqlite.rows import First, Heads, SqliteRows
@@ -26,8 +26,8 @@ __all__ = ["SqliteStore"]
 class SqliteStore(LogStore):
     knows_plain = True
 
-    def __init__(self, path: Path, url: str | None = None, watch: Watch | None = None) -> None:
-        self._database = Database.shared(path, watch)
+    def __init__(self, path: Path, url: str | None = None, watch: UpgradeProgress | None = None) -> None:
+        self._database = SqliteDatabase.shared(path, watch)
         self.path = self._database.path
         self._seen: int | None = None
         super().__init__(url or f"sqlite:///{path}")
@@ -50,7 +50,7 @@ class SqliteStore(LogStore):
 
     # --- writing
 
-    def _run(self, batch: list[Entry]) -> None:
+    def _run(self, batch: list[PendingCommit]) -> None:
         gate = self._database.gate
         with self._database.writing:
             try:
@@ -65,7 +65,7 @@ class SqliteStore(LogStore):
             finally:
                 gate.leave()
 
-    def _inside(self, batch: list[Entry]) -> None:
+    def _inside(self, batch: list[PendingCommit]) -> None:
         try:
             self._together(batch)
             self._database.checkpoint(sum([entry.commit.size for entry in batch]))
@@ -73,7 +73,7 @@ class SqliteStore(LogStore):
             # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
             _refuse(batch, setup.translation(error, self.path))
 
-    def _together(self, batch: list[Entry]) -> None:
+    def _together(self, batch: list[PendingCommit]) -> None:
         """All commits of the batch in one transaction; if that fails, each in its own, so that one fails alone."""
         try:
             self._database.check_in_place()
@@ -106,7 +106,7 @@ class SqliteStore(LogStore):
         self._database.keep_heads(heads, first)
 
     def _put(
-        self, batch: list[Entry], writer: apsw.Connection, heads: Heads, first: First | None
+        self, batch: list[PendingCommit], writer: apsw.Connection, heads: Heads, first: First | None
     ) -> tuple[list[list[Receipt]], First | None]:
         """What each commit of the batch writes; `heads` are then as they will be."""
         commit = batch[0].commit
@@ -126,7 +126,7 @@ class SqliteStore(LogStore):
         except apsw.Error:
             self._database.distrust()
 
-    def _find_out(self, batch: list[Entry], error: apsw.Error) -> None:
+    def _find_out(self, batch: list[PendingCommit], error: apsw.Error) -> None:
         """COMMIT failed, which decides nothing: it may come back after a recovery. Run it again under its keys."""
         cause = setup.translation(error, self.path)
         self._database.distrust()
@@ -165,13 +165,13 @@ class SqliteStore(LogStore):
         self._database.let_go()
 
 
-def _refuse(batch: list[Entry], error: OutlastError) -> None:
+def _refuse(batch: list[PendingCommit], error: OutlastError) -> None:
     for entry in batch:
         if not entry.decided:
             entry.error = error
 
 
-def _leave_unknown(batch: list[Entry], cause: OutlastError) -> None:
+def _leave_unknown(batch: list[PendingCommit], cause: OutlastError) -> None:
     for entry in batch:
         if not entry.decided:
             entry.error = OutcomeUnknown(f"it is not known whether this was stored: {cause}", key=entry.commit.key)

@@ -19,11 +19,11 @@ from typing import cast
 import apsw
 
 from outlast.core.errors import StoreUnavailable
-from outlast.store.maintenance.migrations import Applied, Migration, Watch, outstanding
+from outlast.store.maintenance.migrations import AppliedMigration, Migration, UpgradeProgress, outstanding
 from outlast.store.process_identity import now_us
 from outlast.store.sqlite import setup
 from outlast.store.sqlite.rows import First, Heads
-from outlast.store.sqlite.writer_lock import Gate
+from outlast.store.sqlite.writer_lock import WriterLock
 
 CHECKPOINT_PAGES = 1_000  # as SQLite's own: a log that is written over is synced sooner than one that grows
 MUCH = 256 * 1024  # bytes
@@ -35,17 +35,17 @@ COPIED_AT_ONCE = 1_024  # pages
 GATE_SECONDS = 30.0
 FORK_WAIT_SECONDS = 2.0
 
-_databases: dict[Path, Database] = {}
+_databases: dict[Path, SqliteDatabase] = {}
 _mutex = threading.Lock()
-_left_behind: list[Database] = []
+_left_behind: list[SqliteDatabase] = []
 _carried: set[tuple[int, int] | None] = set()
 """Files that were in use at the moment of a fork, so that SQLite's memory of their locks came along."""
 
 
-class Database:
+class SqliteDatabase:
     """Use `shared`; the constructor opens, checks and migrates."""
 
-    def __init__(self, path: Path, watch: Watch | None = None) -> None:
+    def __init__(self, path: Path, watch: UpgradeProgress | None = None) -> None:
         self.path = path
         self._name = str(path)
         self.users = 0
@@ -70,12 +70,12 @@ class Database:
         setup.check_file_system(path)
         self.writer = self._open_writer()  # before the gate: no file is left beside a database that is not ours
         try:
-            self.gate = Gate(path.with_name(path.name + ".gate"), GATE_SECONDS)
+            self.gate = WriterLock(path.with_name(path.name + ".gate"), GATE_SECONDS)
         except BaseException:
             self.writer.close()
             raise
         try:
-            self._migrate(watch or Watch())
+            self._migrate(watch or UpgradeProgress())
         except BaseException:
             self.writer.close()
             self.gate.close()
@@ -83,7 +83,7 @@ class Database:
         self.inode = self._stat()
 
     @classmethod
-    def shared(cls, path: Path, watch: Watch | None = None) -> Database:
+    def shared(cls, path: Path, watch: UpgradeProgress | None = None) -> SqliteDatabase:
         real = path.resolve()
         with _mutex:
             database = _databases.get(real)
@@ -299,12 +299,12 @@ class Database:
 
     # --- migrations
 
-    def _migrate(self, watch: Watch) -> None:
+    def _migrate(self, watch: UpgradeProgress) -> None:
         if not self._outstanding():
             return
         self.gate.pass_through(lambda: self._migrate_now(watch))
 
-    def _migrate_now(self, watch: Watch) -> None:
+    def _migrate_now(self, watch: UpgradeProgress) -> None:
         todo = self._outstanding()
         if todo:
             self._prepare(todo, watch)
@@ -312,7 +312,7 @@ class Database:
                 self.ready()
                 self._apply(todo, watch)
 
-    def applied(self) -> list[Applied]:
+    def applied(self) -> list[AppliedMigration]:
         with setup.translated(self.path):
             # Asked by SQL: `table_exists` answers from what this connection has read of the schema, which may be old.
             if not self.writer.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'").get:
@@ -322,12 +322,12 @@ class Database:
             ).fetchall()
             if any(list(map(type, row)) != [int, str, int] for row in found):
                 raise StoreUnavailable(f"{self.path} is damaged (its list of migrations); restore it from a backup")
-            return [Applied(*cast("tuple[int, str, int]", row)) for row in found]
+            return [AppliedMigration(*cast("tuple[int, str, int]", row)) for row in found]
 
     def _outstanding(self) -> list[Migration]:
         return outstanding("sqlite", self.applied(), str(self.path))
 
-    def _prepare(self, todo: list[Migration], watch: Watch) -> None:
+    def _prepare(self, todo: list[Migration], watch: UpgradeProgress) -> None:
         """Room for the work and a copy of what was there, unless there was nothing."""
         if not self.applied():
             return
@@ -343,7 +343,7 @@ class Database:
         copy_to(self.writer, copy, watch.copying)
         watch.copy = copy
 
-    def _apply(self, todo: list[Migration], watch: Watch) -> None:
+    def _apply(self, todo: list[Migration], watch: UpgradeProgress) -> None:
         from outlast.store.sqlite.migrate import AFTER  # here and not above: a store is upgraded once
 
         self.writer.pragma("application_id", setup.APPLICATION_ID)

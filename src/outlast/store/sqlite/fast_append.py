@@ -10,27 +10,27 @@ import zlib
 
 import apsw
 
-from outlast.store.engine.commit import run
-from outlast.store.engine.encode import PLAIN, Commit
+from outlast.store.engine.commit import apply_commit
+from outlast.store.engine.encode import PLAIN, EncodedCommit
 from outlast.store.engine.fast_append import KIND, VERSION, PlainAppend
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.port import Receipt
 from outlast.store.process_identity import now_us
 from outlast.store.sqlite.rows import INSERT_EVENT, SAVE_HEADER, First, SqliteRows, encode
 
 
-def put(connection: apsw.Connection, rows: SqliteRows, commit: Commit) -> list[Receipt]:
+def put(connection: apsw.Connection, rows: SqliteRows, commit: EncodedCommit) -> list[Receipt]:
     """Carry out one commit inside a transaction of this connection."""
     row = rows.header(commit.session_id) if type(commit) is PlainAppend else None
     if row is None or type(commit) is not PlainAppend or not commit.fits(row):
-        return run(rows, commit)
+        return apply_commit(rows, commit)
     known = rows.heads[commit.session_id]
     rows.dirty[commit.session_id] = known
     return [_insert(connection, known[0], row, commit)]
 
 
 def put_alone(
-    connection: apsw.Connection, known: tuple[int, Row], first: First | None, commit: PlainAppend
+    connection: apsw.Connection, known: tuple[int, HeaderRow], first: First | None, commit: PlainAppend
 ) -> Receipt | None:
     """The only commit of a transaction, to the session that a list shows first: then no index has to be touched.
 
@@ -45,7 +45,7 @@ def put_alone(
     return receipt
 
 
-def _insert(connection: apsw.Connection, sid: int, row: Row, commit: PlainAppend) -> Receipt:
+def _insert(connection: apsw.Connection, sid: int, row: HeaderRow, commit: PlainAppend) -> Receipt:
     seq = row.last_seq + 1
     hashed = commit.hash_after(row.head_hash, seq)
     commit.add_to(row, seq, hashed, now_us())

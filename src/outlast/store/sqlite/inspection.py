@@ -17,12 +17,12 @@ import msgspec
 from outlast.core.errors import DamagedSession, StoreUnavailable
 from outlast.core.event_row import StoredEvent
 from outlast.core.ids import is_id
-from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.engine.transaction import HeaderRow, KeyRow
 from outlast.store.maintenance.migrations import migrations
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.read.inspection import Flaw, StoredKey
-from outlast.store.read.read_view import Listed, Slice, fits, in_order, last_in, place_in, place_of
-from outlast.store.sqlite.page_salvage import Pages
+from outlast.store.read.inspection import StoredKey, StoreFlaw
+from outlast.store.read.read_view import EventSlice, ListedSession, fits, in_order, last_in, place_in, place_of
+from outlast.store.sqlite.page_salvage import PageSalvage
 from outlast.store.sqlite.rows import UNREADABLE, SqliteRows, readable
 
 CHEAP_PAGES = 131_072  # up to 256 MiB SQLite's quick check is always made
@@ -64,11 +64,11 @@ SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIK
 class SqliteView(SqliteRows):
     """What readers get. Close it to let go of the file, which is opened only where the database is damaged."""
 
-    _pages_read: Pages | None = None
+    _pages_read: PageSalvage | None = None
 
     # --- sessions
 
-    def _find(self, session_id: str) -> tuple[int, Row] | None:
+    def _find(self, session_id: str) -> tuple[int, HeaderRow] | None:
         """Absent is only what is not in the table either: a damaged index must not make a session look missing."""
         known = super()._find(session_id)
         if known is None and self._execute(UNINDEXED, (session_id,)).fetchone() is not None:
@@ -81,21 +81,21 @@ class SqliteView(SqliteRows):
         text = self._execute("SELECT value FROM meta WHERE name = 'housekeeping'").get
         return text if isinstance(text, str) else None
 
-    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> Slice:
+    def old_keys(self, cursor: str, deleted_before: int, limit: int) -> EventSlice:
         rows = self._execute(OLD_KEYS, (*place_in(cursor, ["", ""]), limit)).fetchall()
         found = [
             (session_id, (scope, key) if deleted_at is not None and deleted_at < deleted_before else None)
             for scope, key, session_id, deleted_at in rows
         ]
-        return Slice.of(found, rows and rows[-1][:2], more=len(rows) == limit)
+        return EventSlice.of(found, rows and rows[-1][:2], more=len(rows) == limit)
 
-    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> Slice:
+    def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
         rows = self._execute(OLD_BLOBS, (*place_in(cursor, [-1, "", 0]), limit)).fetchall()
         found = [
             (session_id, (sha256, "") if chunk == 0 and deleted_at is None and after <= at < before else None)
             for _, sha256, chunk, at, session_id, deleted_at in rows
         ]
-        return Slice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
+        return EventSlice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
 
     # --- everything there is
 
@@ -139,10 +139,10 @@ class SqliteView(SqliteRows):
             for rowid, values in pages.events(sid):
                 yield _event(session_id, (rowid, *values))
 
-    def _pages_of_file(self) -> Pages:
+    def _pages_of_file(self) -> PageSalvage:
         if self._pages_read is None:
             with _told():
-                self._pages_read = Pages(Path(self._connection.db_filename("main")))
+                self._pages_read = PageSalvage(Path(self._connection.db_filename("main")))
         return self._pages_read
 
     def close(self) -> None:
@@ -195,24 +195,24 @@ class SqliteView(SqliteRows):
         with _told():
             return super().snapshot(session_id, at_most)
 
-    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         try:
             return super().listed(query, position, limit)
         except UNREADABLE:
             return self._listed_singly(query, position, limit)
 
-    def _listed_singly(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+    def _listed_singly(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         """The list from the headers themselves, where the table or its index cannot be read as a whole; those that
         cannot be read come last, and `?` stands for sessions whose very ids cannot."""
         names, trouble = self.everything()
-        found = [Listed("?", last_in(query), None)] if trouble else []
+        found = [ListedSession("?", last_in(query), None)] if trouble else []
         for name in names:
             row = self._readable(name)
             if row is None or fits(row, query):
-                found.append(Listed(name, last_in(query) if row is None else place_of(row, query), row))
+                found.append(ListedSession(name, last_in(query) if row is None else place_of(row, query), row))
         return in_order(found, query, position)[:limit]
 
-    def _readable(self, session_id: str) -> Row | None:
+    def _readable(self, session_id: str) -> HeaderRow | None:
         try:
             return self.header(session_id)
         except DamagedSession:
@@ -228,7 +228,7 @@ class SqliteView(SqliteRows):
 
     # --- what the database itself finds
 
-    def flaws(self, session_id: str) -> Iterator[Flaw]:
+    def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
         """What lists select by must be what the header says."""
         try:
             found = self._execute(COLUMNS, (session_id,)).fetchone()
@@ -238,22 +238,22 @@ class SqliteView(SqliteRows):
             return
         told = (row.owner_id, row.state, row.project_key, row.base_id, row.deleted_at)
         if told != found[:-3] or not isinstance(found[-3], int) or found[-3] > row.updated_at:
-            yield Flaw("what lists select by is not what it says")
+            yield StoreFlaw("what lists select by is not what it says")
         if row.work_since is not None and not self._is_noted(row):
-            yield Flaw("there is work in it, and those who look for work do not find it")
+            yield StoreFlaw("there is work in it, and those who look for work do not find it")
 
-    def _is_noted(self, row: Row) -> bool:
+    def _is_noted(self, row: HeaderRow) -> bool:
         try:
             return self._execute(NOTED, (row.owner_id, row.work_since, row.session_id)).get is not None
         except UNREADABLE:
             return True  # the table as a whole is told of where it is checked
 
-    def checks(self, deep: bool) -> Iterator[Flaw]:
+    def checks(self, deep: bool) -> Iterator[StoreFlaw]:
         for check in (self._schema, self._strangers, self._lost_keys, self._work, lambda: self._pages(deep)):
             try:
-                yield from map(Flaw, check())
+                yield from map(StoreFlaw, check())
             except (apsw.Error, UnicodeDecodeError) as error:
-                yield Flaw(f"SQLite: {error}")
+                yield StoreFlaw(f"SQLite: {error}")
 
     def _lost_keys(self) -> Iterator[str]:
         """A repeat looks a key up: it must be found so, not only by reading them all."""

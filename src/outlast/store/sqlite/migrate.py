@@ -14,9 +14,9 @@ import apsw
 import msgspec
 
 from outlast.core.event_row import StoredEvent
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.maintenance.header_rebuild import refold
-from outlast.store.maintenance.migrations import Applied, Progress
+from outlast.store.maintenance.migrations import AppliedMigration, Progress
 from outlast.store.sqlite import setup
 from outlast.store.sqlite.rows import HEADER, PUT_WORK, SAVE_HEADER, UNREADABLE, encode, readable
 
@@ -33,7 +33,7 @@ BLOB = "SELECT data FROM blobs WHERE sid = ? AND sha256 = ? ORDER BY chunk"
 
 def fill_headers(connection: apsw.Connection, progress: Progress | None) -> None:
     """The fields of migration 4, and the table of what there is to do."""
-    past = _Past(connection)
+    past = _SqliteHistory(connection)
     try:
         total = connection.execute(SESSIONS).get
         for done, (sid, row) in enumerate(past.all(), 1):
@@ -44,7 +44,7 @@ def fill_headers(connection: apsw.Connection, progress: Progress | None) -> None
         return  # behind this the list of sessions is damaged: nothing is made worse, and `verify` says so
 
 
-def _fill(connection: apsw.Connection, past: _Past, sid: int, row: Row) -> None:
+def _fill(connection: apsw.Connection, past: _SqliteHistory, sid: int, row: HeaderRow) -> None:
     try:
         if not refold(row, past):
             return
@@ -56,13 +56,13 @@ def _fill(connection: apsw.Connection, past: _Past, sid: int, row: Row) -> None:
         connection.execute(PUT_WORK, (row.owner_id, row.work_since, row.session_id))
 
 
-class _Past:
+class _SqliteHistory:
     """What is there, as `refold` reads it."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute: Callable[..., Any] = connection.execute
 
-    def all(self) -> Iterator[tuple[int, Row]]:
+    def all(self) -> Iterator[tuple[int, HeaderRow]]:
         after = -1
         while page := self._execute(HEADERS, (after,)).fetchall():
             after = page[-1][0]
@@ -71,21 +71,21 @@ class _Past:
                 if row is not None:
                     yield sid, row
 
-    def row(self, session_id: str) -> Row | None:
+    def row(self, session_id: str) -> HeaderRow | None:
         found = self._execute(HEADER, (session_id,)).fetchone()
         return None if found is None else readable(*found[1:])
 
-    def events(self, row: Row, kinds: tuple[str, ...], upto: int) -> Iterator[StoredEvent]:
+    def events(self, row: HeaderRow, kinds: tuple[str, ...], upto: int) -> Iterator[StoredEvent]:
         sid = self._sid(row)
         wanted = msgspec.json.encode(kinds).decode()
         found = self._execute(EVENTS_OF_KINDS, (sid << 32, sid << 32 | upto, wanted))
         return (StoredEvent(row.session_id, *values) for values in found)
 
-    def blob(self, row: Row, sha256: str) -> bytes:
+    def blob(self, row: HeaderRow, sha256: str) -> bytes:
         found = self._execute(BLOB, (self._sid(row), sha256)).fetchall()
         return b"".join(data for (data,) in found if isinstance(data, bytes))
 
-    def _sid(self, row: Row) -> int:
+    def _sid(self, row: HeaderRow) -> int:
         return self._execute("SELECT sid FROM sessions WHERE session_id = ?", (row.session_id,)).get or -1
 
 
@@ -96,7 +96,7 @@ AFTER: dict[int, Callable[[apsw.Connection, Progress | None], None]] = {4: fill_
 APPLIED = "SELECT number, checksum, min_reader FROM migrations ORDER BY number"
 
 
-def applied(path: Path) -> list[Applied]:
+def applied(path: Path) -> list[AppliedMigration]:
     setup.check_version()
     setup.check_plain(path)
     connection = setup.connect(path)
@@ -107,8 +107,8 @@ def applied(path: Path) -> list[Applied]:
         connection.close()
 
 
-def applied_in(connection: apsw.Connection, path: Path) -> list[Applied]:
+def applied_in(connection: apsw.Connection, path: Path) -> list[AppliedMigration]:
     with setup.translated(path):
         if not connection.table_exists("main", "migrations"):
             return []
-        return [Applied(*cast("tuple[int, str, int]", row)) for row in connection.execute(APPLIED)]
+        return [AppliedMigration(*cast("tuple[int, str, int]", row)) for row in connection.execute(APPLIED)]

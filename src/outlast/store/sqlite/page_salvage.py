@@ -26,12 +26,12 @@ MANY = 64 * 1024 * 1024  # no value of ours is nearly as large
 DAMAGED = (IndexError, struct.error, ValueError, OverflowError)
 
 
-class Row(NamedTuple):
+class SalvagedRow(NamedTuple):
     rowid: int
     values: tuple[Any, ...]
 
 
-class Pages:
+class PageSalvage:
     """One pass over the file, the committed pages of its log included, made when it is first needed."""
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class Pages:
     def close(self) -> None:
         self._file.xClose()
 
-    def events(self, sid: int) -> Iterator[Row]:
+    def events(self, sid: int) -> Iterator[SalvagedRow]:
         """Rows of the session's number, in any order, some perhaps twice."""
         return self._rows(self._events.get(sid, []))
 
@@ -129,7 +129,7 @@ class Pages:
             if isinstance(values[5], int) and is_id(values[2]):
                 self.sessions.setdefault(values[5], set()).add(values[2])
 
-    def _session(self, row: Row) -> None:
+    def _session(self, row: SalvagedRow) -> None:
         name, header, crc = row.values[1], row.values[8], row.values[9]
         if isinstance(name, str) and is_id(name):
             self.sessions.setdefault(row.rowid, set()).add(name)
@@ -138,17 +138,17 @@ class Pages:
 
     # --- cells
 
-    def _rows(self, places: list[tuple[int, int]]) -> Iterator[Row]:
+    def _rows(self, places: list[tuple[int, int]]) -> Iterator[SalvagedRow]:
         for number, offset in places:
             try:
                 yield self._row(number, self._page(number), offset)
             except DAMAGED:
                 continue
 
-    def _row(self, number: int, page: bytes, offset: int) -> Row:
+    def _row(self, number: int, page: bytes, offset: int) -> SalvagedRow:
         size, at = _varint(page, offset)
         rowid, at = _varint(page, at)
-        return Row(rowid, _values(self._payload(page, at, size)))
+        return SalvagedRow(rowid, _values(self._payload(page, at, size)))
 
     def _payload(self, page: bytes, at: int, size: int) -> bytes:
         """All bytes of a table's row: what does not fit into its page goes on in others."""

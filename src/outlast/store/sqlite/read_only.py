@@ -17,16 +17,16 @@ from pathlib import Path
 import apsw
 
 from outlast.core.errors import OutlastError, SchemaTooNew, StoreUnavailable
-from outlast.store.group_commit import Entry
+from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore, Progress
 from outlast.store.maintenance.migrations import outstanding
 from outlast.store.process_identity import may_write
-from outlast.store.read.inspection import Flaw
+from outlast.store.read.inspection import StoreFlaw
 from outlast.store.sqlite import SqliteStore, setup
 from outlast.store.sqlite.connections import copy_to
 from outlast.store.sqlite.inspection import SqliteView
 from outlast.store.sqlite.migrate import applied_in
-from outlast.store.sqlite.page_salvage import Pages
+from outlast.store.sqlite.page_salvage import PageSalvage
 from outlast.store.sqlite.rows import UNREADABLE
 
 READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -58,7 +58,7 @@ def _may_be_damage(error: StoreUnavailable) -> bool:
 def _is_ours(path: Path) -> bool:
     """Whether sessions can be found in this file; one of ours in which there are none is refused here."""
     try:
-        with closing(Pages(path)) as pages:
+        with closing(PageSalvage(path)) as pages:
             if pages.signed and not pages.found_sessions():
                 raise StoreUnavailable(f"{path} is so damaged that no session in it can be read; restore a backup")
             return pages.found_sessions()
@@ -137,7 +137,7 @@ class SqliteReader(LogStore):
             with closing(view):
                 yield view
 
-    def _run(self, batch: list[Entry]) -> None:
+    def _run(self, batch: list[PendingCommit]) -> None:
         why = "you may not write there" if self._trouble is None else "it is damaged"
         error: OutlastError = StoreUnavailable(f"{self.path} is opened for reading only, because {why}")
         for entry in batch:
@@ -169,6 +169,6 @@ class DamagedView(SqliteView):
         super().__init__(connection)
         self._trouble = trouble
 
-    def checks(self, deep: bool) -> Iterator[Flaw]:
-        yield Flaw(f"the database cannot be used, only read ({self._trouble})")
+    def checks(self, deep: bool) -> Iterator[StoreFlaw]:
+        yield StoreFlaw(f"the database cannot be used, only read ({self._trouble})")
         yield from super().checks(deep)

@@ -13,10 +13,10 @@ import msgspec
 from outlast.core.errors import DamagedSession
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta, Header
-from outlast.store.engine.transaction import KeyRow, Row
+from outlast.store.engine.transaction import HeaderRow, KeyRow
 from outlast.store.port import Chunk, Query, Snapshot
 from outlast.store.process_identity import boot_id, boot_ms, now_us
-from outlast.store.read.read_view import Listed, Mark
+from outlast.store.read.read_view import ListedSession, ReadMark
 
 MIB = 1024 * 1024
 KEY_LOOK_BACK = 4096
@@ -25,7 +25,7 @@ UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.TooBigError, apsw.SQLErr
 """What reading a damaged row raises; an SQLError, when the definition of its table is damaged."""
 
 encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Row).decode
+_decode = msgspec.json.Decoder(HeaderRow).decode
 _decode_listed = msgspec.json.Decoder(Header).decode
 _crc = zlib.crc32
 
@@ -95,7 +95,7 @@ WITH_PREFIX = (
 FORKS = "SELECT session_id FROM sessions WHERE base_id = ?"
 
 
-Heads = dict[str, tuple[int, Row]]
+Heads = dict[str, tuple[int, HeaderRow]]
 """Sessions' numbers and headers by id: those read or written, as they are once the transaction is committed."""
 
 First = tuple[Any, ...]
@@ -122,14 +122,14 @@ class SqliteRows:
     def lease_clock(self) -> tuple[int, str]:
         return boot_ms(), boot_id()
 
-    def header(self, session_id: str) -> Row | None:
+    def header(self, session_id: str) -> HeaderRow | None:
         known = self.heads.get(session_id) or self._find(session_id)
         if known is None:
             return None
         self._worked.setdefault(session_id, known[1].work_since)
         return known[1]
 
-    def _find(self, session_id: str) -> tuple[int, Row] | None:
+    def _find(self, session_id: str) -> tuple[int, HeaderRow] | None:
         known = self.heads.get(session_id)
         if known is None:
             try:
@@ -151,7 +151,7 @@ class SqliteRows:
         known = self._find(session_id)
         return -1 if known is None else known[0]
 
-    def create(self, row: Row) -> None:
+    def create(self, row: HeaderRow) -> None:
         header = encode(row)
         listed_at = max(row.updated_at, self.clock())  # it may be the first of its list at once, and then stays there
         values = (row.session_id, row.owner_id, listed_at, row.state, row.project_key, row.base_id, header)
@@ -159,7 +159,7 @@ class SqliteRows:
         self.heads[row.session_id] = (self._connection.last_insert_rowid(), row)
         self._worked[row.session_id] = None
 
-    def save(self, row: Row) -> None:
+    def save(self, row: HeaderRow) -> None:
         self.dirty[row.session_id] = self.heads[row.session_id]
 
     def flush(self) -> None:
@@ -192,7 +192,7 @@ class SqliteRows:
         self.dirty.clear()
         self.first = self._execute(FIRST_LISTED, (next(reversed(owners)),)).fetchone()
 
-    def _save_work(self, row: Row) -> None:
+    def _save_work(self, row: HeaderRow) -> None:
         """Only where work began or ended is anything written."""
         before = self._worked.get(row.session_id)
         if before == row.work_since:
@@ -218,7 +218,7 @@ class SqliteRows:
 
     # --- events and keys
 
-    def append(self, row: Row, events: list[StoredEvent]) -> None:
+    def append(self, row: HeaderRow, events: list[StoredEvent]) -> None:
         known = self.heads[row.session_id]
         sid = known[0] << 32
         for event in events:
@@ -227,7 +227,7 @@ class SqliteRows:
 
     def restore(
         self,
-        row: Row,
+        row: HeaderRow,
         events: list[StoredEvent],
         deltas: Mapping[int, Delta],
         keys: Sequence[tuple[str, KeyRow]],
@@ -287,7 +287,7 @@ class SqliteRows:
         values = (digest, self._sid(session_id) << 32 | seq)
         self._execute("UPDATE events SET body = ?, redacted = 1 WHERE id = ?", values)
 
-    def forks(self, session_id: str) -> list[Row]:
+    def forks(self, session_id: str) -> list[HeaderRow]:
         found = [name for (name,) in self._execute(FORKS, (session_id,)).fetchall()]
         rows = [self.header(name) for name in found]
         return [row for row in rows if row is not None and row.base_id == session_id]
@@ -387,7 +387,7 @@ class SqliteRows:
 
     # --- lists
 
-    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[Listed]:
+    def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         statement = _statement(query)
         values: dict[str, Any] = {"owner": query.owner_id, "at": position[0], "id": position[1], "limit": limit}
         if statement is not ALL_LISTED:
@@ -396,17 +396,21 @@ class SqliteRows:
             values["mark"] = repository and b'"project_fingerprint":%b' % encode(repository)
         found = self._execute(statement, values).fetchall()
         try:
-            rows = [Listed(name, at, _decode_listed(header)) for name, at, header, crc in found if _crc(header) == crc]
+            rows = [
+                ListedSession(name, at, _decode_listed(header))
+                for name, at, header, crc in found
+                if _crc(header) == crc
+            ]
         except (TypeError, msgspec.DecodeError):
             rows = []
         if len(rows) == len(found):
             return rows
-        return [Listed(name, at, _listed(header, crc)) for name, at, header, crc in found]  # one is damaged
+        return [ListedSession(name, at, _listed(header, crc)) for name, at, header, crc in found]  # one is damaged
 
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[ReadMark]:
         found: list[tuple[Any, ...]] = [values for values in self._execute(MARKS) if values[4]]
         return [
-            Mark(name, base_id, base_seq, last_seq, b64decode(hashed), updated_at, bool(deleted))
+            ReadMark(name, base_id, base_seq, last_seq, b64decode(hashed), updated_at, bool(deleted))
             for name, base_id, base_seq, last_seq, hashed, updated_at, deleted in found
         ]
 
@@ -432,7 +436,7 @@ def _listed(header: Any, crc: Any) -> Header | None:
         return None
 
 
-def readable(header: Any, crc: Any) -> Row | None:
+def readable(header: Any, crc: Any) -> HeaderRow | None:
     """The header in these bytes, unless they were changed."""
     if not isinstance(header, bytes) or _crc(header) != crc:
         return None

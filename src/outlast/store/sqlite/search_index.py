@@ -19,8 +19,8 @@ import apsw
 
 from outlast.core.header import Header
 from outlast.store.log_store import LogStore
-from outlast.store.search.documents import Document, folded
-from outlast.store.search.index import Found, Place, Progress, Shelf, catch_up
+from outlast.store.search.documents import SearchDocument, folded
+from outlast.store.search.index import IndexMatch, IndexPosition, Progress, SearchIndex, catch_up
 
 VERSION = 1
 BUSY_MS = 30_000
@@ -86,7 +86,7 @@ def shelf_path(store: Path) -> Path:
     return store.with_name(store.name + ".search")
 
 
-class SqliteShelf:
+class SqliteSearchIndex:
     """Open it for one search or for many; a damaged one raises `apsw.Error` at any time, and is to be removed then."""
 
     def __init__(self, path: Path) -> None:
@@ -144,11 +144,13 @@ class SqliteShelf:
     def token(self, token: str | None) -> None:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('token', ?)", (token,))
 
-    def known(self) -> Mapping[str, Place]:
+    def known(self) -> Mapping[str, IndexPosition]:
         rows = self._connection.execute("SELECT session_id, start, upto, hash FROM sessions")
-        return {name: Place(start, upto, hashed) for name, start, upto, hashed in rows}
+        return {name: IndexPosition(start, upto, hashed) for name, start, upto, hashed in rows}
 
-    def put(self, header: Header, place: Place, documents: list[Document], *, anew: bool, gone: list[int]) -> None:
+    def put(
+        self, header: Header, place: IndexPosition, documents: list[SearchDocument], *, anew: bool, gone: list[int]
+    ) -> None:
         execute = self._connection.execute
         with self._writing():
             sid = self._sid(header.session_id)
@@ -187,16 +189,16 @@ class SqliteShelf:
 
     # --- finding
 
-    def found(self, query: str, owner_id: str) -> Iterator[Found]:
+    def found(self, query: str, owner_id: str) -> Iterator[IndexMatch]:
         for row in self._connection.execute(FIND, (pieces_for(query), owner_id)):
             if query in folded(row[5]):
-                yield Found(Document(*row[:6]), *row[6:])
+                yield IndexMatch(SearchDocument(*row[:6]), *row[6:])
 
     def close(self) -> None:
         self._connection.close()
 
 
-class SqliteKeeper:
+class SqliteSearchProvider:
     """The shelf of the store at this path."""
 
     trouble = (apsw.Error, OSError, UnicodeDecodeError)
@@ -221,17 +223,17 @@ class SqliteKeeper:
     def is_broken(self, error: Exception) -> bool:
         return not isinstance(error, self._passing)
 
-    def open(self) -> SqliteShelf:
-        return SqliteShelf(self.path)
+    def open(self) -> SqliteSearchIndex:
+        return SqliteSearchIndex(self.path)
 
-    def catch_up(self, store: LogStore, shelf: Shelf, progress: Progress | None = None) -> list[str]:
-        assert isinstance(shelf, SqliteShelf)
+    def catch_up(self, store: LogStore, search_index: SearchIndex, progress: Progress | None = None) -> list[str]:
+        assert isinstance(search_index, SqliteSearchIndex)
         token = self._looks()
-        if token is not None and shelf.token == token:
+        if token is not None and search_index.token == token:
             return []
-        damaged = catch_up(store, shelf, progress)
+        damaged = catch_up(store, search_index, progress)
         if not damaged:
-            shelf.token = token
+            search_index.token = token
         return damaged
 
     def _looks(self) -> str | None:

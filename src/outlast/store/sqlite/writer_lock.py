@@ -22,13 +22,13 @@ PATIENCE = (0.001, 0.016)
 turns at every commit, each would find its page cache void each time. Only then does a writer stand in the line."""
 
 
-class Gate:
+class WriterLock:
     def __init__(self, path: Path, timeout: float) -> None:
         self.timeout = timeout
         self._path = path
         self._fd = self._open()
         self._pid = b"%-10d" % os.getpid()
-        self._line: _Line | None = None
+        self._line: _WaitingLine | None = None
 
     def pass_through(self, work: Callable[[], None]) -> None:
         """Do the work when it is our turn. `StoreUnavailable` names the process that did not let us in."""
@@ -94,8 +94,8 @@ class Gate:
     def stand_in_line(self, work: Callable[[], None]) -> None:
         """Do the work when everybody who was there before has left. `StoreUnavailable` names who has not."""
         if self._line is None:
-            self._line = _Line(self._open(), self._sign)
-        turn = _Turn(work)
+            self._line = _WaitingLine(self._open(), self._sign)
+        turn = _WriterTurn(work)
         self._line.join(turn)
         if not turn.wait(self.timeout):
             raise StoreUnavailable(
@@ -104,7 +104,7 @@ class Gate:
             )
 
 
-class _Turn:
+class _WriterTurn:
     """Work that waits for the gate. Given up when it has waited too long; never once it has begun."""
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -150,7 +150,7 @@ class _Turn:
             self._over.release()
 
 
-class _Line:
+class _WaitingLine:
     """A thread that waits at the gate for us: a blocking `flock` cannot be given a time limit.
 
     It does the work itself when it is let in, so that the gate is not held while one thread wakes another. It has a
@@ -159,10 +159,10 @@ class _Line:
 
     def __init__(self, fd: int, sign: Callable[[int], None]) -> None:
         self.fd, self._sign = fd, sign
-        self._turns: queue.SimpleQueue[_Turn | None] = queue.SimpleQueue()
+        self._turns: queue.SimpleQueue[_WriterTurn | None] = queue.SimpleQueue()
         threading.Thread(target=self._wait, name="outlast-gate", daemon=True).start()
 
-    def join(self, turn: _Turn) -> None:
+    def join(self, turn: _WriterTurn) -> None:
         self._turns.put(turn)
 
     def close(self) -> None:

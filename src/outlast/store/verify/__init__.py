@@ -12,14 +12,14 @@ from outlast.core.errors import OutlastError, SessionNotFound
 from outlast.core.event_row import StoredEvent
 from outlast.store.log_store import LogStore
 from outlast.store.read.inspection import StoredKey
-from outlast.store.read.read_view import View
+from outlast.store.read.read_view import ReadView
 from outlast.store.verify.base_history import MessageCounts, Stretch, history
 from outlast.store.verify.chain import judged
-from outlast.store.verify.cross_session import Sessions
-from outlast.store.verify.report import Finding, Report, What
+from outlast.store.verify.cross_session import SessionIndex
+from outlast.store.verify.report import DamageKind, Finding, VerifyReport
 from outlast.store.verify.session import SessionCheck
 
-__all__ = ["Finding", "Report", "What", "salvage", "verify"]
+__all__ = ["DamageKind", "Finding", "VerifyReport", "salvage", "verify"]
 
 Progress = Callable[[int, int], None]
 """Told after each session: how many are done, and how many there are."""
@@ -27,14 +27,14 @@ Progress = Callable[[int, int], None]
 
 def verify(
     store: LogStore, session_id: str | None = None, *, deep: bool = False, progress: Progress | None = None
-) -> Report:
+) -> VerifyReport:
     """Check one session, or all of them and what holds between them. Others may write meanwhile.
 
     `deep` lets the adapter look at every page, index and constraint, however long that takes.
     """
-    report = Report(findings=[])
+    report = VerifyReport(findings=[])
     if session_id is None:
-        sessions = Sessions(store)
+        sessions = SessionIndex(store)
         report.findings += sessions.findings(deep)
         names, standing_on = sessions.names, sessions.standing_on
     else:
@@ -67,10 +67,10 @@ def salvage(store: LogStore, session_id: str) -> Iterator[StoredEvent | Finding]
             yield from _salvaged(view, stretch)
 
 
-def _salvaged(view: View, stretch: Stretch) -> Iterator[StoredEvent | Finding]:
+def _salvaged(view: ReadView, stretch: Stretch) -> Iterator[StoredEvent | Finding]:
     owner, row, upto = stretch
     if row is None:
-        yield Finding(what=What.HEADER, session_id=owner, text="its header cannot be read")
+        yield Finding(what=DamageKind.HEADER, session_id=owner, text="its header cannot be read")
     for event, finding in judged(view, owner, row, upto or 0):
         seq = event.seq if event is not None else finding.seq if finding is not None else None
         if seq is not None and upto is not None and seq > upto:
@@ -81,24 +81,24 @@ def _salvaged(view: View, stretch: Stretch) -> Iterator[StoredEvent | Finding]:
             yield event
 
 
-def _inherited_damage(view: View, session_id: str) -> list[Finding]:
+def _inherited_damage(view: ReadView, session_id: str) -> list[Finding]:
     """What is wrong with the history that a session stands on."""
     stretches = history(view, session_id)[:-1]
     return [found for stretch in stretches for found in _salvaged(view, stretch) if isinstance(found, Finding)]
 
 
-def _refuse_unknown(view: View, session_id: str) -> None:
+def _refuse_unknown(view: ReadView, session_id: str) -> None:
     if session_id not in view.everything()[0]:
         raise SessionNotFound(f"no session {session_id}; `outlast sessions list` shows those there are")
 
 
-def _keys(view: View, names: list[str], report: Report) -> dict[str, list[StoredKey]] | None:
+def _keys(view: ReadView, names: list[str], report: VerifyReport) -> dict[str, list[StoredKey]] | None:
     found: dict[str, list[StoredKey]] = {name: [] for name in names}
     try:
         for key in view.keys_of(names):
             found.setdefault(key.row.session_id, []).append(key)
     except OutlastError as error:
-        finding = Finding(what=What.KEY, text=f"the keys cannot be read: {error}")
+        finding = Finding(what=DamageKind.KEY, text=f"the keys cannot be read: {error}")
         report.findings += [finding] if finding not in report.findings else []
         return None
     return found

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from outlast.core.errors import DamagedSession, OutlastError
 from outlast.core.event_row import GENESIS, StoredEvent, check_chain
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.maintenance.header_rebuild import MESSAGES
-from outlast.store.read.read_view import View
+from outlast.store.read.read_view import ReadView
 from outlast.store.verify.chain import base_of
 
 PAGE = 512
@@ -25,11 +25,11 @@ class Stretch(NamedTuple):
     """Events of one owner, up to `upto` (None: all there are). `row` is its header, None where that is unreadable."""
 
     owner: str
-    row: Row | None
+    row: HeaderRow | None
     upto: int | None
 
 
-def readable_header(view: View, session_id: str) -> Row | None:
+def readable_header(view: ReadView, session_id: str) -> HeaderRow | None:
     """The header, None where it cannot be found or read."""
     try:
         return view.header(session_id)
@@ -37,7 +37,7 @@ def readable_header(view: View, session_id: str) -> Row | None:
         return None
 
 
-def history(view: View, session_id: str) -> list[Stretch]:
+def history(view: ReadView, session_id: str) -> list[Stretch]:
     """Where a session's events lie, oldest first; the last stretch is its own."""
     found: list[Stretch] = []
     base: tuple[str, int | None] | None = (session_id, None)
@@ -51,7 +51,7 @@ def history(view: View, session_id: str) -> list[Stretch]:
     return found[::-1]
 
 
-def checked(view: View, session_id: str, after: int, upto: int) -> Iterator[StoredEvent]:
+def checked(view: ReadView, session_id: str, after: int, upto: int) -> Iterator[StoredEvent]:
     """Events `after < seq <= upto` of a session, inherited ones too, as a reader gets them: `DamagedSession` at the
     first one that is missing or changed."""
     previous = GENESIS
@@ -82,7 +82,7 @@ class MessageCounts:
     def __init__(self) -> None:
         self._marks: dict[str, list[tuple[int, int]]] = {}
 
-    def at(self, view: View, session_id: str, seq: int) -> int:
+    def at(self, view: ReadView, session_id: str, seq: int) -> int:
         """Messages among events 1 to `seq`; `DamagedSession` where that cannot be told."""
         marks = self._marks.setdefault(session_id, [(0, 0)])
         after, count = marks[bisect_right(marks, (seq, seq)) - 1]

@@ -19,34 +19,34 @@ from outlast.core.errors import OutlastError
 from outlast.core.event_row import GENESIS, StoredEvent, hash_of, verifies
 from outlast.core.events import SessionForked
 from outlast.store.engine.encode import event_of
-from outlast.store.engine.transaction import Row
-from outlast.store.read.read_view import View
-from outlast.store.verify.report import Finding, What
+from outlast.store.engine.transaction import HeaderRow
+from outlast.store.read.read_view import ReadView
+from outlast.store.verify.report import DamageKind, Finding
 
 PAGE = 512
 
 
-class Judged(NamedTuple):
+class ChainVerdict(NamedTuple):
     """A row as it may be used, or None where there is nothing to use; and what is wrong with it, if anything."""
 
     event: StoredEvent | None
     finding: Finding | None = None
 
 
-def judged(view: View, session_id: str, row: Row | None, least: int = 0) -> Iterator[Judged]:
+def judged(view: ReadView, session_id: str, row: HeaderRow | None, least: int = 0) -> Iterator[ChainVerdict]:
     """Every event that the session itself should own. `row` is its header, None where that cannot be read; of a deleted
     session events up to `least` must be there, because forks stand on them."""
     if row is None:
-        yield from _Search(view, session_id).without_header()
+        yield from _ChainSearch(view, session_id).without_header()
         return
     base = _base(view, row)
     if base != (row.base_id, row.base_seq):
         told = f"it stands on {row.base_id or 'nothing'} at event {row.base_seq}"
         text = f"{told}, its first event says {base[0] or 'nothing'} at event {base[1]}"
-        yield Judged(None, Finding(what=What.HEADER, session_id=session_id, text=text))
+        yield ChainVerdict(None, Finding(what=DamageKind.HEADER, session_id=session_id, text=text))
     before = _hash_before(view, *base)
     if not before and row.deleted_at is None:
-        yield Judged(None, _damaged(session_id, base[1], f"the event in {base[0]} it stands on is missing"))
+        yield ChainVerdict(None, _damaged(session_id, base[1], f"the event in {base[0]} it stands on is missing"))
     after, last = base[1], _last(view, row, least)
     while after < last:
         upto = min(after + PAGE, last)
@@ -56,7 +56,7 @@ def judged(view: View, session_id: str, row: Row | None, least: int = 0) -> Iter
         for event in page:
             if event.seq != after + 1 or not verifies(before[0], event):
                 break
-            yield Judged(event)
+            yield ChainVerdict(event)
             before, after = [event.hash], event.seq
         else:
             continue
@@ -65,51 +65,51 @@ def judged(view: View, session_id: str, row: Row | None, least: int = 0) -> Iter
         yield from _behind(view, row, after, last, before)
 
 
-def base_of(view: View, session_id: str, row: Row | None) -> tuple[str, int] | None:
+def base_of(view: ReadView, session_id: str, row: HeaderRow | None) -> tuple[str, int] | None:
     """The session and the event that a session stands on, from its rows where its header cannot be read."""
     if row is None:
-        return _Search(view, session_id).base()
+        return _ChainSearch(view, session_id).base()
     owner, seq = _base(view, row)
     return None if owner is None else (owner, seq)
 
 
-def _base(view: View, row: Row) -> tuple[str | None, int]:
+def _base(view: ReadView, row: HeaderRow) -> tuple[str | None, int]:
     """What the session stands on: as its header says, unless only what its first event says is proven by it."""
     told = (row.base_id, row.base_seq)
     if row.deleted_at is not None or _begins(_page(view, row.session_id, told[1], told[1] + 1), view, told):
         return told
-    search = _Search(view, row.session_id)
+    search = _ChainSearch(view, row.session_id)
     for said in (search.base() or told, (None, 0)):
         if _begins(search.rows.get(said[1] + 1, []), view, said):
             return said
     return told
 
 
-def _begins(rows: list[StoredEvent], view: View, base: tuple[str | None, int]) -> bool:
+def _begins(rows: list[StoredEvent], view: ReadView, base: tuple[str | None, int]) -> bool:
     return any(verifies(hashed, event) for event in rows for hashed in _hash_before(view, *base))
 
 
-def _behind(view: View, row: Row, after: int, last: int, before: list[bytes]) -> Iterator[Judged]:
+def _behind(view: ReadView, row: HeaderRow, after: int, last: int, before: list[bytes]) -> Iterator[ChainVerdict]:
     """What follows the last row that is beyond doubt."""
     if row.deleted_at is None and (rest := _up_to_head(view, row, min(after, last), before)) is not None:
         # The hash of the head is reached, so it is the number that is wrong, and no event is missing.
         text = f"last_seq is {row.last_seq}, its log ends at {rest[-1].seq if rest else after}, as the head's hash says"
-        yield Judged(None, Finding(what=What.HEADER, session_id=row.session_id, text=text))
-        yield from map(Judged, rest)
+        yield ChainVerdict(None, Finding(what=DamageKind.HEADER, session_id=row.session_id, text=text))
+        yield from map(ChainVerdict, rest)
         return
     if after < last:
         end = None if row.deleted_at is not None else row.head_hash
-        yield from _Search(view, row.session_id).between(after, last, before, end)
+        yield from _ChainSearch(view, row.session_id).between(after, last, before, end)
     elif before != [row.head_hash] and row.deleted_at is None:
         text = "the last event is not the one that the header names"
-        yield Judged(None, Finding(what=What.HEADER, session_id=row.session_id, text=text))
+        yield ChainVerdict(None, Finding(what=DamageKind.HEADER, session_id=row.session_id, text=text))
     if row.deleted_at is None:
         for event in _page(view, row.session_id, row.last_seq, row.last_seq + PAGE):
             text = "lies behind the end that the header names"
-            yield Judged(None, _damaged(row.session_id, event.seq, text))
+            yield ChainVerdict(None, _damaged(row.session_id, event.seq, text))
 
 
-def _up_to_head(view: View, row: Row, after: int, before: list[bytes]) -> list[StoredEvent] | None:
+def _up_to_head(view: ReadView, row: HeaderRow, after: int, before: list[bytes]) -> list[StoredEvent] | None:
     """The events after `after`, if they lead to the hash of the head, but not to its seq; else None."""
     found: list[StoredEvent] = []
     if before == [row.head_hash]:
@@ -125,10 +125,10 @@ def _up_to_head(view: View, row: Row, after: int, before: list[bytes]) -> list[S
 
 
 def _damaged(session_id: str, seq: int, text: str, upto: int | None = None) -> Finding:
-    return Finding(what=What.EVENT, session_id=session_id, seq=seq, upto=upto, text=text)
+    return Finding(what=DamageKind.EVENT, session_id=session_id, seq=seq, upto=upto, text=text)
 
 
-def _page(view: View, session_id: str, after: int, upto: int) -> list[StoredEvent]:
+def _page(view: ReadView, session_id: str, after: int, upto: int) -> list[StoredEvent]:
     """The rows that a reader would find; what cannot be read is not found."""
     try:
         return view.rows(session_id, after, upto)
@@ -136,7 +136,7 @@ def _page(view: View, session_id: str, after: int, upto: int) -> list[StoredEven
         return []
 
 
-def _last(view: View, row: Row, least: int) -> int:
+def _last(view: ReadView, row: HeaderRow, least: int) -> int:
     """The seq of the last row that must be there. Of a deleted session only what forks stand on is left."""
     if row.deleted_at is None:
         return row.last_seq
@@ -146,14 +146,14 @@ def _last(view: View, row: Row, least: int) -> int:
     return last
 
 
-def _hash_before(view: View, base_id: str | None, base_seq: int) -> list[bytes]:
+def _hash_before(view: ReadView, base_id: str | None, base_seq: int) -> list[bytes]:
     """The hash that the session's first own event builds on; nothing if it cannot be told."""
     if base_seq == 0:
         return [GENESIS]
     return hash_of_event(view, base_id, base_seq)
 
 
-def hash_of_event(view: View, session_id: str | None, seq: int) -> list[bytes]:
+def hash_of_event(view: ReadView, session_id: str | None, seq: int) -> list[bytes]:
     """The hashes that an event which a session owns or inherits may have, as stored; nothing if it is not there."""
     try:
         while session_id is not None:
@@ -169,10 +169,10 @@ def hash_of_event(view: View, session_id: str | None, seq: int) -> list[bytes]:
     return []
 
 
-class _Search:
+class _ChainSearch:
     """Judging with every row that can be found by any means; for sessions in which something is wrong."""
 
-    def __init__(self, view: View, session_id: str) -> None:
+    def __init__(self, view: ReadView, session_id: str) -> None:
         self.view = view
         self.session_id = session_id
         self.rows: dict[int, list[StoredEvent]] = {}
@@ -185,7 +185,7 @@ class _Search:
         self.seqs = sorted(self.rows)
         self.readable = True
 
-    def without_header(self) -> Iterator[Judged]:
+    def without_header(self) -> Iterator[ChainVerdict]:
         """The header cannot say where the session begins and ends, so its rows must."""
         if not self.rows:
             return
@@ -195,7 +195,7 @@ class _Search:
         before = [GENESIS] if first == 1 else hash_of_event(self.view, *base) if base else []
         if not before:
             text = "missing, or they belong to a session that cannot be told any more"
-            yield Judged(None, _damaged(self.session_id, 1, text, first - 1))
+            yield ChainVerdict(None, _damaged(self.session_id, 1, text, first - 1))
         yield from self.between(first - 1, self._plausible_end(first, before), before, None)
 
     def base(self) -> tuple[str, int] | None:
@@ -217,39 +217,39 @@ class _Search:
         ]
         return max(ends, default=first)
 
-    def between(self, after: int, last: int, before: list[bytes], end: bytes | None) -> Iterator[Judged]:
+    def between(self, after: int, last: int, before: list[bytes], end: bytes | None) -> Iterator[ChainVerdict]:
         """Judge `after < seq <= last`; `before` holds the hashes that row `after` may have, `end` the last row's."""
         seq = after + 1
         while seq <= last:
             events = self.rows.get(seq, [])
             if not events:
                 upto = min([last + 1, *self.seqs[bisect_right(self.seqs, seq) :][:1]]) - 1
-                yield Judged(None, _damaged(self.session_id, seq, "missing or unreadable", upto))
+                yield ChainVerdict(None, _damaged(self.session_id, seq, "missing or unreadable", upto))
                 before, seq = [], upto + 1
                 continue
             genuine = next((event for event in events if any(verifies(hashed, event) for hashed in before)), None)
             if genuine is not None:
-                yield Judged(genuine, self._lost(genuine))
+                yield ChainVerdict(genuine, self._lost(genuine))
                 before = [genuine.hash]
             elif not before and (whole := [event for event in events if _is_row(event)]):
                 event = next((event for event in whole if self._is_built_on(event.hash, seq, end)), whole[0])
                 text = "cannot be proven, because the event before it is missing"
-                yield Judged(event, _damaged(self.session_id, seq, text))
+                yield ChainVerdict(event, _damaged(self.session_id, seq, text))
                 before = [event.hash]
             else:
                 yield self._changed(events, before, end)
                 before = [event.hash for event in events] + _computed(events, before)
             seq += 1
 
-    def _changed(self, events: list[StoredEvent], before: list[bytes], end: bytes | None) -> Judged:
+    def _changed(self, events: list[StoredEvent], before: list[bytes], end: bytes | None) -> ChainVerdict:
         """A row whose hash does not follow. If the next one builds on the hash it should have, only that changed."""
         seq = events[0].seq
         for event in events:
             for hashed in _computed([event], before):
                 if self._is_built_on(hashed, seq, end):
                     text = "its stored hash is damaged; its content is proven by what follows"
-                    return Judged(event._replace(hash=hashed), _damaged(self.session_id, seq, text))
-        return Judged(None, _damaged(self.session_id, seq, "stored bytes do not match their hash"))
+                    return ChainVerdict(event._replace(hash=hashed), _damaged(self.session_id, seq, text))
+        return ChainVerdict(None, _damaged(self.session_id, seq, "stored bytes do not match their hash"))
 
     def _is_built_on(self, hashed: bytes, seq: int, end: bytes | None) -> bool:
         following = self.rows.get(seq + 1, [])

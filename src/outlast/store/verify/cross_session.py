@@ -16,15 +16,15 @@ from outlast.core.errors import OutlastError
 from outlast.core.header import Header
 from outlast.store.log_store import LogStore
 from outlast.store.port import Query
-from outlast.store.read.inspection import Flaw
-from outlast.store.read.read_view import FIRST, View
+from outlast.store.read.inspection import StoreFlaw
+from outlast.store.read.read_view import FIRST, ReadView
 from outlast.store.verify.base_history import readable_header
-from outlast.store.verify.report import Finding, What
+from outlast.store.verify.report import DamageKind, Finding
 
 PAGE = 512
 
 
-class Known(NamedTuple):
+class KnownSession(NamedTuple):
     """As much of a header as is needed of all sessions at once."""
 
     owner_id: str
@@ -40,12 +40,12 @@ class Known(NamedTuple):
     imported: bool
 
 
-def _known(row: Header) -> Known:
+def _known(row: Header) -> KnownSession:
     fields = [getattr(row, name) for name in Header.__struct_fields__]
     digest = hashlib.sha256(msgspec.json.encode(fields)).digest()[:12]
     deleted = row.deleted_at is not None
     ends = (row.last_seq, row.updated_at, row.epoch)
-    return Known(
+    return KnownSession(
         row.owner_id,
         deleted,
         row.root_id,
@@ -58,14 +58,14 @@ def _known(row: Header) -> Known:
     )
 
 
-class Sessions:
+class SessionIndex:
     """Every session there is; `known` has None for those whose header cannot be read."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
         with store.inspect() as view:
             self.names, self.trouble = view.everything()
-        self.known: dict[str, Known | None] = {}
+        self.known: dict[str, KnownSession | None] = {}
         for first in range(0, len(self.names), store.sessions_at_once):
             with store.inspect() as view:
                 for name in self.names[first : first + store.sessions_at_once]:
@@ -79,29 +79,31 @@ class Sessions:
 
     def findings(self, deep: bool) -> Iterator[Finding]:
         with self._store.inspect() as view:
-            for text, damage in (*map(Flaw, self.trouble), *view.checks(deep)):
-                yield Finding(what=What.STORE, text=text, damage=damage)
+            for text, damage in (*map(StoreFlaw, self.trouble), *view.checks(deep)):
+                yield Finding(what=DamageKind.STORE, text=text, damage=damage)
             for check in (self._lists, self._routes, self._lineages):
                 try:
                     yield from check(view)
                 except OutlastError as error:
-                    yield Finding(what=What.STORE, text=f"cannot be checked to the end: {error}")
+                    yield Finding(what=DamageKind.STORE, text=f"cannot be checked to the end: {error}")
 
-    def _lists(self, view: View) -> Iterator[Finding]:
+    def _lists(self, view: ReadView) -> Iterator[Finding]:
         """Each owner's list holds exactly that owner's sessions, as their headers say."""
         live = {name: known for name, known in self.known.items() if known is not None and not known.deleted}
-        listed: dict[str, Known] = {}
+        listed: dict[str, KnownSession] = {}
         for owner in sorted({known.owner_id for known in live.values()}):
             listed |= {name: _known(row) for name, row in _listed(view, owner) if row is not None}
         for name in sorted(live.keys() - listed.keys()):
             if self._is_live(name):
-                yield Finding(what=What.LIST, session_id=name, text="the list of sessions does not show it")
+                yield Finding(what=DamageKind.LIST, session_id=name, text="the list of sessions does not show it")
         for name in sorted(listed.keys() - live.keys()):
             if not self._is_live(name):
-                yield Finding(what=What.LIST, session_id=name, text="the list shows it, but it is not there or deleted")
+                yield Finding(
+                    what=DamageKind.LIST, session_id=name, text="the list shows it, but it is not there or deleted"
+                )
         for name in sorted(live.keys() & listed.keys()):
             if listed[name].digest != live[name].digest and not _newer(listed[name], live[name]):
-                yield Finding(what=What.LIST, session_id=name, text="the list shows another header than its own")
+                yield Finding(what=DamageKind.LIST, session_id=name, text="the list shows another header than its own")
 
     def _is_live(self, name: str) -> bool:
         """Whether the session is there now, and not deleted."""
@@ -115,37 +117,41 @@ class Sessions:
         with self._store.inspect() as view:
             return readable_header(view, name) is not None
 
-    def _routes(self, view: View) -> Iterator[Finding]:
+    def _routes(self, view: ReadView) -> Iterator[Finding]:
         for route, name in view.routes():
             if not self._is_there(name):
-                yield Finding(what=What.ROUTE, session_id=name, text=f"route {route!r} leads to it, and it is gone")
+                yield Finding(
+                    what=DamageKind.ROUTE, session_id=name, text=f"route {route!r} leads to it, and it is gone"
+                )
             elif (known := self.known.get(name)) is not None and known.deleted:
                 text = f"route {route!r} leads to it, and it was deleted"
-                yield Finding(what=What.ROUTE, session_id=name, text=text)
+                yield Finding(what=DamageKind.ROUTE, session_id=name, text=text)
 
-    def _lineages(self, view: View) -> Iterator[Finding]:
+    def _lineages(self, view: ReadView) -> Iterator[Finding]:
         tips = dict(view.lineages())
         for root, tip in sorted(tips.items()):
             gone = [name for name in (root, tip) if not self._is_there(name)]
             known = self.known.get(tip)
             if gone:
                 text = f"its lineage names {gone[0]}, which is not there"
-                yield Finding(what=What.LINEAGE, session_id=root, text=text)
+                yield Finding(what=DamageKind.LINEAGE, session_id=root, text=text)
             elif known is not None and known.root_id != root:
-                yield Finding(what=What.LINEAGE, session_id=root, text=f"its newest session {tip} belongs to another")
+                yield Finding(
+                    what=DamageKind.LINEAGE, session_id=root, text=f"its newest session {tip} belongs to another"
+                )
         for name, known in self.known.items():
             if known is None or known.rotated_to is None:
                 continue
             if not self._is_there(known.rotated_to):
                 # A session may be imported without the one that it goes on as.
                 text = f"it goes on as {known.rotated_to}, which is not there"
-                yield Finding(what=What.LINEAGE, session_id=name, text=text, damage=not known.imported)
+                yield Finding(what=DamageKind.LINEAGE, session_id=name, text=text, damage=not known.imported)
             elif known.root_id not in tips:
                 text = "it was rotated, but its lineage has no newest session"
-                yield Finding(what=What.LINEAGE, session_id=name, text=text, damage=not known.imported)
+                yield Finding(what=DamageKind.LINEAGE, session_id=name, text=text, damage=not known.imported)
 
 
-def _listed(view: View, owner: str) -> Iterator[tuple[str, Header | None]]:
+def _listed(view: ReadView, owner: str) -> Iterator[tuple[str, Header | None]]:
     position = FIRST
     while page := view.listed(Query(owner_id=owner), position, PAGE):
         for name, updated_at, row in page:
@@ -155,5 +161,5 @@ def _listed(view: View, owner: str) -> Iterator[tuple[str, Header | None]]:
             position = (updated_at, name)
 
 
-def _newer(now: Known, before: Known) -> bool:
+def _newer(now: KnownSession, before: KnownSession) -> bool:
     return (now.last_seq, now.updated_at, now.epoch) > (before.last_seq, before.updated_at, before.epoch)

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class What(StrEnum):
+class DamageKind(StrEnum):
     """Which part of a store a finding is about."""
 
     EVENT = "event"
@@ -28,7 +28,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `damage` False is information: nothing is lost or wrong, it is only worth knowing.
     """
 
-    what: What
+    what: DamageKind
     text: str
     session_id: str | None = None
     seq: int | None = None
@@ -45,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{where}: {self.text}"
 
 
-class Report(msgspec.Struct, kw_only=True):
+class VerifyReport(msgspec.Struct, kw_only=True):
     """What was looked at, and what was found."""
 
     sessions: int = 0
@@ -72,7 +72,7 @@ class Report(msgspec.Struct, kw_only=True):
         """Session and seq of every event that is missing, changed or cannot be proven."""
         found: set[tuple[str, int]] = set()
         for finding in self.damage:
-            if finding.what is What.EVENT and finding.session_id and finding.seq is not None:
+            if finding.what is DamageKind.EVENT and finding.session_id and finding.seq is not None:
                 last = finding.seq if finding.upto is None else finding.upto
                 found |= {(finding.session_id, seq) for seq in range(finding.seq, last + 1)}
         return found

@@ -12,21 +12,21 @@ from outlast.core.event_row import StoredEvent
 from outlast.core.fold import fold
 from outlast.core.state import FOLD_VERSION, SessionState, state_to_bytes
 from outlast.store.engine.encode import event_of, plain_body
-from outlast.store.engine.transaction import Row
+from outlast.store.engine.transaction import HeaderRow
 from outlast.store.maintenance.header_rebuild import Recount
 from outlast.store.port import Snapshot
 from outlast.store.read.inspection import StoredKey
-from outlast.store.read.read_view import View
+from outlast.store.read.read_view import ReadView
 from outlast.store.verify.base_history import MessageCounts, checked
 from outlast.store.verify.chain import judged
 from outlast.store.verify.keys import KeyCheck
-from outlast.store.verify.report import Finding, Report, What
+from outlast.store.verify.report import DamageKind, Finding, VerifyReport
 
 
 class SessionCheck:
     """One session in one view; `run` adds to the report. `keys` is None where they cannot be read."""
 
-    def __init__(self, view: View, session_id: str, keys: list[StoredKey] | None, counts: MessageCounts) -> None:
+    def __init__(self, view: ReadView, session_id: str, keys: list[StoredKey] | None, counts: MessageCounts) -> None:
         self.view = view
         self.session_id = session_id
         self.findings: list[Finding] = []
@@ -38,13 +38,13 @@ class SessionCheck:
         self._redacted: dict[int, Mapping[str, int]] = {}
         self._whole = True
 
-    def run(self, report: Report, least: int = 0) -> None:
+    def run(self, report: VerifyReport, least: int = 0) -> None:
         """`least` is the last event that a fork stands on."""
         row = self._header()
         self._keys.root_id = None if row is None else row.root_id
         recount = self._events(row, least)
         for text, damage in self.view.flaws(self.session_id):
-            self._say(What.HEADER, text, damage=damage)
+            self._say(DamageKind.HEADER, text, damage=damage)
         if row is not None and row.deleted_at is None:
             self._parts(row, recount)
         report.sessions += 1
@@ -54,41 +54,41 @@ class SessionCheck:
         report.snapshots += self.snapshots
         report.findings += self.findings
 
-    def _parts(self, row: Row, recount: Recount) -> None:
+    def _parts(self, row: HeaderRow, recount: Recount) -> None:
         checks = [self._blobs, self._drafts]
         if self._whole:
             if recount.redacted:
                 recount = self._again(row)
-            self._say_all(What.HEADER, recount.differences(row))
+            self._say_all(DamageKind.HEADER, recount.differences(row))
             checks.append(self._snapshots)
         for check in checks:
             try:
                 check(row)
             except OutlastError as error:
-                self._say(What.STORE, f"cannot be checked to the end: {error}")
+                self._say(DamageKind.STORE, f"cannot be checked to the end: {error}")
         for seq, text in self._keys.differences():
-            self._say(What.KEY, text, seq)
+            self._say(DamageKind.KEY, text, seq)
 
-    def _say(self, what: What, text: str, seq: int | None = None, *, damage: bool = True) -> None:
+    def _say(self, what: DamageKind, text: str, seq: int | None = None, *, damage: bool = True) -> None:
         self.findings.append(Finding(what=what, session_id=self.session_id, seq=seq, text=text, damage=damage))
 
-    def _say_all(self, what: What, texts: Iterator[str]) -> None:
+    def _say_all(self, what: DamageKind, texts: Iterator[str]) -> None:
         for text in texts:
             self._say(what, text)
 
-    def _header(self) -> Row | None:
+    def _header(self) -> HeaderRow | None:
         try:
             row = self.view.header(self.session_id)
         except OutlastError as error:
-            self._say(What.HEADER, f"unreadable: {getattr(error, 'what', error)}")
+            self._say(DamageKind.HEADER, f"unreadable: {getattr(error, 'what', error)}")
             return None
         if row is None:
-            self._say(What.HEADER, "is in the store, but readers cannot find it: the index over it is damaged")
+            self._say(DamageKind.HEADER, "is in the store, but readers cannot find it: the index over it is damaged")
         return row
 
     # --- events
 
-    def _events(self, row: Row | None, least: int) -> Recount:
+    def _events(self, row: HeaderRow | None, least: int) -> Recount:
         recount = self._recount(row)
         own = 0
         for event, finding in judged(self.view, self.session_id, row, least):
@@ -103,7 +103,7 @@ class SessionCheck:
         self.events = own
         return recount
 
-    def _recount(self, row: Row | None) -> Recount:
+    def _recount(self, row: HeaderRow | None) -> Recount:
         imported = 0 if row is None else row.imported_seq
         if row is None or row.base_id is None or row.deleted_at is not None:
             return Recount(self.session_id, 0, self._redacted, imported)
@@ -113,7 +113,7 @@ class SessionCheck:
             inherited = None  # the damage is reported where it is
         return Recount(self.session_id, inherited, self._redacted, imported)
 
-    def _again(self, row: Row) -> Recount:
+    def _again(self, row: HeaderRow) -> Recount:
         """A redacted event's sums are told by an event that comes after it, so count once more, knowing them."""
         recount = self._recount(row)
         for event, _ in judged(self.view, self.session_id, row):
@@ -149,24 +149,26 @@ class SessionCheck:
 
     # --- what hangs on the events
 
-    def _blobs(self, row: Row) -> None:
+    def _blobs(self, row: HeaderRow) -> None:
         for sha256 in sorted(self._named):
             self.blobs += 1
             data = self.view.blob(row.session_id, sha256)
             if data is None:
-                self._say(What.BLOB, f"blob {sha256} is missing")
+                self._say(DamageKind.BLOB, f"blob {sha256} is missing")
             elif hashlib.sha256(data).hexdigest() != sha256:
-                self._say(What.BLOB, f"blob {sha256} does not match its name")
+                self._say(DamageKind.BLOB, f"blob {sha256} does not match its name")
         idle = set(self.view.blobs_of(row.session_id)) - self._named
         if idle:
-            self._say(What.BLOB, f"{len(idle)} blobs that no event names; they are swept after a day", damage=False)
+            self._say(
+                DamageKind.BLOB, f"{len(idle)} blobs that no event names; they are swept after a day", damage=False
+            )
 
-    def _drafts(self, row: Row) -> None:
+    def _drafts(self, row: HeaderRow) -> None:
         attempts = {chunk.attempt_seq for chunk in self.view.chunks(row.session_id, 0)}
         for seq in sorted(attempts - self._open_attempts) if self._whole else ():
-            self._say(What.DRAFT, "a draft of an attempt that is not open", seq, damage=False)
+            self._say(DamageKind.DRAFT, "a draft of an attempt that is not open", seq, damage=False)
 
-    def _snapshots(self, row: Row) -> None:
+    def _snapshots(self, row: HeaderRow) -> None:
         found = _snapshots(self.view, row)
         self.snapshots = len(found)
         current = {snapshot.seq: snapshot for snapshot in found if snapshot.fold_version == FOLD_VERSION}
@@ -177,12 +179,12 @@ class SessionCheck:
                 snapshot = current.get(stored.seq)
                 if snapshot is not None and snapshot.state != state_to_bytes(state):
                     text = "the snapshot is not what the log folds to; it is only a cache"
-                    self._say(What.SNAPSHOT, text, stored.seq)
+                    self._say(DamageKind.SNAPSHOT, text, stored.seq)
         except DamagedSession:
             return  # the history it stands on is damaged, and that is reported where it is
 
 
-def _snapshots(view: View, row: Row) -> list[Snapshot]:
+def _snapshots(view: ReadView, row: HeaderRow) -> list[Snapshot]:
     found: list[Snapshot] = []
     at_most = row.last_seq
     while (snapshot := view.snapshot(row.session_id, at_most)) is not None:

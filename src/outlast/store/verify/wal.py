@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from outlast.core.errors import OutlastError
 from outlast.store import place_of
-from outlast.store.verify.report import Finding, What
+from outlast.store.verify.report import DamageKind, Finding
 
 LOOKS = 3
 
@@ -29,11 +29,11 @@ def log_findings(url: str) -> list[Finding]:
         while looks[-1].lost_commits and len(looks) < LOOKS:
             looks.append(examine_elsewhere(log))
     except OutlastError as error:
-        return [Finding(what=What.STORE, text=str(error))]
+        return [Finding(what=DamageKind.STORE, text=str(error))]
     if not looks[-1].lost_commits or len({wal.recovered for wal in looks}) > 1:
         return []
     text = (
         f"{looks[-1].lost_commits} commits lie behind a damaged frame of {log.name}, and the next write drops them; "
         "stop every Outlast and copy the database and its log aside, then restore a backup"
     )
-    return [Finding(what=What.STORE, text=text)]
+    return [Finding(what=DamageKind.STORE, text=text)]

@@ -18,43 +18,43 @@ because that is how pytest hands an exam on.
 
 from __future__ import annotations
 
-from outlast.testing.contract.appends import Appends
-from outlast.testing.contract.claims import Claims
-from outlast.testing.contract.drafts import Drafts
-from outlast.testing.contract.follows import Follows
-from outlast.testing.contract.handles import Handles
-from outlast.testing.contract.housekeeping import Housekeeping
-from outlast.testing.contract.keys import Keys
-from outlast.testing.contract.leases import Leases
-from outlast.testing.contract.lineages import Lineages
-from outlast.testing.contract.lists import Lists
-from outlast.testing.contract.reads import Reads
-from outlast.testing.contract.removals import Removals
-from outlast.testing.contract.restores import Restores
-from outlast.testing.contract.routes import Routes
-from outlast.testing.contract.texts import Texts
-from outlast.testing.contract.work import Work
+from outlast.testing.contract.appends import AppendQuestions
+from outlast.testing.contract.claims import ClaimQuestions
+from outlast.testing.contract.drafts import DraftQuestions
+from outlast.testing.contract.follows import FollowQuestions
+from outlast.testing.contract.handles import HandleQuestions
+from outlast.testing.contract.housekeeping import GcQuestions
+from outlast.testing.contract.keys import KeyQuestions
+from outlast.testing.contract.leases import LeaseQuestions
+from outlast.testing.contract.lineages import LineageQuestions
+from outlast.testing.contract.lists import ListQuestions
+from outlast.testing.contract.reads import ReadQuestions
+from outlast.testing.contract.removals import RemovalQuestions
+from outlast.testing.contract.restores import RestoreQuestions
+from outlast.testing.contract.routes import RouteQuestions
+from outlast.testing.contract.texts import TextQuestions
+from outlast.testing.contract.work import WorkQuestions
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Appends,
-    Keys,
-    Leases,
-    Drafts,
-    Lineages,
-    Routes,
-    Removals,
-    Restores,
-    Housekeeping,
-    Reads,
-    Lists,
-    Work,
-    Claims,
-    Texts,
-    Follows,
-    Handles,
+    AppendQuestions,
+    KeyQuestions,
+    LeaseQuestions,
+    DraftQuestions,
+    LineageQuestions,
+    RouteQuestions,
+    RemovalQuestions,
+    RestoreQuestions,
+    GcQuestions,
+    ReadQuestions,
+    ListQuestions,
+    WorkQuestions,
+    ClaimQuestions,
+    TextQuestions,
+    FollowQuestions,
+    HandleQuestions,
 ):
     """The exam for a store adapter: inherit it, provide two methods, and let pytest collect it.
 

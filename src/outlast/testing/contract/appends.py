@@ -30,7 +30,7 @@ from outlast.store.port import (
 from outlast.testing.contract.exam import Exam, admitted, new_id, said
 
 
-class Appends(Exam):
+class AppendQuestions(Exam):
     def test_an_append_returns_where_it_was_written(self) -> None:
         session_id = self.begin()
         assert self.append(session_id, said("one")) == Receipt(session_id=session_id, seq=2, first_seq=2)
@@ -154,9 +154,9 @@ class Appends(Exam):
 
     def test_an_ended_session_refuses_messages_and_accepts_being_reopened(self) -> None:
         session_id = self.begin("a")
-        self.append(session_id, e.SessionEnded(reason="done"))
+        self.append(session_id, e.SessionClosed(reason="done"))
         assert self.store.head(session_id).state == ENDED
-        for event in (said("b").event, e.InputAdmitted(parts=()), e.TurnStarted(), e.SessionEnded()):
+        for event in (said("b").event, e.InputAdmitted(parts=()), e.TurnStarted(), e.SessionClosed()):
             with pytest.raises(SessionEnded):
                 self.append(session_id, event)
         self.append(session_id, e.SessionRenamed(title="kept"))
@@ -168,7 +168,7 @@ class Appends(Exam):
     def test_an_ended_session_refuses_a_driver_too(self) -> None:
         session_id = self.begin()
         lease = self.claim(session_id)
-        self.append(session_id, e.SessionEnded())
+        self.append(session_id, e.SessionClosed())
         with pytest.raises(SessionEnded):
             self.append(session_id, said("late"), lease=lease)
 
@@ -176,7 +176,7 @@ class Appends(Exam):
         session_id = self.begin()
         with pytest.raises(SessionEnded):
             self.store.commit(
-                Append(session_id=session_id, events=(NewEvent(event=e.SessionEnded()),)),
+                Append(session_id=session_id, events=(NewEvent(event=e.SessionClosed()),)),
                 Append(session_id=session_id, events=(said("late"),)),
             )
         assert self.store.head(session_id).state == ACTIVE
@@ -191,10 +191,10 @@ class Appends(Exam):
 
     def test_archiving_an_ended_session_does_not_reopen_it(self) -> None:
         session_id = self.begin()
-        self.append(session_id, e.SessionEnded())
+        self.append(session_id, e.SessionClosed())
         self.append(session_id, e.SessionArchived())
         assert self.store.head(session_id).state == ARCHIVED
-        for event in (said("late"), admitted("late"), NewEvent(event=e.SessionEnded())):
+        for event in (said("late"), admitted("late"), NewEvent(event=e.SessionClosed())):
             with pytest.raises(SessionEnded):
                 self.append(session_id, event)
         self.reopened()

@@ -8,7 +8,7 @@ from typing import Any
 
 from outlast.core import events as e
 from outlast.core.header import Header
-from outlast.store.port import Append, Claimed, Lease, Release, Store, Wanted
+from outlast.store.port import Append, Claimed, ClaimRequest, Lease, Release, Store
 from outlast.testing.contract.exam import OPAQUE_HOLDER, Exam, NewEvent, admitted, new_id, said
 from outlast.testing.contract.leases import dead_holder
 from outlast.testing.contract.restores import elsewhere, part
@@ -17,12 +17,12 @@ WEB, TERMINAL = "user/http", "user/cli"
 LONG_MS = 3_600_000
 
 
-def wanted(token: str = "worker", **more: Any) -> Wanted:
+def wanted(token: str = "worker", **more: Any) -> ClaimRequest:
     given: dict[str, Any] = {"most": 100, "ttl_ms": 60_000, **more}
-    return Wanted(token=token, holder=OPAQUE_HOLDER, **given)
+    return ClaimRequest(token=token, holder=OPAQUE_HOLDER, **given)
 
 
-class Claims(Exam):
+class ClaimQuestions(Exam):
     def waiting(self, moment: int = 1, *, actor: str = TERMINAL, header: Header | None = None) -> str:
         """A session with an unanswered input."""
         session_id = self.begin(header=header)
@@ -81,7 +81,7 @@ class Claims(Exam):
     def test_a_session_whose_holder_died_on_this_host_is_claimed_at_once(self) -> None:
         session_id = self.waiting()
         free = self.waiting(2)
-        dead = Wanted(token="dead", holder=dead_holder(), ttl_ms=LONG_MS)
+        dead = ClaimRequest(token="dead", holder=dead_holder(), ttl_ms=LONG_MS)
         assert [one.lease.session_id for one in self.store.claim(dead)] == [session_id]
         found = self.store.claim(wanted())
         assert sorted((one.lease.session_id, one.taken_over) for one in found) == sorted(
@@ -145,7 +145,7 @@ class Claims(Exam):
 
     def test_an_ended_session_and_another_owners_are_not_claimed(self) -> None:
         ended, mine = self.waiting(1), self.waiting(2, header=Header(session_id=new_id(), owner_id="me"))
-        self.append(ended, e.SessionEnded())
+        self.append(ended, e.SessionClosed())
         assert self.claimed() == []
         assert self.claimed(owner_id="me") == [mine]
 

@@ -12,7 +12,7 @@ from outlast.store.port import Append, Chunk, Lease, NewEvent, PutChunk
 from outlast.testing.contract.exam import Exam, admitted, new_id
 
 
-class Drafts(Exam):
+class DraftQuestions(Exam):
     def attempt(self) -> tuple[str, Lease, int]:
         """A session with an open attempt: its id, its lease, the attempt's seq."""
         session_id = self.begin()

@@ -61,7 +61,7 @@ class Follower:
         return not self._thread.is_alive()
 
 
-class Follows(Exam):
+class FollowQuestions(Exam):
     promptly = 0.5
     """Within how many seconds a commit of another handle is seen, generous for a busy machine."""
 

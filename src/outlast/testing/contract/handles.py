@@ -33,7 +33,7 @@ def message(session_id: str, text: str, key: str | None = None) -> Append:
     return Append(session_id=session_id, events=(said(text),), key=key)
 
 
-class Handles(Exam):
+class HandleQuestions(Exam):
     def test_eight_threads_append_to_one_session_gapless(self) -> None:
         session_id = self.begin()
         receipts: list[Receipt] = []

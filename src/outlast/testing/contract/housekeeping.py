@@ -20,7 +20,7 @@ def in_hours(hours: float) -> int:
     return time.time_ns() // 1000 + int(hours * 3_600_000_000)
 
 
-class Housekeeping(Exam):
+class GcQuestions(Exam):
     def bury(self, session_id: str) -> None:
         self.store.commit(Delete(session_id=session_id, actor="user/exam"))
 

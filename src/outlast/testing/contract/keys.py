@@ -12,7 +12,7 @@ from outlast.store.port import Append, Create, Delete, Lease, NewEvent, PutRoute
 from outlast.testing.contract.exam import OPAQUE_HOLDER, Exam, new_id, said
 
 
-class Keys(Exam):
+class KeyQuestions(Exam):
     def keyed(self, session_id: str, key: str = "k") -> Receipt:
         return self.append(session_id, said("once"), said("and only once"), key=key)
 
@@ -55,7 +55,7 @@ class Keys(Exam):
     def test_a_repeat_after_the_end_returns_the_first_receipt(self) -> None:
         session_id = self.begin()
         first = self.keyed(session_id)
-        self.append(session_id, e.SessionEnded())
+        self.append(session_id, e.SessionClosed())
         self.check_repeat(session_id, first)
 
     def test_a_repeat_with_a_stale_lease_or_expectation_returns_the_first_receipt(self) -> None:

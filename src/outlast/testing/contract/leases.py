@@ -22,7 +22,7 @@ def dead_holder() -> str:
     return words
 
 
-class Leases(Exam):
+class LeaseQuestions(Exam):
     def test_a_free_session_is_claimed_with_the_next_epoch(self) -> None:
         session_id = self.begin()
         assert self.store.holder(session_id) is None

@@ -23,7 +23,7 @@ from outlast.store.port import (
 from outlast.testing.contract.exam import OPAQUE_HOLDER, Exam, admitted, new_id, said
 
 
-class Lineages(Exam):
+class LineageQuestions(Exam):
     def fork(self, session_id: str, at: int | None = None) -> str:
         child = new_id()
         self.store.commit(lineage.fork(self.store.head(session_id), child, at=at, messages=0 if at else None))
@@ -114,7 +114,7 @@ class Lineages(Exam):
 
     def test_a_fork_of_an_ended_session_is_active(self) -> None:
         parent = self.begin("1")
-        self.append(parent, e.SessionEnded())
+        self.append(parent, e.SessionClosed())
         child = self.fork(parent)
         self.append(child, said("2"))
         assert self.texts(child) == ["1", "2"]

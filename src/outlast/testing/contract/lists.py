@@ -12,7 +12,7 @@ from outlast.store.port import NewEvent, Query
 from outlast.testing.contract.exam import Exam, admitted, new_id, said
 
 
-class Lists(Exam):
+class ListQuestions(Exam):
     def listed(self, **conditions: object) -> list[str]:
         return [head.session_id for head in self.store.find(Query(**conditions)).headers]  # pyright: ignore[reportArgumentType]
 
@@ -100,7 +100,7 @@ class Lists(Exam):
 
     def test_sessions_are_found_by_state(self) -> None:
         active, ended, archived = (self.begin(name) for name in ("a", "b", "c"))
-        self.append(ended, e.SessionEnded())
+        self.append(ended, e.SessionClosed())
         self.append(archived, e.SessionArchived())
         assert self.listed(state="active") == [active]
         assert self.listed(state=ENDED) == [ended]

@@ -32,7 +32,7 @@ def selected(
     return found if limit is None else found[:limit]
 
 
-class Reads(Exam):
+class ReadQuestions(Exam):
     def mixed(self, length: int) -> str:
         """A session whose events are of several kinds, the last third of them in a fork."""
         session_id = self.begin()

@@ -18,7 +18,7 @@ from outlast.testing.contract.exam import Exam, admitted, new_id, said
 LARGE = "large " * 20_000
 
 
-class Removals(Exam):
+class RemovalQuestions(Exam):
     def delete(self, session_id: str, *, with_forks: bool = False) -> None:
         self.store.commit(Delete(session_id=session_id, actor="user/exam", with_forks=with_forks))
 
@@ -332,7 +332,7 @@ class Removals(Exam):
 
     def test_an_ended_session_can_be_redacted(self) -> None:
         session_id = self.begin("swordfish")
-        self.append(session_id, e.SessionEnded())
+        self.append(session_id, e.SessionClosed())
         self.redact(session_id, 2)
         assert self.texts(session_id) == []
 

@@ -52,7 +52,7 @@ def part(rows: list[StoredEvent], header: Header | None = None, base: Base | Non
     return Restore(header=header, events=tuple(rows), base=base, **rest)  # pyright: ignore[reportArgumentType]
 
 
-class Restores(Exam):
+class RestoreQuestions(Exam):
     def refused(self, error: type[Exception], *writes: Write) -> None:
         """It is, and whoever was there is as before."""
         sessions = {header.session_id: header for header in self.store.find(Query(limit=1000)).headers}

@@ -35,7 +35,7 @@ def speak(store: Store, route: str, text: str, key: str) -> None:
         store.commit(Append(session_id=leads, events=(admitted(text),), key=key, scope=route))
 
 
-class Routes(Exam):
+class RouteQuestions(Exam):
     def test_a_route_is_moved_only_from_where_it_is_expected_to_lead(self) -> None:
         first, second = self.begin(), self.begin()
         self.store.commit(PutRoute(route="r", session_id=first, expect=None))
@@ -102,7 +102,7 @@ class Routes(Exam):
 
     def test_what_was_said_is_noted_as_delivered_after_the_end_too(self) -> None:
         session_id = self.begin("1")
-        self.append(session_id, e.SessionEnded())
+        self.append(session_id, e.SessionClosed())
         self.append(
             session_id,
             e.DeliveryBegun(route="r", of_seq=2, by="x"),

@@ -51,7 +51,7 @@ WEIRD = [
 ]
 
 
-class Texts(Exam):
+class TextQuestions(Exam):
     def test_any_text_comes_back_as_it_was(self) -> None:
         session_id = self.begin()
         for text in WEIRD:
@@ -147,7 +147,7 @@ class Texts(Exam):
         for text in WEIRD:
             session_id = self.begin(created=e.SessionCreated(title=text, model=text, persona=text))
             self.append(
-                session_id, e.ModelChanged(model=text), e.PersonaChanged(persona=text), e.SessionEnded(reason=text)
+                session_id, e.ModelChanged(model=text), e.PersonaChanged(persona=text), e.SessionClosed(reason=text)
             )
             header = Header(session_id=new_id())
             rotated = NewEvent(event=e.SessionRotated(to_session_id=text))

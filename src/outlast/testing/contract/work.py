@@ -21,7 +21,7 @@ def at(moment: int, text: str = "please") -> NewEvent:
     return NewEvent(event=admitted(text).event, at=moment)
 
 
-class Work(Exam):
+class WorkQuestions(Exam):
     def pending(self, among: Query = ALL) -> list[str]:
         """Those with work, oldest first, page by page."""
         query = msgspec.structs.replace(among, pending=True, oldest_first=True, limit=2)
@@ -98,10 +98,10 @@ class Work(Exam):
         for name in (ended, archived, gone):
             self.append(name, at(5))
         self.append(archived, e.SessionArchived())
-        self.append(ended, e.SessionEnded())
+        self.append(ended, e.SessionClosed())
         assert sorted(self.pending()) == sorted([archived, gone])
         self.store.commit(Delete(session_id=gone, actor="user"))
-        self.append(archived, e.SessionEnded())
+        self.append(archived, e.SessionClosed())
         assert self.pending() == []
         self.append(ended, NewEvent(event=e.SessionReopened(), at=9))
         assert (self.pending(), self.store.head(ended).work_since) == ([ended], 9)

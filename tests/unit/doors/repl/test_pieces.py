@@ -14,14 +14,14 @@ from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.messages import ImagePart, TextPart, Usage, text_of
 from outlast.core.state import SessionState
-from outlast.doors.repl.approval_panel import Asked, Panel
+from outlast.doors.repl.approval_panel import ApprovalPanel, ApprovalQuestion
 from outlast.doors.repl.commands.custom import custom_commands, message_of
 from outlast.doors.repl.input.attachments import attached, going_along, pasted_picture, typed
-from outlast.doors.repl.input.completer import Words, files_like
+from outlast.doors.repl.input.completer import InputCompleter, files_like
 from outlast.doors.repl.input.history_file import typed_before
-from outlast.doors.repl.render.status import Status, cost, elapsed, short_model, tokens
+from outlast.doors.repl.render.status import StatusLine, cost, elapsed, short_model, tokens
 from outlast.doors.repl.render.tool_call_line import told_call, told_result
-from outlast.doors.repl.session_picker import Option, Picker
+from outlast.doors.repl.session_picker import PickerOption, SessionPicker
 from outlast.doors.terminal_cells import cells
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
@@ -166,7 +166,7 @@ def test_slash_commands_files_and_sessions_are_completed(tmp_path: Path) -> None
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").touch()
     (tmp_path / ".git").mkdir()
-    words = Words(
+    words = InputCompleter(
         lambda: tmp_path, lambda: {"model": "m", "new": "n"}, lambda: [("abcdef", "title")], lambda _: ["--fresh"]
     )
 
@@ -186,16 +186,19 @@ def test_slash_commands_files_and_sessions_are_completed(tmp_path: Path) -> None
 
 
 def test_a_picker_finds_by_every_word_that_is_typed() -> None:
-    picker = Picker("Resume", [Option(1, "Fix the login", "shop"), Option(2, "Fix the tests", "api")])
+    picker = SessionPicker(
+        "Resume", [PickerOption(1, "Fix the login", "shop"), PickerOption(2, "Fix the tests", "api")]
+    )
     picker.buffer.text = "fix api"
     assert [option.value for option in picker.fitting] == [2]
 
 
 def test_a_picker_finds_by_the_last_words_too_and_keeps_the_note_in_sight() -> None:
     options = [
-        Option(n, "東京タワー" * 20, f"abcdefg{n} · 3 min ago · shop", lambda n=n: f"it: done {n}") for n in range(9)
+        PickerOption(n, "東京タワー" * 20, f"abcdefg{n} · 3 min ago · shop", lambda n=n: f"it: done {n}")
+        for n in range(9)
     ]
-    picker = Picker("Resume", options)
+    picker = SessionPicker("Resume", options)
     for option in options:
         option.look_up()
     lines = "".join(str(piece[1]) for piece in picker.rows(60, 12)).split("\n")
@@ -206,7 +209,7 @@ def test_a_picker_finds_by_the_last_words_too_and_keeps_the_note_in_sight() -> N
     assert [option.value for option in picker.fitting] == [7]
 
 
-def asked(**more: object) -> Asked:
+def asked(**more: object) -> ApprovalQuestion:
     given: dict[str, object] = {
         "session_id": "s",
         "seq": 1,
@@ -215,11 +218,11 @@ def asked(**more: object) -> Asked:
         "call_digest": "d",
         **more,
     }
-    return Asked(**given)  # pyright: ignore[reportArgumentType]
+    return ApprovalQuestion(**given)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_long_question_is_paged_through_and_never_cut() -> None:
-    panel = Panel()
+    panel = ApprovalPanel()
     panel.ask(asked(arguments={"command": "\n".join(f"line {n}" for n in range(100))}))
     seen = ""
     for _ in range(12):
@@ -230,7 +233,7 @@ def test_a_long_question_is_paged_through_and_never_cut() -> None:
 
 
 def test_a_question_fits_wide_characters_and_says_how_far_an_answer_reaches() -> None:
-    panel = Panel()
+    panel = ApprovalPanel()
     why = "it runs a program that is not on the list of those that are known to be harmless, 東京"
     panel.ask(asked(arguments={"command": "echo " + "東京" * 40}, reason=why, scope="this very call and no other"))
     panel.focused = True
@@ -243,7 +246,7 @@ def test_a_question_fits_wide_characters_and_says_how_far_an_answer_reaches() ->
 
 
 def test_what_is_typed_answers_the_models_question_and_the_hint_says_so() -> None:
-    panel = Panel()
+    panel = ApprovalPanel()
     panel.ask(asked(name="ask_user", arguments={"question": "Which?", "choices": ["red\nblue", "green"]}))
     told = "".join(str(piece[1]) for piece in panel.drawn(10, 80))
     assert "type an answer and press Enter" in told
@@ -254,7 +257,7 @@ def test_what_is_typed_answers_the_models_question_and_the_hint_says_so() -> Non
 
 
 def test_on_a_small_screen_the_answers_stay_in_sight() -> None:
-    panel = Panel()
+    panel = ApprovalPanel()
     panel.ask(asked(arguments={"command": "\n".join("abcdefgh")}, reason="it has eight lines", scope="this very call"))
     lines = "".join(str(piece[1]) for piece in panel.drawn(4, 30, 12)).split("\n")
     assert len(lines) <= 12
@@ -265,7 +268,7 @@ def test_on_a_small_screen_the_answers_stay_in_sight() -> None:
 
 
 def test_a_question_is_asked_once_and_the_next_one_waits() -> None:
-    panel = Panel()
+    panel = ApprovalPanel()
     assert panel.ask(asked(seq=1))
     assert not panel.ask(asked(seq=1))
     assert panel.ask(asked(seq=2))
@@ -297,7 +300,7 @@ def test_a_cost_that_is_not_known_has_a_question_mark() -> None:
 
 
 def test_the_status_line_says_who_where_and_how_full() -> None:
-    status = Status()
+    status = StatusLine()
     status.session, status.mode, status.model, status.window, status.used = "abcdefgh", "prompt", "x:y", 1000, 800
     line = "".join(str(piece[1]) for piece in status.line())
     assert line == " abcdefgh · prompt · x:y · ctx 80% of 1.0k · 0 tok · $0"
@@ -305,7 +308,7 @@ def test_the_status_line_says_who_where_and_how_full() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_the_status_line_fits_and_keeps_mode_and_cost(width: int) -> None:
-    status = Status()
+    status = StatusLine()
     status.session, status.mode, status.model = "abcdefgh", "workspace-write", "scripted:/tmp/a-rather-long-name.json"
     status.window, status.used = 200_000, 1000
     line = "".join(str(piece[1]) for piece in status.line(width))

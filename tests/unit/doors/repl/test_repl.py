@@ -12,7 +12,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from outlast.core.errors import OutcomeUnknown, OutlastError
-from outlast.doors.repl.launch import REPL, Start, desk_for
+from outlast.doors.repl.launch import REPL, LaunchOptions, desk_for
 from outlast.doors.repl.repl import Repl
 
 
@@ -22,34 +22,34 @@ def repl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repl]:
     monkeypatch.setenv("OUTLAST_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        desk = desk_for(Start(model="none", store=f"sqlite:///{tmp_path}/s.db"), REPL)
-        yield Repl(desk)
-        desk.agent.store.close()
+        repl_session = desk_for(LaunchOptions(model="none", store=f"sqlite:///{tmp_path}/s.db"), REPL)
+        yield Repl(repl_session)
+        repl_session.agent.store.close()
 
 
 def said(repl: Repl) -> list[str]:
-    return [message.content for message in repl.room.session.history()]
+    return [message.content for message in repl.controller.session.history()]
 
 
 async def test_a_message_whose_fate_is_unknown_comes_back_and_is_stored_once(
     repl: Repl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admit = repl.room.work.admit
+    admit = repl.controller.work.admit
 
     async def stored_but_not_told(*arguments: Any, **more: Any) -> None:
         await admit(*arguments, **more)
         raise OutcomeUnknown("the disk is full", key=more["key"])
 
-    monkeypatch.setattr(repl.room.work, "admit", stored_but_not_told)
+    monkeypatch.setattr(repl.controller.work, "admit", stored_but_not_told)
     with pytest.raises(OutlastError, match="the disk is full; Enter sends it again, and it is stored once"):
         await repl._say("hello")
-    assert repl.room.screen.input.text == "hello"
-    monkeypatch.setattr(repl.room.work, "admit", admit)
+    assert repl.controller.screen.input.text == "hello"
+    monkeypatch.setattr(repl.controller.work, "admit", admit)
     await repl._say("hello")
     assert said(repl) == ["hello"]
     await repl._say("hello")  # said on purpose this time
     assert said(repl) == ["hello", "hello"]
-    await repl.room.leave()
+    await repl.controller.leave()
 
 
 async def test_a_path_at_the_beginning_is_no_command_and_what_is_typed_is_not_replaced(repl: Repl) -> None:
@@ -57,8 +57,8 @@ async def test_a_path_at_the_beginning_is_no_command_and_what_is_typed_is_not_re
     assert said(repl) == ["/etc/hosts is broken"]
     await repl._submit("/nosuch thing")
     assert len(said(repl)) == 1
-    repl.room.screen.offer("first")
-    repl.room.screen.offer("second")
-    assert repl.room.screen.input.text == "first"
-    assert repl.room.screen.input.cursor_position == 5
-    await repl.room.leave()
+    repl.controller.screen.offer("first")
+    repl.controller.screen.offer("second")
+    assert repl.controller.screen.input.text == "first"
+    assert repl.controller.screen.input.cursor_position == 5
+    await repl.controller.leave()

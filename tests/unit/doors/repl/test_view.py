@@ -16,11 +16,11 @@ from rich.console import RenderableType
 from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
 from outlast.core.messages import TextPart
-from outlast.doors.repl.event_view import View
-from outlast.doors.repl.input.bang_command import Ran
+from outlast.doors.repl.event_view import EventView
+from outlast.doors.repl.input.bang_command import BangResult
 from outlast.doors.repl.pt_application import rows_added
 from outlast.doors.repl.render.renderables import drawn, folded, markdown
-from outlast.doors.repl.render.status import LINES, Tail, activity
+from outlast.doors.repl.render.status import LINES, OutputTail, activity
 from outlast.doors.terminal_cells import cells
 
 STORED: Any = StoredEvent("s", 1, "", 1, 0, "", None, None, None, "plain", b"", b"", False)
@@ -31,7 +31,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.put: list[RenderableType] = []
-        self.view = View(self.put.append)
+        self.view = EventView(self.put.append)
 
     def happens(self, *events: e.Event) -> None:
         for event in events:
@@ -66,7 +66,7 @@ def test_the_end_of_a_running_command_is_shown_until_it_ends() -> None:
 
 
 def test_what_a_command_says_cannot_steer_the_terminal() -> None:
-    tail = Tail()
+    tail = OutputTail()
     tail.add("10 %\r50 %\r99 %\r\n\x1b[31mred\x1b[0m \x1b[2J\tend\n\n")
     assert tail.lines() == ["99 %", "red <U+001B>[2J end"]
     tail.add("x" * 100_000)
@@ -118,7 +118,7 @@ def test_who_comes_to_a_running_turn_sees_that_it_runs() -> None:
 
 def test_a_long_output_of_ones_own_command_is_folded_and_can_be_expanded() -> None:
     seen = Seen()
-    seen.view.ran(Ran("seq 300", "".join(f"{n}\n" for n in range(1, 301)), 0))
+    seen.view.ran(BangResult("seq 300", "".join(f"{n}\n" for n in range(1, 301)), 0))
     told = [line.strip() for line in seen.text().splitlines()]
     assert (told[0], told[-1]) == ("1", "300")
     assert "… 240 more lines: /expand" in told

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outlast.runtime.permissions.decision import Grant, Verdict
 from outlast.runtime.permissions.evaluate import decide
-from outlast.runtime.permissions.rules import Rule, Rules
+from outlast.runtime.permissions.rules import PermissionRule, RuleSet
 from outlast.runtime.permissions.shell.judge import judge
 from tests.unit.runtime.permissions.place import call, corpus, every, make_project, policy_of
 
@@ -77,7 +77,7 @@ def test_no_hostile_path_is_waved_through(kind: str, project: Path) -> None:
 @pytest.mark.parametrize("count", [51, 500, 5_000])
 @pytest.mark.parametrize("joined", [";", "&&", "||", "|", "\n"])
 def test_many_subcommands_do_not_fall_open(count: int, joined: str, project: Path) -> None:
-    policy = policy_of(project, rules=Rules(deny=(Rule(command=("curl",)),)), prompting=True)
+    policy = policy_of(project, rules=RuleSet(deny=(PermissionRule(command=("curl",)),)), prompting=True)
     text = joined.join(["ls"] * (count - 1))
     assert judge(text, policy).verdict is Verdict.ALLOW
     assert judge(f"{text}{joined}rm x", policy).verdict is Verdict.ASK
@@ -87,7 +87,7 @@ def test_many_subcommands_do_not_fall_open(count: int, joined: str, project: Pat
 
 def test_text_that_is_too_long_to_be_judged_is_asked_and_still_denied_by_rule(project: Path) -> None:
     text = ";".join(["ls -la src"] * 20_000)
-    policy = policy_of(project, rules=Rules(deny=(Rule(command=("curl",)),)), prompting=True)
+    policy = policy_of(project, rules=RuleSet(deny=(PermissionRule(command=("curl",)),)), prompting=True)
     assert judge(text, policy).verdict is Verdict.ASK
     assert decide(call("bash", command=f"{text};curl x"), policy).verdict is Verdict.DENY
 
@@ -131,7 +131,7 @@ def test_a_disguised_hostile_command_is_never_allowed(project: Path, command: st
 
 def test_a_test_runner_once_allowed_is_not_asked_again(project: Path) -> None:
     granted = policy_of(project, grants=(Grant(tool="bash", commands=(("pytest",),)),))
-    by_rule = policy_of(project, rules=Rules(allow=(Rule(tool="bash", command=("pytest",)),)))
+    by_rule = policy_of(project, rules=RuleSet(allow=(PermissionRule(tool="bash", command=("pytest",)),)))
     for policy in (granted, by_rule):
         for command in ("pytest -q", "pytest", "pytest -q | tail -5", "cd src && pytest -x tests 2>&1 | head"):
             assert judge(command, policy).verdict is Verdict.ALLOW

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.runtime.permissions.evaluate import Decision, Grant, Policy, Verdict, call_digest, decide, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.permissions.rules import Rule, Rules
+from outlast.runtime.permissions.rules import PermissionRule, RuleSet
 from tests.unit.runtime.permissions.place import bash, call, make_project, policy_of
 
 READ_ONLY, PROMPT, WRITE, FULL, ALLOW = (
@@ -31,26 +31,26 @@ def verdict_of(command: str, policy: Policy) -> str:
     return decide(bash(command), policy).verdict
 
 
-DENY, ASK, PERMIT = Rule(contains="ls"), Rule(command=("ls",)), Rule(tool="bash")
+DENY, ASK, PERMIT = PermissionRule(contains="ls"), PermissionRule(command=("ls",)), PermissionRule(tool="bash")
 
 
 @pytest.mark.parametrize(
     ("rules", "said", "mode", "code"),
     [
-        (Rules(deny=(DENY,), allow=(PERMIT,)), "allow", "allow", "rule-deny"),
-        (Rules(allow=(PERMIT,)), "deny", "allow", "hook-deny"),
-        (Rules(ask=(ASK,), allow=(PERMIT,)), "ask", "allow", "hook-ask"),
-        (Rules(ask=(ASK,), allow=(PERMIT,)), "allow", "allow", "rule-ask"),
-        (Rules(allow=(PERMIT,)), "allow", "prompt", "hook-allow"),
-        (Rules(allow=(PERMIT,)), "", "prompt", "rule-allow"),
-        (Rules(), "", "prompt", "mode-prompt"),
-        (Rules(), "", "allow", "mode-allow"),
-        (Rules(), "", "danger-full-access", "mode-danger-full-access"),
-        (Rules(), "", "workspace-write", "shell-harmless"),
-        (Rules(), "", "read-only", "shell-harmless"),
+        (RuleSet(deny=(DENY,), allow=(PERMIT,)), "allow", "allow", "rule-deny"),
+        (RuleSet(allow=(PERMIT,)), "deny", "allow", "hook-deny"),
+        (RuleSet(ask=(ASK,), allow=(PERMIT,)), "ask", "allow", "hook-ask"),
+        (RuleSet(ask=(ASK,), allow=(PERMIT,)), "allow", "allow", "rule-ask"),
+        (RuleSet(allow=(PERMIT,)), "allow", "prompt", "hook-allow"),
+        (RuleSet(allow=(PERMIT,)), "", "prompt", "rule-allow"),
+        (RuleSet(), "", "prompt", "mode-prompt"),
+        (RuleSet(), "", "allow", "mode-allow"),
+        (RuleSet(), "", "danger-full-access", "mode-danger-full-access"),
+        (RuleSet(), "", "workspace-write", "shell-harmless"),
+        (RuleSet(), "", "read-only", "shell-harmless"),
     ],
 )
-def test_the_first_that_applies_decides(project: Path, rules: Rules, said: str, mode: str, code: str) -> None:
+def test_the_first_that_applies_decides(project: Path, rules: RuleSet, said: str, mode: str, code: str) -> None:
     policy = policy_of(project, mode, rules=rules, hook=hook(said) if said else None, prompting=True)
     assert decide(bash("ls"), policy).code == code
 
@@ -128,19 +128,21 @@ def test_where_nobody_can_be_asked_the_flag_is_named(project: Path) -> None:
 )
 def test_a_deny_rule_finds_its_program_wherever_it_runs(project: Path, command: str) -> None:
     for mode in ("workspace-write", "allow", "danger-full-access"):
-        policy = policy_of(project, mode, rules=Rules(deny=(Rule(command=("curl",)),)), prompting=True)
+        policy = policy_of(project, mode, rules=RuleSet(deny=(PermissionRule(command=("curl",)),)), prompting=True)
         assert verdict_of(command, policy) == "deny"
 
 
 def test_a_deny_rule_leaves_alone_what_only_speaks_of_its_program(project: Path) -> None:
-    policy = policy_of(project, rules=Rules(deny=(Rule(command=("curl",)), Rule(command=("git", "push")))))
+    policy = policy_of(
+        project, rules=RuleSet(deny=(PermissionRule(command=("curl",)), PermissionRule(command=("git", "push"))))
+    )
     for command in ("grep -rn curl .", "echo curl", "git status", "ls curl", "cat src/main.py | grep 'git push'"):
         assert verdict_of(command, policy) == "allow"
     assert verdict_of("git -C src --no-pager push", policy) == "deny"
 
 
 def test_text_behind_a_long_prefix_does_not_hide_from_a_deny_rule(project: Path) -> None:
-    policy = policy_of(project, "allow", rules=Rules(deny=(Rule(contains="secret-word"),)))
+    policy = policy_of(project, "allow", rules=RuleSet(deny=(PermissionRule(contains="secret-word"),)))
     made = call("write", file_path="a", content="x" * 1_000_000 + "secret-word")
     assert decide(made, policy).code == "rule-deny"
     nested = call("other", deep=[{"x": [1, {"y": "a secret-word"}]}])
@@ -150,7 +152,9 @@ def test_text_behind_a_long_prefix_does_not_hide_from_a_deny_rule(project: Path)
 
 def test_a_deny_rule_on_a_path_sees_where_it_leads(project: Path) -> None:
     policy = policy_of(
-        project, "allow", rules=Rules(deny=(Rule(path_contains="/outside/"), Rule(path_contains="src/ma")))
+        project,
+        "allow",
+        rules=RuleSet(deny=(PermissionRule(path_contains="/outside/"), PermissionRule(path_contains="src/ma"))),
     )
     for path in ("link_secret", "link_out/secret.txt", "src/main.py", "./src/../src/main.py"):
         assert decide(call("read", file_path=path), policy).code == "rule-deny"
@@ -161,7 +165,7 @@ def test_a_deny_rule_on_a_path_sees_where_it_leads(project: Path) -> None:
 
 def test_an_allow_rule_on_a_path_wants_it_as_written_and_as_resolved(project: Path) -> None:
     policy = policy_of(
-        project, "prompt", rules=Rules(allow=(Rule(tool="read", path_contains="linkdir/"),)), prompting=True
+        project, "prompt", rules=RuleSet(allow=(PermissionRule(tool="read", path_contains="linkdir/"),)), prompting=True
     )
     (project / "linkdir" / "plain.txt").write_text("x")
     assert decide(call("read", file_path="linkdir/plain.txt"), policy).verdict is Verdict.ALLOW
@@ -170,7 +174,7 @@ def test_an_allow_rule_on_a_path_wants_it_as_written_and_as_resolved(project: Pa
 
 
 def test_an_allow_rule_by_text_covers_only_the_command_that_has_it(project: Path) -> None:
-    policy = policy_of(project, rules=Rules(allow=(Rule(tool="bash", contains="build"),)), prompting=True)
+    policy = policy_of(project, rules=RuleSet(allow=(PermissionRule(tool="bash", contains="build"),)), prompting=True)
     assert verdict_of("tool build", policy) == "allow"
     assert verdict_of("tool build; rm x", policy) == "ask"
     assert verdict_of("rm $(echo build)", policy) == "ask"
@@ -179,11 +183,12 @@ def test_an_allow_rule_by_text_covers_only_the_command_that_has_it(project: Path
 def test_an_approved_call_passes_ask_rules_and_hooks_but_no_deny(project: Path) -> None:
     made = bash("rm x")
     approved = frozenset({call_digest("bash", {"command": "rm x"})})
-    asking = policy_of(project, rules=Rules(ask=(Rule(tool="bash"),)), hook=hook("ask"), approved=approved)
+    asking = policy_of(project, rules=RuleSet(ask=(PermissionRule(tool="bash"),)), hook=hook("ask"), approved=approved)
     assert decide(made, asking).code == "approved"
     assert decide(bash("rm y"), asking).verdict is Verdict.DENY
     assert (
-        decide(made, policy_of(project, rules=Rules(deny=(Rule(tool="bash"),)), approved=approved)).code == "rule-deny"
+        decide(made, policy_of(project, rules=RuleSet(deny=(PermissionRule(tool="bash"),)), approved=approved)).code
+        == "rule-deny"
     )
 
 

@@ -8,8 +8,8 @@ from outlast.core.state import Approval, SessionState
 from outlast.runtime.permissions.evaluate import Verdict, call_digest
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rule_files import load_rules
-from outlast.runtime.permissions.rules import Rule, Rules
-from outlast.runtime.permissions.session_policy import PermissionGate, session_grants
+from outlast.runtime.permissions.rules import PermissionRule, RuleSet
+from outlast.runtime.permissions.session_policy import SessionPolicy, session_grants
 from tests.unit.runtime.permissions.place import bash, call, make_project
 
 
@@ -18,8 +18,8 @@ def project(tmp_path: Path) -> Path:
     return make_project(tmp_path)
 
 
-def gate_of(project: Path, **more: object) -> PermissionGate:
-    return PermissionGate(project=project, roots=(project,), prompting=True, **more)  # pyright: ignore[reportArgumentType]
+def gate_of(project: Path, **more: object) -> SessionPolicy:
+    return SessionPolicy(project=project, roots=(project,), prompting=True, **more)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_session_can_lower_the_mode_and_never_raise_it(project: Path) -> None:
@@ -66,7 +66,7 @@ def test_always_is_remembered_by_this_gate_and_by_the_next_one(project: Path, tm
 
 
 def test_a_call_that_was_asked_before_is_asked_again_though_nobody_is_here(project: Path) -> None:
-    gate = PermissionGate(project=project, roots=(project,), prompting=False)
+    gate = SessionPolicy(project=project, roots=(project,), prompting=False)
     made, state = bash("rm x"), SessionState()
     assert gate.judge(made, state).verdict is Verdict.DENY
     digest = call_digest(made.name, made.arguments)
@@ -75,7 +75,7 @@ def test_a_call_that_was_asked_before_is_asked_again_though_nobody_is_here(proje
 
 
 def test_facts_say_which_policy_was_in_force(project: Path) -> None:
-    gate = gate_of(project, rules=Rules(deny=(Rule(tool="x"),), source="rules.json"))
+    gate = gate_of(project, rules=RuleSet(deny=(PermissionRule(tool="x"),), source="rules.json"))
     assert gate.facts() == {
         "permission_mode": "workspace-write",
         "permission_prompting_enabled": True,

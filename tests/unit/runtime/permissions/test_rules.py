@@ -9,7 +9,7 @@ import pytest
 from outlast.core.errors import ConfigError
 from outlast.runtime.permissions.consent import Consents
 from outlast.runtime.permissions.rule_files import grants_file, load_rules, save_grant
-from outlast.runtime.permissions.rules import Rule, parse_flag, read_rules
+from outlast.runtime.permissions.rules import PermissionRule, parse_flag, read_rules
 
 
 def refused(tmp_path: Path, content: bytes) -> str:
@@ -79,15 +79,15 @@ def test_a_folder_or_a_pipe_in_place_of_the_file_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("flag", "rule"),
     [
-        ("bash", Rule(tool="bash", origin="--allow")),
-        ("bash(git push *)", Rule(tool="bash", command=("git", "push"), origin="--allow")),
-        ("bash(pytest)", Rule(tool="bash", command=("pytest",), origin="--allow")),
-        ("write(docs/)", Rule(tool="write", path_contains="docs/", origin="--allow")),
-        ("write(docs/**)", Rule(tool="write", path_contains="docs/", origin="--allow")),
-        ("web_fetch", Rule(tool="web_fetch", origin="--allow")),
+        ("bash", PermissionRule(tool="bash", origin="--allow")),
+        ("bash(git push *)", PermissionRule(tool="bash", command=("git", "push"), origin="--allow")),
+        ("bash(pytest)", PermissionRule(tool="bash", command=("pytest",), origin="--allow")),
+        ("write(docs/)", PermissionRule(tool="write", path_contains="docs/", origin="--allow")),
+        ("write(docs/**)", PermissionRule(tool="write", path_contains="docs/", origin="--allow")),
+        ("web_fetch", PermissionRule(tool="web_fetch", origin="--allow")),
     ],
 )
-def test_flags_are_rules(flag: str, rule: Rule) -> None:
+def test_flags_are_rules(flag: str, rule: PermissionRule) -> None:
     assert parse_flag(flag) == rule
 
 
@@ -146,7 +146,7 @@ def test_what_was_answered_with_always_is_a_rule_of_the_user(tmp_path: Path) -> 
     os.umask(0)
     try:
         for _ in range(2):
-            save_grant(home, "k1", Rule(tool="bash", command=("git", "push")))
+            save_grant(home, "k1", PermissionRule(tool="bash", command=("git", "push")))
     finally:
         os.umask(0o022)
     assert load_rules(home=home, project=project, project_key="k1").rules.counts()["allow"] == 1
@@ -161,7 +161,7 @@ def test_a_damaged_file_of_grants_is_told_and_kept(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("{]")
     with pytest.raises(ConfigError):
-        save_grant(tmp_path, "k1", Rule(tool="bash"))
+        save_grant(tmp_path, "k1", PermissionRule(tool="bash"))
     assert path.read_text() == "{]"
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.tools.port import Context, Outcome, Spawned, Tool, ToolFault
-from outlast.runtime.tools.registry import Registry
+from outlast.runtime.tools.port import Spawned, Tool, ToolContext, ToolFault, ToolOutcome
+from outlast.runtime.tools.registry import BuiltinRegistry
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -18,7 +18,7 @@ class Setting:
     """A project `proj` with a neighbour `proj-evil` and a secret outside."""
 
     base: Path
-    registry: Registry = field(default_factory=Registry)
+    registry: BuiltinRegistry = field(default_factory=BuiltinRegistry)
     spawned: list[Spawned] = field(default_factory=list[Spawned])
     heard: list[str] = field(default_factory=list[str])
     answer: str = "yes"
@@ -36,17 +36,17 @@ class Setting:
     def secret(self) -> Path:
         return self.base / "secret.txt"
 
-    def context(self, **changes: Any) -> Context:
+    def context(self, **changes: Any) -> ToolContext:
         async def spawned(process: Spawned) -> None:
             self.spawned.append(process)
 
         async def ask(question: str, choices: list[str]) -> str:
             return f"{question} {choices} {self.answer}"
 
-        async def delegate(prompt: str, persona: str | None) -> Outcome:
-            return Outcome(text=f"{persona}: {prompt}")
+        async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
+            return ToolOutcome(text=f"{persona}: {prompt}")
 
-        context = Context(
+        context = ToolContext(
             session_id="session1",
             call_id="call1",
             project=self.project,
@@ -66,11 +66,11 @@ class Setting:
         assert tool is not None
         return tool
 
-    async def run(self, tool_name: str, context: Context | None = None, **arguments: Any) -> Outcome:
+    async def run(self, tool_name: str, context: ToolContext | None = None, **arguments: Any) -> ToolOutcome:
         assert self.registry.fault(tool_name, arguments) is None
         return await self.tool(tool_name).run(arguments, context or self.context())
 
-    async def fault(self, tool_name: str, context: Context | None = None, **arguments: Any) -> str:
+    async def fault(self, tool_name: str, context: ToolContext | None = None, **arguments: Any) -> str:
         """The sentence that the tool refuses with."""
         try:
             outcome = await self.run(tool_name, context, **arguments)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outlast.runtime.tools.process import background_jobs
-from outlast.runtime.tools.registry import Registry
+from outlast.runtime.tools.registry import BuiltinRegistry
 from tests.unit.runtime.tools.setting import Setting
 
 
@@ -91,7 +91,7 @@ async def test_closing_ends_all_jobs_of_the_session_and_removes_their_logs(setti
 
 
 def test_job_outlives_the_event_loop_that_started_it(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, Registry())
+    setting = Setting(tmp_path, BuiltinRegistry())
     job = asyncio.run(started(setting, "sleep 0.3; echo late"))
 
     async def rest() -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.core.events import EffectClass
 from outlast.runtime.tools.port import ToolFault
-from outlast.runtime.tools.registry import Registry
+from outlast.runtime.tools.registry import BuiltinRegistry
 from tests.unit.runtime.tools.setting import Setting
 
 CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
@@ -27,7 +27,7 @@ CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_tool_has_the_arguments_and_the_effect_of_the_contract(name: str) -> None:
-    tool = Registry().get(name)
+    tool = BuiltinRegistry().get(name)
     assert tool is not None
     effect, required, optional = CONTRACT[name]
     assert tool.effect is EffectClass(effect)
@@ -37,14 +37,14 @@ def test_tool_has_the_arguments_and_the_effect_of_the_contract(name: str) -> Non
 
 
 def test_model_is_told_of_every_tool_in_a_fixed_order() -> None:
-    specs = Registry().specs()
+    specs = BuiltinRegistry().specs()
     assert [spec.name for spec in specs] == list(CONTRACT)
     assert all(spec.description and spec.parameters["type"] == "object" for spec in specs)
-    assert specs == Registry().specs()
+    assert specs == BuiltinRegistry().specs()
 
 
 def test_schemas_hold_no_references() -> None:
-    assert all("$ref" not in str(spec.parameters) for spec in Registry().specs())
+    assert all("$ref" not in str(spec.parameters) for spec in BuiltinRegistry().specs())
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_schemas_hold_no_references() -> None:
     ],
 )
 def test_call_that_does_not_fit_is_named_in_one_sentence(name: str, arguments: dict[str, Any], said: str) -> None:
-    fault = Registry().fault(name, arguments)
+    fault = BuiltinRegistry().fault(name, arguments)
     assert fault is not None
     assert said in fault
     assert "\n" not in fault
@@ -83,11 +83,11 @@ def test_call_that_does_not_fit_is_named_in_one_sentence(name: str, arguments: d
     ],
 )
 def test_call_that_fits_has_no_fault(name: str, arguments: dict[str, Any]) -> None:
-    assert Registry().fault(name, arguments) is None
+    assert BuiltinRegistry().fault(name, arguments) is None
 
 
 def test_only_keeps_the_named_tools_and_the_jobs() -> None:
-    registry = Registry()
+    registry = BuiltinRegistry()
     some = registry.only(["read", "bash"])
     assert some.names() == ("read", "bash")
     assert some.jobs is registry.jobs

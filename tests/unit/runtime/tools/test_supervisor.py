@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.runtime.tools.process import supervisor
-from outlast.runtime.tools.process.shell_command import Order, begin
+from outlast.runtime.tools.process.shell_command import CommandSpec, begin
 from tests.unit.runtime.tools.setting import PATH
 
 
@@ -61,7 +61,7 @@ def test_supervisor_costs_little_more_than_a_bare_python(tmp_path: Path) -> None
 
     def ours(n: int) -> float:
         began = time.perf_counter()
-        order = Order(argv=("true",), cwd=tmp_path, environment={"PATH": PATH}, log=tmp_path / f"{n}.log")
+        order = CommandSpec(argv=("true",), cwd=tmp_path, environment={"PATH": PATH}, log=tmp_path / f"{n}.log")
         command = begin(order)
         command.go()
         assert command.ended.result(30).code == 0
@@ -73,7 +73,7 @@ def test_supervisor_costs_little_more_than_a_bare_python(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("told", [True, False])
 def test_command_that_is_stopped_before_it_runs_never_runs(tmp_path: Path, told: bool) -> None:
-    order = Order(argv=("touch", "ran"), cwd=tmp_path, environment={"PATH": PATH}, log=tmp_path / "log")
+    order = CommandSpec(argv=("touch", "ran"), cwd=tmp_path, environment={"PATH": PATH}, log=tmp_path / "log")
     command = begin(order)
     command.stop()
     if told:

@@ -13,7 +13,7 @@ import pytest
 
 from outlast.runtime.tools.builtin import web_fetch
 from outlast.runtime.tools.builtin.web_fetch import WebFetch, checked
-from outlast.runtime.tools.port import Outcome, ToolFault
+from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.runtime.tools.web.html_text import readable
 from outlast.runtime.tools.web.http_get import forbidden, is_odd_number
 from tests.conftest import needs
@@ -43,7 +43,9 @@ class Site:
     def fetcher(self, seconds: float = 5) -> WebFetch:
         return WebFetch(self.resolve, self.forbids, seconds=seconds, own_machine=True)
 
-    async def fetch(self, setting: Setting, path: str = "/", host: str = "site.example", seconds: float = 5) -> Outcome:
+    async def fetch(
+        self, setting: Setting, path: str = "/", host: str = "site.example", seconds: float = 5
+    ) -> ToolOutcome:
         tool = self.fetcher(seconds).tool()
         return await tool.run({"url": f"http://{host}:{self.port}{path}"}, setting.context())
 

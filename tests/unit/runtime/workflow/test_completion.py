@@ -5,28 +5,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.workflow.completion import MAX_EMPTY, MAX_NUDGES, MAX_RAW_TEXT, CompletionFacts, decide
 from outlast.runtime.workflow.completion_decision import (
     CODES,
     PHASE_REASONS,
     REMARKS,
-    Action,
+    CompletionAction,
     CompletionDecision,
-    Outcome,
-    Stage,
+    CompletionOutcome,
+    CompletionStage,
 )
 from outlast.runtime.workflow.definition_of_done import DefinitionOfDone, begun, fixing, observed, verifying, worked
 from outlast.runtime.workflow.evidence import VerificationEvidence
-from outlast.runtime.workflow.storage import read, written
+from outlast.runtime.workflow.storage import dump, load
 from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry, completion_trace
 from outlast.runtime.workflow.tool_effect import work_of
-from outlast.runtime.workflow.verification import Project, commands_for, evidence_of
+from outlast.runtime.workflow.verification import ProjectCommands, commands_for, evidence_of
 
 TASK = "Create hello.txt in the workspace root."
 REPLY = "The file is written."
 CALL = '<tool_call>{"name": "read", "arguments": {"file_path": "a"}}</tool_call>'
-START = begun(TASK, Mode.EXECUTE)
+START = begun(TASK, WorkflowMode.EXECUTE)
 WRITTEN = worked(
     START, work_of("write", {"file_path": "hello.txt", "content": "hello\n"}, is_error=False, project="/p")
 )
@@ -85,8 +85,8 @@ def test_every_code_is_reached_with_its_stage_and_outcome(code: str) -> None:
 
 def test_the_table_of_codes_is_the_policy() -> None:
     assert set(CASES) | INTERMEDIATE == set(CODES)
-    assert {code.stage for code in CODES.values()} == set(Stage)
-    assert {code.outcome for code in CODES.values()} == set(Outcome)
+    assert {code.stage for code in CODES.values()} == set(CompletionStage)
+    assert {code.outcome for code in CODES.values()} == set(CompletionOutcome)
 
 
 def test_every_remark_is_made() -> None:
@@ -100,36 +100,36 @@ def test_the_phases_have_their_reasons() -> None:
 
 
 ACTIONS = {
-    Action.ASK: {
+    CompletionAction.ASK: {
         "empty_response_retry",
         "premature_completion_nudge",
         "pending_items_continue",
         "verification_failed_reentry",
     },
-    Action.CALL: {"raw_text_tool_recovered"},
-    Action.VERIFY: {"definition_of_done_requires_verification"},
+    CompletionAction.CALL: {"raw_text_tool_recovered"},
+    CompletionAction.VERIFY: {"definition_of_done_requires_verification"},
 }
 
 
 @pytest.mark.parametrize("code", sorted(CASES))
 def test_what_the_turn_does_next(code: str) -> None:
-    expected = next((action for action, codes in ACTIONS.items() if code in codes), Action.END)
+    expected = next((action for action, codes in ACTIONS.items() if code in codes), CompletionAction.END)
     decision = decide(CASES[code])
     assert decision.action is expected
-    assert (decision.nudge is not None) is (expected in (Action.ASK, Action.CALL))
+    assert (decision.nudge is not None) is (expected in (CompletionAction.ASK, CompletionAction.CALL))
     if decision.nudge is not None:
         assert decision.nudge.startswith("[Outlast runtime]")
 
 
 def told(decision: CompletionDecision) -> list[str]:
-    return [entry.reason_code for entry in decision.entries("t", Mode.EXECUTE)]
+    return [entry.reason_code for entry in decision.entries("t", WorkflowMode.EXECUTE)]
 
 
 def test_the_anchor_a_written_file_is_verified_and_then_complete() -> None:
-    commands = commands_for(WRITTEN, Project())
+    commands = commands_for(WRITTEN, ProjectCommands())
     assert commands == ("test -f hello.txt",)
     first = decide(facts(done=WRITTEN, commands=commands, performed=1))
-    assert first.action is Action.VERIFY
+    assert first.action is CompletionAction.VERIFY
     assert told(first) == [
         "text_loop_not_detected",
         "completion_response_accepted",
@@ -140,7 +140,11 @@ def test_the_anchor_a_written_file_is_verified_and_then_complete() -> None:
     ]
     done = observed(first.done, evidence_of("test -f hello.txt", exit_code=0))
     second = decide(facts(done=done, performed=1))
-    assert (second.code, second.outcome, second.action) == ("verification_passed", Outcome.COMPLETE, Action.END)
+    assert (second.code, second.outcome, second.action) == (
+        "verification_passed",
+        CompletionOutcome.COMPLETE,
+        CompletionAction.END,
+    )
     answer = REPLY + second.suffix
     assert answer.startswith("The file is written.")
     assert answer.endswith("Verification passed: `test -f hello.txt`.")
@@ -151,13 +155,17 @@ def test_the_anchor_a_written_file_is_verified_and_then_complete() -> None:
 def test_the_anchor_a_plain_answer_ends_at_once(check: bool) -> None:
     task = "Write a short release-note style summary of what Loader does well."
     decision = decide(
-        facts(task=task, answer="Here's the answer.", done=begun(task, Mode.EXECUTE), completion_check=check)
+        facts(task=task, answer="Here's the answer.", done=begun(task, WorkflowMode.EXECUTE), completion_check=check)
     )
-    assert (decision.code, decision.action, decision.suffix) == ("non_mutating_response_accepted", Action.END, "")
+    assert (decision.code, decision.action, decision.suffix) == (
+        "non_mutating_response_accepted",
+        CompletionAction.END,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
-    "quiet", [{"completion_check": False}, {"chat_profile": True}, {"declined": True}, {"mode": Mode.PLAN}]
+    "quiet", [{"completion_check": False}, {"chat_profile": True}, {"declined": True}, {"mode": WorkflowMode.PLAN}]
 )
 @pytest.mark.parametrize(
     "code", ["premature_completion_nudge", "pending_items_continue", "continuation_budget_exhausted"]
@@ -169,7 +177,7 @@ def test_nobody_is_pressed_who_should_not_be(code: str, quiet: dict[str, Any]) -
 
 def test_verification_goes_on_without_nudges() -> None:
     decision = decide(facts(done=WRITTEN, commands=("test -f hello.txt",), completion_check=False))
-    assert decision.action is Action.VERIFY
+    assert decision.action is CompletionAction.VERIFY
 
 
 @pytest.mark.parametrize(
@@ -222,7 +230,7 @@ def test_a_failure_goes_back_to_execute_with_its_output_and_counts() -> None:
     assert decision.evidence == ("verification contradiction: `check 1` failed",)
     assert decision.nudge is not None
     assert "3 failed" in decision.nudge
-    entries = decision.entries("t", Mode.VERIFY)
+    entries = decision.entries("t", WorkflowMode.VERIFY)
     assert (entries[0].kind, entries[0].mode) == ("reentry", "execute")
     assert [item.status for item in entries[-1].verification_observations] == ["passed", "failed"]
 
@@ -233,7 +241,7 @@ def test_three_retries_and_no_more() -> None:
         decision = decide(facts(done=attempt(done, 1)))
         seen.append(decision.code)
         done = decision.done
-        if decision.action is Action.END:
+        if decision.action is CompletionAction.END:
             break
     assert seen == ["verification_failed_reentry"] * 3 + ["verification_retry_budget_exhausted"]
     assert (done.status, done.confidence) == ("failed", "low")
@@ -249,7 +257,7 @@ def test_commands_that_could_not_run_prove_nothing() -> None:
 def test_an_attempt_that_was_interrupted_goes_on_with_what_is_left() -> None:
     done = observed(verifying(WRITTEN, ["one", "two"]), VerificationEvidence(command="one", passed=True))
     decision = decide(facts(done=done))
-    assert decision.action is Action.VERIFY
+    assert decision.action is CompletionAction.VERIFY
     assert decision.done == done
     assert [item.status for item in decision.observations] == ["passed", "pending"]
 
@@ -258,13 +266,13 @@ def test_what_is_verified_already_is_not_verified_again_until_something_changes(
     done = decide(facts(done=attempt(WRITTEN, 0))).done
     assert decide(facts(done=done)).code == "verification_passed"
     more = worked(done, work_of("write", {"file_path": "b", "content": ""}, is_error=False, project="/p"))
-    assert decide(facts(done=more, commands=("test -f b",))).action is Action.VERIFY
+    assert decide(facts(done=more, commands=("test -f b",))).action is CompletionAction.VERIFY
 
 
 @pytest.mark.parametrize("code", sorted(CASES))
 def test_every_decision_can_be_stored_and_is_in_the_trace(code: str) -> None:
-    entries = decide(CASES[code]).entries("2026-04-09T12:00:00Z", Mode.EXECUTE)
-    assert [read(WorkflowTimelineEntry, written(entry)) for entry in entries] == entries
+    entries = decide(CASES[code]).entries("2026-04-09T12:00:00Z", WorkflowMode.EXECUTE)
+    assert [load(WorkflowTimelineEntry, dump(entry)) for entry in entries] == entries
     assert {entry.kind for entry in entries} <= set(EntryKind)
     if entries[-1].kind.startswith("completion_"):
         assert completion_trace(entries)[-1].decision_code == code

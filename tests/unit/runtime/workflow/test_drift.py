@@ -5,19 +5,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.drift import SUMMARIES, Drift, Reality, Strategy, covers, drift
 from outlast.runtime.workflow.evidence import EvidenceKind
 from outlast.runtime.workflow.handoff import SUMMARIES as HANDOFFS
 from outlast.runtime.workflow.handoff import after_drift, handed_over, planned, rerouted
-from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.plan import WorkPlan
 from outlast.runtime.workflow.router import SUMMARIES as ROUTES
 from outlast.runtime.workflow.router import route
 from outlast.runtime.workflow.signals import Signals
 
 TASK = "Speed up the parser module"
-PLAN = Plan(task=TASK, touchpoints=["src/parser.py", "tests/"], acceptance_criteria=["parser reads 1 MB per second"])
+PLAN = WorkPlan(
+    task=TASK, touchpoints=["src/parser.py", "tests/"], acceptance_criteria=["parser reads 1 MB per second"]
+)
 BRIEF = Brief(
     task=TASK,
     acceptance_criteria=["parser reads 1 MB per second"],
@@ -79,7 +81,7 @@ def test_without_artifacts_nothing_can_drift() -> None:
     ],
 )
 def test_every_drift_code(
-    facts: Reality, brief: Brief | None, plan: Plan | None, codes: tuple[str, ...], strategy: Strategy
+    facts: Reality, brief: Brief | None, plan: WorkPlan | None, codes: tuple[str, ...], strategy: Strategy
 ) -> None:
     found = drift(facts, brief, plan)
     assert found.codes == codes
@@ -125,14 +127,16 @@ BOTH = drift(real(touched_files=["docs/a.md"]), BRIEF, PLAN)
 @pytest.mark.parametrize(
     ("found", "allowed", "code", "mode"),
     [
-        (REFRESH, True, "stale_plan_artifacts", Mode.PLAN),
-        (REENTRY, True, "clarify_reentry_required", Mode.CLARIFY),
+        (REFRESH, True, "stale_plan_artifacts", WorkflowMode.PLAN),
+        (REENTRY, True, "clarify_reentry_required", WorkflowMode.CLARIFY),
         (REENTRY, False, f"post_drift_{ROUTE.reason_code}", ROUTE.mode),
-        (BOTH, True, "full_replan_requires_clarify", Mode.CLARIFY),
-        (BOTH, False, "full_replan_required", Mode.PLAN),
+        (BOTH, True, "full_replan_requires_clarify", WorkflowMode.CLARIFY),
+        (BOTH, False, "full_replan_required", WorkflowMode.PLAN),
     ],
 )
-def test_drift_leads_back_to_the_lane_that_can_mend_it(found: Drift, allowed: bool, code: str, mode: Mode) -> None:
+def test_drift_leads_back_to_the_lane_that_can_mend_it(
+    found: Drift, allowed: bool, code: str, mode: WorkflowMode
+) -> None:
     step = after_drift(found, clarify_allowed=allowed, route=ROUTE)
     assert step is not None
     assert (step.reason_code, step.mode) == (code, mode)
@@ -157,7 +161,7 @@ def test_no_drift_leads_nowhere() -> None:
 )
 def test_a_new_plan_leads_back_to_the_work(strategy: Strategy, code: str, kind: str) -> None:
     step = planned(strategy)
-    assert (step.reason_code, step.mode) == (code, Mode.EXECUTE)
+    assert (step.reason_code, step.mode) == (code, WorkflowMode.EXECUTE)
     assert step.entry("t").kind == kind
 
 
@@ -168,6 +172,8 @@ def test_every_route_code_has_its_post_drift_form(code: str) -> None:
 
 
 def test_an_ordinary_hand_over_is_recorded_as_one() -> None:
-    entry = handed_over(Mode.EXECUTE, "clarify_complete", "the brief is complete", Mode.VERIFY).entry("t")
+    entry = handed_over(WorkflowMode.EXECUTE, "clarify_complete", "the brief is complete", WorkflowMode.VERIFY).entry(
+        "t"
+    )
     assert (entry.kind, entry.decision_kind, entry.scheduled_next_mode) == ("handoff", "handoff", "verify")
     assert set(HANDOFFS) >= {"full_replan_completed", "clarify_reentry_required"}

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.workflow_mode import Mode
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.workflow import brief as briefs
 from outlast.runtime.workflow import clarify
 from outlast.runtime.workflow import plan as plans
 from outlast.runtime.workflow.brief import Brief, Slot
-from outlast.runtime.workflow.plan import Plan
+from outlast.runtime.workflow.plan import WorkPlan
 
 FULL = Brief(
     task="Do it",
@@ -106,7 +106,7 @@ def test_every_clarify_code(brief: Brief, code: str, leaves: bool) -> None:
     decision = clarify.decide(brief)
     assert (decision.code, decision.leaves) == (code, leaves)
     assert decision.summary
-    entry = decision.entry("t", Mode.PLAN)
+    entry = decision.entry("t", WorkflowMode.PLAN)
     assert entry.kind == ("clarify_exit" if leaves else "clarify_continue")
     assert entry.scheduled_next_mode == ("plan" if leaves else "clarify")
     assert entry.readiness_gates[-1].startswith("pressure_pass: ")
@@ -167,7 +167,7 @@ def test_both_forms_of_a_plan_can_be_read_again() -> None:
     assert plans.parsed(whole, "Speed it up") == plan
     assert plans.of_runtime(plans.stored(plan)) == plan
     assert plans.of_runtime({plans.KEY: None}) is None
-    assert plans.parsed("just prose", "t") == Plan(task="t")
+    assert plans.parsed("just prose", "t") == WorkPlan(task="t")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from outlast.core.workflow_mode import DecisionKind, Mode, mode_of
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode, mode_of
 from outlast.runtime.workflow.router import (
     SUMMARIES,
     clarify_pressure,
@@ -118,40 +118,52 @@ def test_the_router_remembers_six_entries_and_no_more() -> None:
 COMPLEX = f"Refactor the report workflow and migrate the data and the tests, {EIGHTEEN}"
 
 CASES = [
-    ("Improve everything", Signals(), Mode.CLARIFY, "task_is_ambiguous", DecisionKind.INITIAL_ROUTE),
+    ("Improve everything", Signals(), WorkflowMode.CLARIFY, "task_is_ambiguous", DecisionKind.INITIAL_ROUTE),
     (
         "Improve everything",
         Signals(clarify_allowed=False),
-        Mode.EXECUTE,
+        WorkflowMode.EXECUTE,
         "task_is_concrete",
         DecisionKind.INITIAL_ROUTE,
     ),
-    (COMPLEX, Signals(), Mode.PLAN, "task_is_complex", DecisionKind.INITIAL_ROUTE),
-    (COMPLEX, Signals(plan_allowed=False), Mode.EXECUTE, "task_is_concrete", DecisionKind.INITIAL_ROUTE),
+    (COMPLEX, Signals(), WorkflowMode.PLAN, "task_is_complex", DecisionKind.INITIAL_ROUTE),
+    (COMPLEX, Signals(plan_allowed=False), WorkflowMode.EXECUTE, "task_is_concrete", DecisionKind.INITIAL_ROUTE),
     (
         COMPLEX,
         Signals(verification_pressure=True),
-        Mode.PLAN,
+        WorkflowMode.PLAN,
         "verification_pressure_requires_plan",
         DecisionKind.INITIAL_ROUTE,
     ),
-    ("Create hello.txt", Signals(), Mode.EXECUTE, "task_is_concrete", DecisionKind.INITIAL_ROUTE),
-    ("Create hello.txt", Signals(requested=Mode.VERIFY), Mode.VERIFY, "explicit_request", DecisionKind.REQUESTED),
+    ("Create hello.txt", Signals(), WorkflowMode.EXECUTE, "task_is_concrete", DecisionKind.INITIAL_ROUTE),
     (
-        "x",
-        Signals(requested=Mode.PLAN, has_plan=True, stale_plan=True),
-        Mode.PLAN,
+        "Create hello.txt",
+        Signals(requested=WorkflowMode.VERIFY),
+        WorkflowMode.VERIFY,
         "explicit_request",
         DecisionKind.REQUESTED,
     ),
-    (COMPLEX, Signals(has_plan=True), Mode.EXECUTE, "existing_plan_artifacts", DecisionKind.ARTIFACT_REUSE),
-    (COMPLEX, Signals(has_plan=True, stale_plan=True), Mode.PLAN, "stale_plan_artifacts", DecisionKind.REENTRY),
-    ("Create hello.txt", Signals(stale_plan=True), Mode.EXECUTE, "task_is_concrete", DecisionKind.INITIAL_ROUTE),
+    (
+        "x",
+        Signals(requested=WorkflowMode.PLAN, has_plan=True, stale_plan=True),
+        WorkflowMode.PLAN,
+        "explicit_request",
+        DecisionKind.REQUESTED,
+    ),
+    (COMPLEX, Signals(has_plan=True), WorkflowMode.EXECUTE, "existing_plan_artifacts", DecisionKind.ARTIFACT_REUSE),
+    (COMPLEX, Signals(has_plan=True, stale_plan=True), WorkflowMode.PLAN, "stale_plan_artifacts", DecisionKind.REENTRY),
+    (
+        "Create hello.txt",
+        Signals(stale_plan=True),
+        WorkflowMode.EXECUTE,
+        "task_is_concrete",
+        DecisionKind.INITIAL_ROUTE,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("task", "signals", "mode", "code", "kind"), CASES)
-def test_tasks_are_routed(task: str, signals: Signals, mode: Mode, code: str, kind: DecisionKind) -> None:
+def test_tasks_are_routed(task: str, signals: Signals, mode: WorkflowMode, code: str, kind: DecisionKind) -> None:
     routed = route(task, signals)
     assert (routed.mode, routed.reason_code, routed.decision_kind) == (mode, code, kind)
 
@@ -163,7 +175,7 @@ def test_every_reason_code_is_reached() -> None:
 @pytest.mark.parametrize(
     ("signals", "score"),
     [
-        (Signals(requested=Mode.PLAN), 1.0),
+        (Signals(requested=WorkflowMode.PLAN), 1.0),
         (Signals(has_plan=True, stale_plan=True), 0.95),
         (Signals(has_plan=True), 0.9),
     ],
@@ -174,12 +186,14 @@ def test_short_cuts_have_fixed_scores(signals: Signals, score: float) -> None:
 
 def test_the_runner_up_is_the_next_best_of_the_others() -> None:
     routed = route("Improve everything", Signals())
-    assert (routed.score, routed.runner_up_mode, routed.runner_up_score) == (0.75, Mode.EXECUTE, 0.52)
+    assert (routed.score, routed.runner_up_mode, routed.runner_up_score) == (0.75, WorkflowMode.EXECUTE, 0.52)
 
 
 def test_clarify_is_followed_by_a_plan_when_the_task_is_complex() -> None:
-    assert route("Improve everything", Signals()).scheduled_next_mode is Mode.EXECUTE
-    assert route(f"Not sure: {COMPLEX}", Signals(requested=Mode.CLARIFY)).scheduled_next_mode is Mode.PLAN
+    assert route("Improve everything", Signals()).scheduled_next_mode is WorkflowMode.EXECUTE
+    assert (
+        route(f"Not sure: {COMPLEX}", Signals(requested=WorkflowMode.CLARIFY)).scheduled_next_mode is WorkflowMode.PLAN
+    )
 
 
 def test_a_route_says_what_it_leaves_in_the_log() -> None:
@@ -195,6 +209,6 @@ def test_a_route_says_what_it_leaves_in_the_log() -> None:
 
 
 def test_an_unknown_mode_in_a_log_is_execute() -> None:
-    assert mode_of("plan") is Mode.PLAN
-    assert mode_of("meditate") is Mode.EXECUTE
-    assert mode_of(None) is Mode.EXECUTE
+    assert mode_of("plan") is WorkflowMode.PLAN
+    assert mode_of("meditate") is WorkflowMode.EXECUTE
+    assert mode_of(None) is WorkflowMode.EXECUTE

@@ -12,7 +12,7 @@ from outlast.core.events import TimelineRecorded
 from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
 from outlast.runtime.workflow.evidence import EvidenceProvenance, VerificationEvidence, VerificationObservation
 from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-from outlast.runtime.workflow.storage import read, read_list, written
+from outlast.runtime.workflow.storage import dump, load, read_list
 from outlast.runtime.workflow.timeline import (
     CompletionTraceEntry,
     PromptSnapshot,
@@ -78,27 +78,27 @@ VALUES: list[msgspec.Struct] = [ENTRY, LEDGER, SNAPSHOT, DONE, TRACE, PROVENANCE
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_what_was_written_is_read_back(value: msgspec.Struct) -> None:
-    assert read(type(value), written(value)) == value
+    assert load(type(value), dump(value)) == value
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_fields_of_a_later_version_are_passed_over(value: msgspec.Struct) -> None:
-    assert read(type(value), {**written(value), "of_next_year": {"deep": [1]}}) == value
+    assert load(type(value), {**dump(value), "of_next_year": {"deep": [1]}}) == value
 
 
 def test_an_entry_survives_the_log() -> None:
-    event = TimelineRecorded(entry=written(ENTRY))
+    event = TimelineRecorded(entry=dump(ENTRY))
     stored = encode(event)
     again = decode(stored.kind, stored.v, stored.body, stored.blobs.__getitem__)
     assert isinstance(again, TimelineRecorded)
-    assert read(WorkflowTimelineEntry, again.entry) == ENTRY
+    assert load(WorkflowTimelineEntry, again.entry) == ENTRY
 
 
 def test_a_field_that_does_not_fit_keeps_its_default_and_the_rest_is_kept() -> None:
-    entry = read(
+    entry = load(
         WorkflowTimelineEntry,
         {
-            **written(ENTRY),
+            **dump(ENTRY),
             "route_score": "high",
             "signals": ["a", 7, None, "b"],
             "evidence_provenance": [3, {"category": "x"}],
@@ -112,11 +112,11 @@ def test_a_field_that_does_not_fit_keeps_its_default_and_the_rest_is_kept() -> N
 
 @pytest.mark.parametrize("value", [None, 3, "text", [], {}, {"timestamp": None}])
 def test_what_is_no_entry_at_all_is_an_empty_one(value: object) -> None:
-    assert read(WorkflowTimelineEntry, value).summary == ""
+    assert load(WorkflowTimelineEntry, value).summary == ""
 
 
 def test_a_list_keeps_every_object_in_it() -> None:
-    assert read_list(CompletionTraceEntry, [written(TRACE), 5, None, written(TRACE)]) == [TRACE, TRACE]
+    assert read_list(CompletionTraceEntry, [dump(TRACE), 5, None, dump(TRACE)]) == [TRACE, TRACE]
     assert read_list(CompletionTraceEntry, "no list") == []
 
 
@@ -133,7 +133,7 @@ FIELDS = st.sampled_from(
 @given(st.dictionaries(FIELDS, JSON, max_size=8))
 def test_nothing_in_a_log_makes_reading_raise(stored: dict[str, Any]) -> None:
     for value in VALUES:
-        assert isinstance(read(type(value), stored), type(value))
+        assert isinstance(load(type(value), stored), type(value))
 
 
 def completion(kind: str, code: str, summary: str, outcome: str) -> WorkflowTimelineEntry:

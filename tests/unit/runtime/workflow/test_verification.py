@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from outlast.runtime.workflow.command_kind import changes_something, installs, kind_of, looks_like_a_test
 from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
-from outlast.runtime.workflow.evidence import CommandKind, Status
+from outlast.runtime.workflow.evidence import CommandKind, EvidenceStatus
 from outlast.runtime.workflow.manifests import project_of
-from outlast.runtime.workflow.verification import Project, commands_for, evidence_of, quoted, summary_of
+from outlast.runtime.workflow.verification import ProjectCommands, commands_for, evidence_of, quoted, summary_of
 
-PYTHON = Project(manifests=frozenset({"pyproject.toml"}))
+PYTHON = ProjectCommands(manifests=frozenset({"pyproject.toml"}))
 
 
 def done(*files: str, size: str = "small", task: str = "Create it", **more: list[str]) -> DefinitionOfDone:
@@ -30,7 +30,7 @@ def test_a_small_task_is_checked_by_existence_and_compilation() -> None:
 
 
 def test_a_file_that_was_removed_must_stay_away() -> None:
-    assert commands_for(done("gone.txt"), Project(missing=frozenset({"gone.txt"}))) == ("test ! -e gone.txt",)
+    assert commands_for(done("gone.txt"), ProjectCommands(missing=frozenset({"gone.txt"}))) == ("test ! -e gone.txt",)
 
 
 def test_planned_commands_win() -> None:
@@ -54,7 +54,7 @@ def test_an_earlier_attempts_commands_are_not_kept_when_more_was_touched() -> No
     ("path", "command"), [("run me.py", "python 'run me.py'"), ("x.sh", "bash x.sh"), ("x.js", "node x.js")]
 )
 def test_a_touched_script_is_run_when_the_task_wants_it_run(path: str, command: str) -> None:
-    project = Project(scripts=frozenset({path}))
+    project = ProjectCommands(scripts=frozenset({path}))
     assert commands_for(done(path, task="Write a script that prints 42"), project) == (command,)
     assert command not in commands_for(done(path, task="Create it"), project)
 
@@ -63,22 +63,25 @@ def test_a_touched_script_is_run_when_the_task_wants_it_run(path: str, command: 
     ("project", "commands"),
     [
         (PYTHON, ("pytest -q",)),
-        (Project(manifests=frozenset({"setup.cfg"})), ("pytest -q",)),
-        (Project(manifests=frozenset({"pyproject.toml"}), tools=frozenset({"ruff"})), ("pytest -q", "ruff check .")),
+        (ProjectCommands(manifests=frozenset({"setup.cfg"})), ("pytest -q",)),
         (
-            Project(manifests=frozenset({"package.json"}), npm_scripts=frozenset({"test", "build"})),
+            ProjectCommands(manifests=frozenset({"pyproject.toml"}), tools=frozenset({"ruff"})),
+            ("pytest -q", "ruff check ."),
+        ),
+        (
+            ProjectCommands(manifests=frozenset({"package.json"}), npm_scripts=frozenset({"test", "build"})),
             ("npm test", "npm run build"),
         ),
-        (Project(manifests=frozenset({"Cargo.toml"})), ("cargo test",)),
-        (Project(manifests=frozenset({"go.mod"})), ("go test ./...",)),
-        (Project(manifests=frozenset({"Makefile"}), make_targets=frozenset({"test"})), ("make test",)),
-        (Project(manifests=frozenset({"Makefile"})), ("test -f a.txt",)),
-        (Project(manifests=frozenset({"package.json"})), ("test -f a.txt",)),
+        (ProjectCommands(manifests=frozenset({"Cargo.toml"})), ("cargo test",)),
+        (ProjectCommands(manifests=frozenset({"go.mod"})), ("go test ./...",)),
+        (ProjectCommands(manifests=frozenset({"Makefile"}), make_targets=frozenset({"test"})), ("make test",)),
+        (ProjectCommands(manifests=frozenset({"Makefile"})), ("test -f a.txt",)),
+        (ProjectCommands(manifests=frozenset({"package.json"})), ("test -f a.txt",)),
     ],
 )
 @pytest.mark.parametrize("size", ["standard", "large"])
 def test_a_larger_task_is_checked_by_what_the_project_brings(
-    project: Project, commands: tuple[str, ...], size: str
+    project: ProjectCommands, commands: tuple[str, ...], size: str
 ) -> None:
     assert commands_for(done("a.txt", size=size), project) == commands
 
@@ -105,16 +108,21 @@ def test_a_quoted_path_is_one_word_that_is_no_option(name: str) -> None:
 @pytest.mark.parametrize("name", ["$(touch pwned)", "`touch pwned`", "a;touch pwned", "-f x", "a'b\"c", "a\nb", "*"])
 def test_a_hostile_name_is_only_looked_for(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("x")
-    command = commands_for(done(name), Project())[0]
+    command = commands_for(done(name), ProjectCommands())[0]
     assert subprocess.run(["sh", "-c", command], cwd=tmp_path, timeout=10).returncode == 0
     assert not (tmp_path / "pwned").exists()
 
 
 @pytest.mark.parametrize(
     ("exit_code", "ran", "status"),
-    [(0, True, Status.PASSED), (1, True, Status.FAILED), (127, True, Status.SKIPPED), (None, False, Status.SKIPPED)],
+    [
+        (0, True, EvidenceStatus.PASSED),
+        (1, True, EvidenceStatus.FAILED),
+        (127, True, EvidenceStatus.SKIPPED),
+        (None, False, EvidenceStatus.SKIPPED),
+    ],
 )
-def test_what_the_end_of_a_command_means(exit_code: int | None, ran: bool, status: Status) -> None:
+def test_what_the_end_of_a_command_means(exit_code: int | None, ran: bool, status: EvidenceStatus) -> None:
     assert evidence_of("x", exit_code=exit_code, ran=ran).status is status
 
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions.delete import Receipt, forks_of
+from outlast.app.sessions.delete import DeletionReceipt, forks_of
 from outlast.app.sessions.delete import delete as erase
-from outlast.app.sessions.listing import named, to_change
+from outlast.app.sessions.listing import open_for_change, resolve_session
 from outlast.core.errors import ConflictError
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import counted, plain, print_json
@@ -26,8 +26,8 @@ def delete(
     json: Json = False,
 ) -> None:
     """Erase a session for good: events, drafts, blobs, its words in the search index. `archive` only hides it."""
-    with to_change(store) as opened:
-        name = named(opened, session)
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
         header = opened.head(name)
         if not yes:
             forks = len(forks_of(opened, name))
@@ -53,7 +53,7 @@ def _ask(question: str) -> None:
         raise ConflictError("nothing was deleted")
 
 
-def _show(receipt: Receipt) -> None:
+def _show(receipt: DeletionReceipt) -> None:
     print(f"deleted {receipt.session_id} at {moment(receipt.deleted_at)} by {plain(receipt.deleted_by)}")
     print(f"  {counted(receipt.last_seq, 'event')}, head {receipt.head_hash}")
     if receipt.kept_for_forks:

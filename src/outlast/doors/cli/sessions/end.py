@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions.listing import named, refuse_ended, to_change
+from outlast.app.sessions.listing import open_for_change, refuse_ended, resolve_session
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import print_json
 from outlast.doors.cli.sessions.arguments import Session, verb
@@ -24,8 +24,8 @@ def end(
     from outlast.app.sessions.boundaries import kit_without_model
     from outlast.runtime.service import SessionService
 
-    with to_change(store) as opened:
-        name = named(opened, session)
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
         header = opened.head(name)
         refuse_ended(header)
         asyncio.run(SessionService(opened, "cli").end(name, kit_without_model(store, opened, header), reason))

@@ -23,7 +23,7 @@ app = verb()
 Progress = Callable[[int, int], None] | None
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     JSONL = "jsonl"
     MARKDOWN = "md"
     HTML = "html"
@@ -32,7 +32,9 @@ class Format(StrEnum):
 @app.command("export")
 def export(
     session: Session,
-    format: Annotated[Format, typer.Option("--format", help="One JSON line an event; or a document.")] = Format.JSONL,
+    format: Annotated[
+        ExportFormat, typer.Option("--format", help="One JSON line an event; or a document.")
+    ] = ExportFormat.JSONL,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else stdout.")] = None,
     redact: Annotated[
         bool, typer.Option("--redact/--no-redact", help="Take known secrets out of Markdown and HTML.")
@@ -41,7 +43,7 @@ def export(
 ) -> None:
     """Write a session out, archived messages included. `sessions import` takes the JSON lines back, hash for hash."""
     with bar("exporting", wanted=output is not None) as progress:
-        if format is not Format.JSONL:
+        if format is not ExportFormat.JSONL:
             _write(output, _document(session, format, redact, store, progress))
             return
         damaged = _lines(session, output, store)
@@ -69,15 +71,17 @@ def _lines(session: str, output: Path | None, store: str | None) -> bool:
     return damaged
 
 
-def _document(session: str, format: Format, redact: bool, store: str | None, progress: Progress) -> Iterator[bytes]:
+def _document(
+    session: str, format: ExportFormat, redact: bool, store: str | None, progress: Progress
+) -> Iterator[bytes]:
     from outlast.app.sessions.detail import detail
-    from outlast.app.sessions.listing import named, to_read
+    from outlast.app.sessions.listing import open_readonly, resolve_session
     from outlast.app.transfer.html import html
     from outlast.app.transfer.markdown import markdown
 
-    with to_read(store) as opened:
-        found = detail(opened, named(opened, session), include_archived=True)
-    make = markdown if format is Format.MARKDOWN else html
+    with open_readonly(store) as opened:
+        found = detail(opened, resolve_session(opened, session), include_archived=True)
+    make = markdown if format is ExportFormat.MARKDOWN else html
     for piece in make(found, redact=redact, progress=progress):
         yield piece.encode("utf-8")
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from outlast.app.sessions.boundaries import forked
-from outlast.app.sessions.listing import named, to_change
+from outlast.app.sessions.listing import open_for_change, resolve_session
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import print_json
 from outlast.doors.cli.sessions.arguments import Session, verb
@@ -22,8 +22,8 @@ def fork(
     json: Json = False,
 ) -> None:
     """Go on from a point of a session (the newest, if none is given) in a new one; the old one stays as it is."""
-    with to_change(store) as opened:
-        name = named(opened, session)
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
         made = forked(opened, name, at=at, title=title)
         header = opened.head(made)
     if json:

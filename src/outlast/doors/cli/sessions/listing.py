@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions.listing import Listing, Summary, listed
+from outlast.app.sessions.listing import SessionListing, SessionRow, listed
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import counted, plain, print_json
 from outlast.doors.cli.quick import Quick
@@ -20,7 +20,7 @@ from outlast.doors.terminal_cells import cut
 app = verb()
 
 
-class State(StrEnum):
+class StateFilter(StrEnum):
     ACTIVE = "active"
     ENDED = "ended"
     ARCHIVED = "archived"
@@ -29,7 +29,7 @@ class State(StrEnum):
 @app.command("list", cls=Quick)
 def list_sessions(
     all_projects: Annotated[bool, typer.Option("--all-projects", "-a", help="Not only this folder's.")] = False,
-    state: Annotated[State | None, typer.Option("--state", help="Only these.")] = None,
+    state: Annotated[StateFilter | None, typer.Option("--state", help="Only these.")] = None,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Part of the title.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last page ended.")] = None,
@@ -48,7 +48,7 @@ def list_sessions(
     _show(found, all_projects)
 
 
-def _show(found: Listing, all_projects: bool) -> None:
+def _show(found: SessionListing, all_projects: bool) -> None:
     now = time.time_ns() // 1000
     width = max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
     for row in found.sessions:
@@ -63,7 +63,7 @@ def _show(found: Listing, all_projects: bool) -> None:
         print(f"... more: --cursor {found.cursor}")
 
 
-def _line(row: Summary, now: int, all_projects: bool) -> str:
+def _line(row: SessionRow, now: int, all_projects: bool) -> str:
     state = row.state if row.state != "active" else None
     under = f"sub-agent of {row.parent_session_id[:8]}" if row.depth and row.parent_session_id else None
     marks = [mark for mark in (state, row.activity, under) if mark]

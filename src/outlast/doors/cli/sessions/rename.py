@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions.listing import named, to_change
+from outlast.app.sessions.listing import open_for_change, resolve_session
 from outlast.core.errors import InvalidInput
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import plain, print_json
@@ -26,8 +26,8 @@ def rename(
 
     if not title.strip():
         raise InvalidInput("a title must not be empty; say what the session is about")
-    with to_change(store) as opened:
-        name = named(opened, session)
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
         seq = asyncio.run(SessionService(opened, "cli").rename(name, title))
     if json:
         print_json({"session_id": name, "seq": seq, "title": title})

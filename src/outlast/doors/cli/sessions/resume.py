@@ -2,7 +2,7 @@
 
 import typer
 
-from outlast.app.sessions.listing import named, refuse_ended, to_read
+from outlast.app.sessions.listing import open_readonly, refuse_ended, resolve_session
 from outlast.doors.cli.options import Store
 from outlast.doors.cli.sessions.arguments import Model, Session, verb
 
@@ -14,8 +14,8 @@ def resume(session: Session, model: Model = None, store: Store = None) -> None:
     """Go on with a session, in the terminal; an interrupted turn is told and offered to be continued."""
     from outlast.doors.cli import main
 
-    with to_read(store) as opened:
-        name = opened.tip(named(opened, session))
+    with open_readonly(store) as opened:
+        name = opened.tip(resolve_session(opened, session))
         refuse_ended(opened.head(name))
     words = ["--resume", name]
     words += ["--model", model] if model else []

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from outlast.app.sessions.boundaries import draw_boundary
-from outlast.app.sessions.listing import named, refuse_ended, to_change
+from outlast.app.sessions.listing import open_for_change, refuse_ended, resolve_session
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import print_json
 from outlast.doors.cli.sessions.arguments import Session, verb
@@ -25,8 +25,8 @@ def rewind(
     """Set aside everything after a message, in the session and with --files in its folder."""
     if (to is None) == (not undo):
         raise typer.BadParameter("say where to: --to SEQ (`outlast sessions show` has the numbers), or --undo")
-    with to_change(store) as opened:
-        name = named(opened, session)
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
         refuse_ended(opened.head(name))
         what, given = ("unrewind", {}) if undo else ("rewind", {"seq": to, "files": files})
         done = draw_boundary(store, opened, name, what, given)

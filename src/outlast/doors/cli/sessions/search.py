@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from outlast.app.sessions.listing import is_there, to_read
-from outlast.app.sessions.search import Hit, Results, rebuild
+from outlast.app.sessions.listing import is_there, open_readonly
+from outlast.app.sessions.search import SearchHit, SearchPage, rebuild
 from outlast.app.sessions.search import search as find
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import plain, print_json
@@ -33,9 +33,9 @@ def search(
     """Find text in all sessions, newest first: messages, tool calls and their output, archived ones too."""
     if not text and not again:
         raise typer.BadParameter("say what to search for: a word, or a part of one")
-    found = Results(query=text or "", hits=[])
+    found = SearchPage(query=text or "", hits=[])
     if is_there(store):
-        with bar("reading sessions", wanted=not json) as progress, to_read(store) as opened:
+        with bar("reading sessions", wanted=not json) as progress, open_readonly(store) as opened:
             if again:
                 rebuild(opened, progress)
             if text:
@@ -55,7 +55,7 @@ def search(
         print(f"outlast: session {session_id} is damaged, so it was searched only in part", file=sys.stderr)
 
 
-def _show(hit: Hit, now: int) -> None:
+def _show(hit: SearchHit, now: int) -> None:
     mark, end = ("\033[1;7m", "\033[0m") if sys.stdout.isatty() else ("[", "]")
     on = f"  goes on as {hit.resume_id[:8]}" if hit.resume_id != hit.session_id else ""
     print(f"{hit.session_id[:8]}  {age(hit.at, now):>11}  {plain(hit.title or '(no title)')}{on}")

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from outlast.app.sessions.detail import Detail, detail, told_call
-from outlast.app.sessions.listing import named, to_read
+from outlast.app.sessions.detail import SessionDetailView, call_label, detail
+from outlast.app.sessions.listing import open_readonly, resolve_session
 from outlast.core.messages import Message
 from outlast.core.redaction import mapped
 from outlast.doors.cli.options import Json, Store
@@ -25,8 +25,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what was said, by whom and when. Every message has its seq: `fork --at` and `rewind --to` take it."""
-    with to_read(store) as opened:
-        found = detail(opened, named(opened, session), include_archived=everything)
+    with open_readonly(store) as opened:
+        found = detail(opened, resolve_session(opened, session), include_archived=everything)
     if json:
         print_json({**_plain(found), "messages": [_row(message) for message in found.messages]})
         return
@@ -36,7 +36,7 @@ def show(
     _foot(found)
 
 
-def _plain(found: Detail) -> dict[str, Any]:
+def _plain(found: SessionDetailView) -> dict[str, Any]:
     return {
         "session": found.session,
         "interrupted": found.interrupted,
@@ -68,7 +68,7 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _head(found: Detail) -> None:
+def _head(found: SessionDetailView) -> None:
     row = found.session
     print(f"{row.id}  {plain(row.title or '(no title)')}")
     facts = [row.state, row.model, row.persona, row.project_root, "imported" if row.imported else None]
@@ -91,11 +91,11 @@ def _print(message: Message, everything: bool) -> None:
     if len(kept) < len(lines):
         print(f"... {counted(len(lines) - len(kept), 'more line')}; --all shows them")
     for call in message.tool_calls:
-        print(f"→ {plain(told_call(call.name, call.arguments))}")
+        print(f"→ {plain(call_label(call.name, call.arguments))}")
     print()
 
 
-def _foot(found: Detail) -> None:
+def _foot(found: SessionDetailView) -> None:
     name = found.session.id[:8]
     if found.interrupted:
         print(f"The last turn was {plain(found.interrupted)}. `outlast sessions resume {name}` goes on with it.")

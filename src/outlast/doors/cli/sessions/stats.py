@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outlast.app.sessions.statistics import Stats, Sum
+from outlast.app.sessions.statistics import UsageStatistics, UsageSum
 from outlast.app.sessions.statistics import stats as gather
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import counted, plain, print_json
@@ -43,14 +43,14 @@ def stats(
         print(f"outlast: session {session_id} is damaged and was not counted", file=sys.stderr)
 
 
-def money(one: Sum) -> str:
+def money(one: UsageSum) -> str:
     """US dollars; `?` where no price is known, `+ ?` where some are missing."""
     if one.cost is None:
         return "?"
     return f"${one.cost:,.4f}" + (" + ?" if one.unpriced else "")
 
 
-def _bars(title: str, sums: Mapping[str, Sum], *, by_size: bool = True) -> None:
+def _bars(title: str, sums: Mapping[str, UsageSum], *, by_size: bool = True) -> None:
     rows = list(sums.items())
     if not rows:
         return
@@ -75,11 +75,11 @@ def drawn_bar(share: float, width: int) -> str:
     return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
-def _size(one: Sum) -> int:
+def _size(one: UsageSum) -> int:
     return one.input_tokens + one.output_tokens
 
 
-def _plain(found: Stats) -> dict[str, Any]:
+def _plain(found: UsageStatistics) -> dict[str, Any]:
     return {
         "total": _sum(found.total),
         "messages": found.messages,
@@ -90,7 +90,7 @@ def _plain(found: Stats) -> dict[str, Any]:
     }
 
 
-def _sum(one: Sum) -> dict[str, Any]:
+def _sum(one: UsageSum) -> dict[str, Any]:
     return {
         "sessions": one.sessions,
         "turns": one.turns,

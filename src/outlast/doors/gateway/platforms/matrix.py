@@ -30,10 +30,10 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] it has types of its
     WhoamiResponse,
 )
 
-from outlast.app.chat.sync_position import Position
-from outlast.core.chat_route import Address
+from outlast.app.chat.sync_position import SyncPosition
+from outlast.core.chat_route import ChatAddress
 from outlast.doors.gateway.log import warned
-from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected, Update, size_in_bytes
+from outlast.doors.gateway.platform import ChatUpdate, MaybeSent, NotSent, OutgoingMessage, Rejected, size_in_bytes
 from outlast.doors.gateway.platforms.matrix_event import (
     Invitations,
     Json,
@@ -80,7 +80,7 @@ class Matrix:
         *,
         token: str | None = None,
         password: str | None = None,
-        position: Position,
+        position: SyncPosition,
         welcomes: Callable[[str], bool],
         poll_ms: int = POLL_MS,
         at_once: int = AT_ONCE,
@@ -128,7 +128,7 @@ class Matrix:
 
     # --- receiving
 
-    async def receive(self) -> AsyncIterator[Update]:
+    async def receive(self) -> AsyncIterator[ChatUpdate]:
         while True:
             answer = await self._asked(
                 self._client.sync(
@@ -219,7 +219,7 @@ class Matrix:
                 return
             start = answer.end
 
-    async def _read(self, room: str, event: Json) -> Update | None:
+    async def _read(self, room: str, event: Json) -> ChatUpdate | None:
         sender, event_id, content = event.get("sender"), event.get("event_id"), event.get("content")
         if event.get("type") == "m.room.member":
             self._members.pop(room, None)
@@ -238,7 +238,7 @@ class Matrix:
             case _:
                 return None
 
-    async def _message(self, room: str, event_id: str, sender: str, content: Json) -> Update | None:
+    async def _message(self, room: str, event_id: str, sender: str, content: Json) -> ChatUpdate | None:
         kind, body = content.get("msgtype"), content.get("body")
         if kind == "m.notice" or relation_of(content).get("rel_type") == "m.replace":
             return None  # other bots, and corrections of what was already taken
@@ -248,14 +248,14 @@ class Matrix:
             body = without_quote(body)
         return await self._update(room, event_id, sender, content, text=body)
 
-    async def _reaction(self, room: str, event_id: str, sender: str, content: Json) -> Update | None:
+    async def _reaction(self, room: str, event_id: str, sender: str, content: Json) -> ChatUpdate | None:
         relation = relation_of(content)
         target, key = relation.get("event_id"), relation.get("key")
         if not isinstance(target, str) or not isinstance(key, str):
             return None
-        return Update(
+        return ChatUpdate(
             update_id=event_id,
-            address=Address(room),
+            address=ChatAddress(room),
             user=sender,
             private=await self._has_two(room),
             message_id=target,
@@ -264,14 +264,14 @@ class Matrix:
 
     async def _update(
         self, room: str, event_id: str, sender: str, content: Json, *, text: str | None = None, media: str | None = None
-    ) -> Update:
+    ) -> ChatUpdate:
         relation, private = relation_of(content), await self._has_two(room)
         thread = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
         reply = object_in(relation, "m.in_reply_to").get("event_id")
         falls_back = bool(relation.get("is_falling_back"))
-        return Update(
+        return ChatUpdate(
             update_id=event_id,
-            address=Address(room, thread if isinstance(thread, str) else ""),
+            address=ChatAddress(room, thread if isinstance(thread, str) else ""),
             user=sender,
             private=private,
             addressed=private or self._is_addressed(content, text or ""),
@@ -300,16 +300,16 @@ class Matrix:
 
     # --- sending
 
-    async def send(self, address: Address, message: Outgoing) -> str:
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
         content = {**content_of(message.text), **relation_to(address, message.reply_to)}
         return await self._sent(address, content, message.key)
 
-    async def edit(self, address: Address, message_id: str, message: Outgoing) -> None:
+    async def edit(self, address: ChatAddress, message_id: str, message: OutgoingMessage) -> None:
         new = content_of(message.text)
         digest = hashlib.sha256(msgspec.json.encode(new)).hexdigest()[:16]
         await self._sent(address, replacement_of(message_id, new), f"{message.key}.{digest}")
 
-    async def _sent(self, address: Address, content: dict[str, Any], key: str) -> str:
+    async def _sent(self, address: ChatAddress, content: dict[str, Any], key: str) -> str:
         try:
             answer = await self._client.room_send(address.chat, "m.room.message", content, tx_id=key)
         except _NOT_CONNECTED as error:
@@ -326,13 +326,13 @@ class Matrix:
             raise Rejected(f"the homeserver refuses this ({_said(answer)})")
         raise MaybeSent(f"the homeserver did not confirm it ({_said(answer)})")
 
-    async def typing(self, address: Address) -> None:
+    async def typing(self, address: ChatAddress) -> None:
         try:
             await self._client.room_typing(address.chat, True, 30_000)
         except _FAULTS:
             return
 
-    async def acknowledge(self, update: Update) -> None:
+    async def acknowledge(self, update: ChatUpdate) -> None:
         """Reactions need no answer."""
 
     async def is_private(self, chat: str) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from outlast.core.chat_route import Address
+from outlast.core.chat_route import ChatAddress
 from outlast.doors.gateway.platforms.markup import matrix_html
 
 Json = Mapping[str, Any]
@@ -64,7 +64,7 @@ def content_of(text: str) -> dict[str, Any]:
     }
 
 
-def relation_to(address: Address, reply_to: str | None) -> dict[str, Any]:
+def relation_to(address: ChatAddress, reply_to: str | None) -> dict[str, Any]:
     """What makes it stand in its thread, and under what it answers."""
     relation: dict[str, Any] = {}
     if address.thread:

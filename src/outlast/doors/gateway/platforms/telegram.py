@@ -26,8 +26,8 @@ from telegram import Update as BotUpdate
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, RetryAfter, TelegramError
 from telegram.request import HTTPXRequest
 
-from outlast.core.chat_route import Address
-from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected, Update, size_in_utf16
+from outlast.core.chat_route import ChatAddress
+from outlast.doors.gateway.platform import ChatUpdate, MaybeSent, NotSent, OutgoingMessage, Rejected, size_in_utf16
 from outlast.doors.gateway.platforms.markup import telegram_html
 
 API = "https://api.telegram.org"
@@ -87,7 +87,7 @@ class Telegram:
 
     # --- receiving
 
-    async def receive(self) -> AsyncIterator[Update]:
+    async def receive(self) -> AsyncIterator[ChatUpdate]:
         while True:
             for update in await self._updates():
                 read = self._read(update)
@@ -109,7 +109,7 @@ class Telegram:
         except TelegramError as error:
             raise NotSent(self._told("Telegram cannot be reached", error)) from error
 
-    def _read(self, update: BotUpdate) -> Update | None:
+    def _read(self, update: BotUpdate) -> ChatUpdate | None:
         key = f"{self._bot.id}:{update.update_id}"
         if update.callback_query is not None:
             return self._pressed(key, update.callback_query)
@@ -120,7 +120,7 @@ class Telegram:
         if message.text is None and media is None:
             return None  # somebody joined, a title changed
         answered = message.reply_to_message
-        return Update(
+        return ChatUpdate(
             update_id=key,
             address=_address(message),
             user=str(message.from_user.id),
@@ -133,11 +133,11 @@ class Telegram:
             media=media,
         )
 
-    def _pressed(self, key: str, query: CallbackQuery) -> Update | None:
+    def _pressed(self, key: str, query: CallbackQuery) -> ChatUpdate | None:
         message = query.message
         if not isinstance(message, Message) or query.data is None:
             return None
-        return Update(
+        return ChatUpdate(
             update_id=key,
             address=_address(message),
             user=str(query.from_user.id),
@@ -169,7 +169,7 @@ class Telegram:
 
     # --- sending
 
-    async def send(self, address: Address, message: Outgoing) -> str:
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
         options: dict[str, Any] = {
             "chat_id": int(address.chat),
             "message_thread_id": int(address.thread) if address.thread else None,
@@ -182,7 +182,7 @@ class Telegram:
         )
         return str(sent.message_id)
 
-    async def edit(self, address: Address, message_id: str, message: Outgoing) -> None:
+    async def edit(self, address: ChatAddress, message_id: str, message: OutgoingMessage) -> None:
         options: dict[str, Any] = {
             "chat_id": int(address.chat),
             "message_id": int(message_id),
@@ -191,7 +191,7 @@ class Telegram:
         }
         await self._said(lambda text, mode: self._bot.edit_message_text(text=text, parse_mode=mode, **options), message)
 
-    async def _said(self, call: Callable[[str, str | None], Awaitable[Any]], message: Outgoing) -> Any:
+    async def _said(self, call: Callable[[str, str | None], Awaitable[Any]], message: OutgoingMessage) -> Any:
         """Formatted; plain, where Telegram does not like our formatting."""
         try:
             return await self._called(call(telegram_html(message.text), "HTML"))
@@ -220,12 +220,12 @@ class Telegram:
                 raise NotSent(self._told("Telegram cannot be reached", error)) from error
             raise MaybeSent(self._told("Telegram did not confirm it", error)) from error
 
-    async def typing(self, address: Address) -> None:
+    async def typing(self, address: ChatAddress) -> None:
         thread = int(address.thread) if address.thread else None
         with suppress(TelegramError):
             await self._bot.send_chat_action(int(address.chat), "typing", message_thread_id=thread)
 
-    async def acknowledge(self, update: Update) -> None:
+    async def acknowledge(self, update: ChatUpdate) -> None:
         with suppress(TelegramError):
             await self._bot.answer_callback_query(update.press_id or "")
 
@@ -240,9 +240,9 @@ class _Unreadable(Exception):
     """Telegram cannot read our formatting; certainly not sent."""
 
 
-def _address(message: Message) -> Address:
+def _address(message: Message) -> ChatAddress:
     thread = message.message_thread_id if message.is_topic_message else None
-    return Address(str(message.chat.id), str(thread) if thread is not None else "")
+    return ChatAddress(str(message.chat.id), str(thread) if thread is not None else "")
 
 
 def _media(message: Message) -> str | None:
@@ -252,13 +252,13 @@ def _media(message: Message) -> str | None:
     return None if found is None or isinstance(found, tuple) else f"a {type(found).__name__.lower()}"
 
 
-def _keyboard(message: Outgoing) -> InlineKeyboardMarkup | None:
+def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
     if not message.buttons:
         return None
     return InlineKeyboardMarkup([[InlineKeyboardButton(one.label, callback_data=one.data)] for one in message.buttons])
 
 
-def _replying(message: Outgoing) -> ReplyParameters | None:
+def _replying(message: OutgoingMessage) -> ReplyParameters | None:
     if message.reply_to is None:
         return None
     return ReplyParameters(message_id=int(message.reply_to), allow_sending_without_reply=True)

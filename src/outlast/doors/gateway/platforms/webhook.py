@@ -19,9 +19,9 @@ from collections.abc import AsyncIterator, Mapping
 import httpx
 import msgspec
 
-from outlast.core.chat_route import Address
+from outlast.core.chat_route import ChatAddress
 from outlast.core.errors import InvalidInput
-from outlast.doors.gateway.platform import MaybeSent, NotSent, Outgoing, Rejected, Update, size_in_bytes
+from outlast.doors.gateway.platform import ChatUpdate, MaybeSent, NotSent, OutgoingMessage, Rejected, size_in_bytes
 
 TOLERANCE_SECONDS = 300
 LONGEST_ID = 200
@@ -29,7 +29,7 @@ TIMEOUT = 20.0
 PREFIX = "whsec_"
 
 
-class Incoming(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WebhookBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message as a program posts it. `private` False: others read along. `press` is the data of a button."""
 
     chat: str
@@ -75,23 +75,23 @@ class Webhook:
         if client is not None:
             await client.aclose()
 
-    async def receive(self) -> AsyncIterator[Update]:
+    async def receive(self) -> AsyncIterator[ChatUpdate]:
         """Messages come by HTTP (`outlast.doors.gateway.platforms.webhook_endpoint`), never here."""
         await asyncio.Event().wait()
-        yield Update(update_id="", address=Address(""), user="")
+        yield ChatUpdate(update_id="", address=ChatAddress(""), user="")
 
-    def update(self, headers: Mapping[str, str], body: bytes, now: float) -> Update:
+    def update(self, headers: Mapping[str, str], body: bytes, now: float) -> ChatUpdate:
         """The update in a signed request. `BadSignature`; `InvalidInput` when what was signed is no message."""
         message_id = self.verify(headers, body, now)
         try:
-            found = msgspec.json.decode(body, type=Incoming)
+            found = msgspec.json.decode(body, type=WebhookBody)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidInput(f"the body is not a message: {error}") from error
         if not found.chat or not found.user:
             raise InvalidInput("chat and user must not be empty")
-        return Update(
+        return ChatUpdate(
             update_id=message_id,
-            address=Address(found.chat, found.thread),
+            address=ChatAddress(found.chat, found.thread),
             user=found.user,
             private=found.private,
             addressed=found.addressed,
@@ -116,7 +116,7 @@ class Webhook:
                 return message_id
         raise BadSignature
 
-    async def send(self, address: Address, message: Outgoing) -> str:
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
         assert self._client is not None
         body = msgspec.json.encode(
             {
@@ -138,13 +138,13 @@ class Webhook:
             raise MaybeSent(f"the callback address did not confirm it: {error or type(error).__name__}") from error
         return _taken(answer, message.key)
 
-    async def edit(self, address: Address, message_id: str, message: Outgoing) -> None:
+    async def edit(self, address: ChatAddress, message_id: str, message: OutgoingMessage) -> None:
         raise Rejected("messages of a webhook cannot be edited")
 
-    async def typing(self, address: Address) -> None:
+    async def typing(self, address: ChatAddress) -> None:
         """Nobody looks."""
 
-    async def acknowledge(self, update: Update) -> None:
+    async def acknowledge(self, update: ChatUpdate) -> None:
         """The answer to the request is the acknowledgement."""
 
     async def is_private(self, chat: str) -> bool:

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.chat.routing import Taken
+from outlast.app.chat.routing import AdmittedMessage
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError
 from outlast.doors.gateway.log import warned
-from outlast.doors.gateway.platform import Update
+from outlast.doors.gateway.platform import ChatUpdate
 from outlast.doors.gateway.platforms.webhook import BadSignature, Webhook
 
 PATH = "/gateway/webhook/"
@@ -25,14 +25,14 @@ UNSIGNED = "the signature is missing, wrong or too old; sign id.timestamp.body w
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Take = Callable[[str, Update], Awaitable[Taken | None]]
+Take = Callable[[str, ChatUpdate], Awaitable[AdmittedMessage | None]]
 
 
 class TooLarge(Exception):
     """The body is longer than any message."""
 
 
-class Endpoint:
+class WebhookEndpoint:
     """Takes signed messages. `webhooks` are the platforms by their gateway's name, `take` stores an update."""
 
     def __init__(self, webhooks: Mapping[str, Webhook], take: Take) -> None:

@@ -26,7 +26,7 @@ RECENT_SECONDS = 0.2
 BEARER, COOKIE = "bearer", "cookie"
 
 
-class Secret:
+class Authenticator:
     """Who may come in. Every comparison takes the same time, whatever was sent."""
 
     def __init__(self, token: TokenFile, now: Callable[[], float] = time.time) -> None:

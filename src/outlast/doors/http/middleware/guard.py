@@ -15,9 +15,9 @@ import msgspec
 
 from outlast.doors.http.event_stream import ABORT
 from outlast.doors.http.json_body import App, Event, Receive, Scope, Send, header_values, sole_header
-from outlast.doors.http.middleware.auth import COOKIE, LOGIN_PATH, Secret, send_login_page
-from outlast.doors.http.middleware.headers import Hosts, with_headers
-from outlast.doors.http.middleware.limits import Places, TooMuch, has_body, replayed, whole_body
+from outlast.doors.http.middleware.auth import COOKIE, LOGIN_PATH, Authenticator, send_login_page
+from outlast.doors.http.middleware.headers import AllowedHosts, with_headers
+from outlast.doors.http.middleware.limits import ConcurrencyLimiter, LimitExceeded, has_body, replayed, whole_body
 
 READING = frozenset({"GET", "HEAD"})
 WEBHOOKS = "/gateway/webhook/"
@@ -43,12 +43,12 @@ class Guard:
     """Stands before `app`. `webhooks` takes what is posted under `/gateway/webhook/`: such a request proves itself by
     its signature, which it has to check."""
 
-    def __init__(self, app: App, secret: Secret, hosts: Hosts, *, webhooks: App | None = None) -> None:
+    def __init__(self, app: App, secret: Authenticator, hosts: AllowedHosts, *, webhooks: App | None = None) -> None:
         self._app = app
         self._secret = secret
         self._hosts = hosts
         self._webhooks = webhooks
-        self.places = Places()
+        self.places = ConcurrencyLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -59,7 +59,7 @@ class Guard:
             self._check_host(scope)
             with self.places.place(stream=is_stream(scope)):
                 await self._served(scope, receive, send)
-        except (Refusal, TooMuch) as refused:
+        except (Refusal, LimitExceeded) as refused:
             headers = refused.headers if isinstance(refused, Refusal) else ((b"connection", b"close"),)
             await refuse(send, refused.status, refused.detail, headers)
 

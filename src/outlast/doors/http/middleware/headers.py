@@ -49,7 +49,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Hosts:
+class AllowedHosts:
     """The loopback names with the port that is really listened on, and what the user allows, as it was given.
 
     `public_url` is where a proxy in front of us is reached: its host and its origin are ours, too.

@@ -17,7 +17,7 @@ MOST_REQUESTS = 256
 MOST_STREAMS = 2048
 
 
-class TooMuch(Exception):
+class LimitExceeded(Exception):
     """A bound was passed; the status and the sentence for it."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -26,7 +26,7 @@ class TooMuch(Exception):
         self.detail = detail
 
 
-class Places:
+class ConcurrencyLimiter:
     """How many are being served. Streams stay for hours, so they have places of their own."""
 
     def __init__(self, requests: int = MOST_REQUESTS, streams: int = MOST_STREAMS) -> None:
@@ -36,7 +36,7 @@ class Places:
     @contextmanager
     def place(self, *, stream: bool) -> Generator[None]:
         if self.taken[stream] >= self.most[stream]:
-            raise TooMuch(503, "the server has as many requests as it takes at once; try again in a moment")
+            raise LimitExceeded(503, "the server has as many requests as it takes at once; try again in a moment")
         self.taken[stream] += 1
         try:
             yield
@@ -68,18 +68,18 @@ async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SE
             while True:
                 event = await receive()
                 if event["type"] == "http.disconnect":
-                    raise TooMuch(400, "the connection was closed before the whole body had come")
+                    raise LimitExceeded(400, "the connection was closed before the whole body had come")
                 body += event.get("body", b"")
                 if len(body) > most:
                     raise _too_large(most)
                 if not event.get("more_body", False):
                     return bytes(body)
     except TimeoutError as error:
-        raise TooMuch(408, f"the body did not come within {seconds:g} seconds") from error
+        raise LimitExceeded(408, f"the body did not come within {seconds:g} seconds") from error
 
 
-def _too_large(most: int) -> TooMuch:
-    return TooMuch(413, f"the body is larger than {most // MEBIBYTE} MiB")
+def _too_large(most: int) -> LimitExceeded:
+    return LimitExceeded(413, f"the body is larger than {most // MEBIBYTE} MiB")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

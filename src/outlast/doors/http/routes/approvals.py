@@ -5,15 +5,15 @@ from __future__ import annotations
 from litestar import get, post
 from litestar.params import JSONBody
 
-from outlast.app.sessions.pending_approvals import change_of, scope_of, waiting
+from outlast.app.sessions.pending_approvals import change_of, pending_approvals, scope_of
 from outlast.app.streams.event_feed import rows_of
-from outlast.app.terminal import Kit
+from outlast.app.terminal import TurnContext
 from outlast.core import events as e
 from outlast.core.errors import ConfigError
 from outlast.core.state import Approval
 from outlast.doors.http.parameters import CHANGING, SESSION, OpenDesk, SessionId
 from outlast.doors.http.schemas import AnswerAck, AnswerRequest, ApprovalInfo
-from outlast.doors.http.server_state import Desk
+from outlast.doors.http.server_state import ServerState
 
 ASK_USER = "ask_user"
 ANSWERS = ["once", "session", "always", "deny"]
@@ -26,26 +26,26 @@ ANSWERS = ["once", "session", "always", "deny"]
     tags=["approvals"],
     responses=SESSION,
 )
-async def list_approvals(desk: OpenDesk, session_id: SessionId) -> list[ApprovalInfo]:
+async def list_approvals(server: OpenDesk, session_id: SessionId) -> list[ApprovalInfo]:
     """Oldest first; then what its sub-agents ask, each with the `session_id` to answer it in. It survives a restart,
     and any door may answer it."""
-    header = await desk.named(session_id)
-    state = await desk.read(desk.service.state, header.session_id)
-    found = await desk.read(waiting, desk.store, header.session_id, state)
-    return [await _row(desk, asking, one) for asking, one in found]
+    header = await server.named(session_id)
+    state = await server.read(server.service.state, header.session_id)
+    found = await server.read(pending_approvals, server.store, header.session_id, state)
+    return [await _row(server, asking, one) for asking, one in found]
 
 
-async def _kit(desk: Desk, session_id: str) -> Kit | None:
+async def _kit(server: ServerState, session_id: str) -> TurnContext | None:
     """What the call would be made with; without it the question is shown, only not what it would change."""
     try:
-        return await desk.read(desk.crew.kit, session_id)
+        return await server.read(server.pool.kit, session_id)
     except ConfigError:
         return None
 
 
-async def _row(desk: Desk, session_id: str, one: Approval) -> ApprovalInfo:
-    kit = desk.crew.running_kit(session_id) or await _kit(desk, session_id)
-    [(stored, event)] = await desk.read(rows_of, desk.store, session_id, after=one.seq - 1, before=one.seq + 1)
+async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalInfo:
+    kit = server.pool.running_kit(session_id) or await _kit(server, session_id)
+    [(stored, event)] = await server.read(rows_of, server.store, session_id, after=one.seq - 1, before=one.seq + 1)
     arguments = event.arguments if isinstance(event, e.ApprovalRequested) else {}
     is_call = one.name != ASK_USER and kit is not None
     return ApprovalInfo(
@@ -58,7 +58,7 @@ async def _row(desk: Desk, session_id: str, one: Approval) -> ApprovalInfo:
         reason=one.reason,
         mode=one.mode,
         diff=await change_of(kit, session_id, one.name, arguments) if is_call and kit is not None else None,
-        scope=await desk.read(scope_of, kit, one.name, arguments) if is_call else None,
+        scope=await server.read(scope_of, kit, one.name, arguments) if is_call else None,
         answers=[] if one.name == ASK_USER else ANSWERS,
         asked_at=stored.at,
     )
@@ -72,10 +72,10 @@ async def _row(desk: Desk, session_id: str, one: Approval) -> ApprovalInfo:
     tags=["approvals"],
     responses=CHANGING,
 )
-async def answer_approval(desk: OpenDesk, session_id: SessionId, data: JSONBody[AnswerRequest]) -> AnswerAck:
+async def answer_approval(server: OpenDesk, session_id: SessionId, data: JSONBody[AnswerRequest]) -> AnswerAck:
     """Bound to the question, and to the very call that was shown. The same answer twice is one; another one, or one to
     a question that is not open, is a conflict."""
-    header = await desk.named(session_id)
-    seq = await desk.service.answer(header.session_id, data.approval_id, data.answer, data.call_digest)
-    desk.crew.wake(header.session_id)
+    header = await server.named(session_id)
+    seq = await server.service.answer(header.session_id, data.approval_id, data.answer, data.call_digest)
+    server.pool.wake(header.session_id)
     return AnswerAck(session_id=header.session_id, approval_id=data.approval_id, seq=seq)

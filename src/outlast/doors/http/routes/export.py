@@ -22,7 +22,7 @@ from outlast.core.messages import FilePart, ImagePart
 from outlast.core.transcript import message_of
 from outlast.doors.http.parameters import SESSION, OpenDesk, SessionId
 from outlast.doors.http.schemas import LARGEST_SEQ
-from outlast.doors.http.server_state import Desk
+from outlast.doors.http.server_state import ServerState
 
 Format = Literal["jsonl", "md", "html"]
 MEDIA_TYPES = {"jsonl": "application/x-ndjson", "md": "text/markdown", "html": "text/html"}
@@ -39,38 +39,38 @@ PIECE = 256 * 1024
     media_type="application/x-ndjson",
 )
 async def export(
-    desk: OpenDesk,
+    server: OpenDesk,
     session_id: SessionId,
     format: Annotated[Format, QueryParameter()] = "jsonl",
     redact: Annotated[bool, QueryParameter(description="Take known secrets out of Markdown and HTML.")] = True,
 ) -> Stream:
     """JSON lines hold everything, hash for hash, and can be imported; Markdown and HTML are for people. The header
     `X-Damaged` counts what could not be read and was left out."""
-    name = await _named(desk, session_id, format)
-    file, damaged = await desk.read(_written, desk, name, format, redact)
+    name = await _named(server, session_id, format)
+    file, damaged = await server.read(_written, server, name, format, redact)
     headers = {
         "content-disposition": f'attachment; filename="outlast-{name[:8]}.{format}"',
         "content-type": f"{MEDIA_TYPES[format]}; charset=utf-8",
         **({"x-damaged": str(damaged)} if damaged else {}),
     }
-    return Stream(_pieces(desk, file), media_type=MEDIA_TYPES[format], headers=headers)
+    return Stream(_pieces(server, file), media_type=MEDIA_TYPES[format], headers=headers)
 
 
-async def _named(desk: Desk, session_id: str, format: str) -> str:
+async def _named(server: ServerState, session_id: str, format: str) -> str:
     """A session that is too damaged to be opened can still be exported, as far as it is whole."""
     try:
-        return (await desk.named(session_id)).session_id
+        return (await server.named(session_id)).session_id
     except DamagedSession:
         if format == "jsonl" and is_id(session_id):
             return session_id
         raise
 
 
-def _written(desk: Desk, session_id: str, format: str, redact: bool) -> tuple[IO[bytes], int]:
+def _written(server: ServerState, session_id: str, format: str, redact: bool) -> tuple[IO[bytes], int]:
     """The document, whole, before a byte of it is sent: what is wrong with it must be in the head of the answer."""
     file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 whoever sends it closes it
     damaged = 0
-    pieces = _lines(desk, session_id) if format == "jsonl" else _document(desk, session_id, format, redact)
+    pieces = _lines(server, session_id) if format == "jsonl" else _document(server, session_id, format, redact)
     for piece in pieces:
         if isinstance(piece, Finding):
             damaged += 1
@@ -80,20 +80,20 @@ def _written(desk: Desk, session_id: str, format: str, redact: bool) -> tuple[IO
     return file, damaged
 
 
-def _lines(desk: Desk, session_id: str) -> Iterator[bytes | Finding]:
-    for found in exported_from(desk.store, session_id):
+def _lines(server: ServerState, session_id: str) -> Iterator[bytes | Finding]:
+    for found in exported_from(server.store, session_id):
         yield found if isinstance(found, Finding) else found + b"\n"
 
 
-def _document(desk: Desk, session_id: str, format: str, redact: bool) -> Iterator[bytes]:
-    found = detail(desk.store, session_id, include_archived=True)
+def _document(server: ServerState, session_id: str, format: str, redact: bool) -> Iterator[bytes]:
+    found = detail(server.store, session_id, include_archived=True)
     for piece in (markdown if format == "md" else html)(found, redact=redact):
         yield piece.encode("utf-8")
 
 
-async def _pieces(desk: Desk, file: IO[bytes]) -> AsyncGenerator[bytes]:
+async def _pieces(server: ServerState, file: IO[bytes]) -> AsyncGenerator[bytes]:
     with file:
-        while piece := await desk.read(file.read, PIECE):
+        while piece := await server.read(file.read, PIECE):
             yield piece
 
 
@@ -106,14 +106,14 @@ async def _pieces(desk: Desk, file: IO[bytes]) -> AsyncGenerator[bytes]:
     media_type="application/octet-stream",
 )
 async def attachment(
-    desk: OpenDesk,
+    server: OpenDesk,
     session_id: SessionId,
     seq: Annotated[int, PathParameter(ge=1, le=LARGEST_SEQ)],
     part: Annotated[int, PathParameter(ge=0, le=1000)],
 ) -> Response[bytes]:
     """Pictures as what they really are; everything else as a download."""
-    header = await desk.named(session_id)
-    found = await desk.read(_attached, desk, header.session_id, seq, part)
+    header = await server.named(session_id)
+    found = await server.read(_attached, server, header.session_id, seq, part)
     picture = picture_of(found.data)
     if picture is not None:
         headers = {"cache-control": "private, max-age=86400, immutable"}  # an event never changes
@@ -122,8 +122,8 @@ async def attachment(
     return Response(found.data, media_type="application/octet-stream", headers=headers)
 
 
-def _attached(desk: Desk, session_id: str, seq: int, part: int) -> ImagePart | FilePart:
-    for stored, event in rows_of(desk.store, session_id, after=seq - 1, before=seq + 1):
+def _attached(server: ServerState, session_id: str, seq: int, part: int) -> ImagePart | FilePart:
+    for stored, event in rows_of(server.store, session_id, after=seq - 1, before=seq + 1):
         message = message_of(stored, event)
         found = message.parts[part] if message is not None and part < len(message.parts) else None
         if isinstance(found, ImagePart | FilePart) and found.data:

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath, QueryParameter
 
-from outlast.doors.http.middleware.auth import CODE_SECONDS, LOGIN_PATH, USED, Secret
+from outlast.doors.http.middleware.auth import CODE_SECONDS, LOGIN_PATH, USED, Authenticator
 from outlast.doors.http.parameters import refused
 from outlast.doors.http.schemas import Health, LoginLink
 from outlast.doors.web.assets import Asset, asset, index_page, login_page
@@ -37,7 +37,7 @@ async def file(path: FromPath[str]) -> Response[bytes]:
 @get(LOGIN_PATH, include_in_schema=False)
 async def login(
     request: Request[Any, Any, Any],
-    secret: NamedDependency[Secret],
+    secret: NamedDependency[Authenticator],
     code: Annotated[str | None, QueryParameter(max_length=200)] = None,
 ) -> Response[bytes]:
     """A code that is good becomes a cookie, and is good no more."""
@@ -56,7 +56,7 @@ async def login(
     tags=["server"],
     responses=refused(),
 )
-async def new_login(secret: NamedDependency[Secret]) -> LoginLink:
+async def new_login(secret: NamedDependency[Authenticator]) -> LoginLink:
     """A path that lets one browser in, once, within the next minutes."""
     return LoginLink(path=f"{LOGIN_PATH}?code={secret.code()}", expires_in=CODE_SECONDS)
 
@@ -71,7 +71,7 @@ async def new_login(secret: NamedDependency[Secret]) -> LoginLink:
 )
 async def logout(request: Request[Any, Any, Any]) -> Response[Health]:
     """Takes the cookie away. Every other browser stays logged in; `outlast serve --new-token` ends them all."""
-    return Response(Health(status="ok"), headers={"set-cookie": Secret.no_cookie(request.scope)})
+    return Response(Health(status="ok"), headers={"set-cookie": Authenticator.no_cookie(request.scope)})
 
 
 @get("/healthz", summary="Whether the server answers", operation_id="health", tags=["server"], security=[{}])

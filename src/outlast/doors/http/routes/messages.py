@@ -25,12 +25,12 @@ LARGEST_TEXT = 256 * 1024
     tags=["sessions"],
     responses=CHANGING,
 )
-async def post_message(desk: OpenDesk, session_id: SessionId, data: JSONBody[PostMessageRequest]) -> MessageAck:
+async def post_message(server: OpenDesk, session_id: SessionId, data: JSONBody[PostMessageRequest]) -> MessageAck:
     """Stored before this answers. The same `key` with the same body again gives the same answer and no second turn;
     with another body it is a conflict. A session that has ended takes no more messages (409)."""
-    header = await desk.named(session_id)
+    header = await server.named(session_id)
     parts = (TextPart(data.content), *[_part(one) for one in data.attachments or ()])
-    return await desk.admit(header.session_id, parts, data.key, Delivery(data.delivery or Delivery.QUEUE))
+    return await server.admit(header.session_id, parts, data.key, Delivery(data.delivery or Delivery.QUEUE))
 
 
 def _part(given: Attachment) -> Part:

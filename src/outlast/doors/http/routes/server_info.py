@@ -13,11 +13,11 @@ from litestar.params import JSONBody, QueryParameter
 from outlast._version import __version__
 from outlast.app.sessions.listing import folder_named
 from outlast.app.sessions.search import search
-from outlast.app.sessions.statistics import Stats, cache_of, stats_of
+from outlast.app.sessions.statistics import UsageStatistics, cache_of, stats_of
 from outlast.app.terminal import modes_under, personas_here, project_key
 from outlast.app.workers.metrics import CONTENT_TYPE
 from outlast.doors.http.parameters import OpenDesk, refused
-from outlast.doors.http.request_metrics import Meters
+from outlast.doors.http.request_metrics import RequestMetrics
 from outlast.doors.http.schemas import MarkdownRequest, PersonaInfo, SearchResults, ServerInfo
 from outlast.doors.http.server_state import OWNER
 from outlast.doors.web.markdown import trees
@@ -33,13 +33,13 @@ Folder = Annotated[str | None, QueryParameter(max_length=4096, description="The 
     responses=refused(),
 )
 async def search_sessions(
-    desk: OpenDesk,
+    server: OpenDesk,
     q: Annotated[str, QueryParameter(min_length=1, max_length=1000, description="A word, or a part of one.")],
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
     project: Folder = None,
 ) -> SearchResults:
     """Always up to date, in any script; the newest match of each lineage."""
-    found = await desk.read(search, desk.store, q, owner_id=OWNER, limit=limit, project=_folder(project))
+    found = await server.read(search, server.store, q, owner_id=OWNER, limit=limit, project=_folder(project))
     return msgspec.convert(found, SearchResults, from_attributes=True)
 
 
@@ -50,9 +50,11 @@ async def search_sessions(
     tags=["projections"],
     responses=refused(),
 )
-async def stats(desk: OpenDesk, project: Folder = None) -> Stats:
+async def stats(server: OpenDesk, project: Folder = None) -> UsageStatistics:
     """By model, project and day. A cost that nobody knows stays unknown: `unpriced` counts the replies it lacks."""
-    return await desk.read(stats_of, desk.store, cache_of(desk.settings), project=_folder(project), owner_id=OWNER)
+    return await server.read(
+        stats_of, server.store, cache_of(server.settings), project=_folder(project), owner_id=OWNER
+    )
 
 
 def _folder(path: str | None) -> Path | None:
@@ -67,22 +69,22 @@ def _folder(path: str | None) -> Path | None:
     tags=["server"],
     responses=refused(408, 413, 415),
 )
-async def markdown(desk: OpenDesk, data: JSONBody[MarkdownRequest]) -> list[list[Any]]:
+async def markdown(server: OpenDesk, data: JSONBody[MarkdownRequest]) -> list[list[Any]]:
     """One list of nodes for each text. A node is a text, or has a `tag` and `nodes`; raw HTML is text."""
-    return await desk.read(trees, data.texts)
+    return await server.read(trees, data.texts)
 
 
 @get("/api/info", summary="What this server is", operation_id="info", tags=["server"], responses=refused())
-async def info(desk: OpenDesk) -> ServerInfo:
-    settings = desk.settings
-    personas = await desk.read(personas_here, settings)
+async def info(server: OpenDesk) -> ServerInfo:
+    settings = server.settings
+    personas = await server.read(personas_here, settings)
     return ServerInfo(
         version=__version__,
         store=settings.store.partition("://")[0],
         project_root=str(settings.project_root),
         project_key=project_key(settings.project_root),
         model=settings.model,
-        answers=desk.crew.answers,
+        answers=server.pool.answers,
         permission_mode=str(settings.permission_mode),
         permission_modes=[str(mode) for mode in modes_under(settings.permission_mode)],
         personas=[PersonaInfo(name=one.name, description=one.description, source=one.source) for one in personas],
@@ -97,5 +99,5 @@ async def info(desk: OpenDesk) -> ServerInfo:
     responses=refused(),
     media_type="text/plain",
 )
-async def metrics(desk: OpenDesk, meters: NamedDependency[Meters]) -> Response[str]:
-    return Response(await meters.text(desk), media_type="text/plain", headers={"content-type": CONTENT_TYPE})
+async def metrics(server: OpenDesk, request_metrics: NamedDependency[RequestMetrics]) -> Response[str]:
+    return Response(await request_metrics.text(server), media_type="text/plain", headers={"content-type": CONTENT_TYPE})

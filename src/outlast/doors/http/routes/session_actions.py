@@ -34,7 +34,7 @@ from outlast.doors.http.schemas import (
     VerbAck,
 )
 from outlast.doors.http.serializers import receipt_row, summary_row
-from outlast.doors.http.server_state import DOOR, Desk
+from outlast.doors.http.server_state import DOOR, ServerState
 
 STOP_SECONDS = 15.0
 Verb = Callable[..., Any]
@@ -52,8 +52,8 @@ def verb(name: str, summary: str) -> Callable[[Verb], Any]:
     )
 
 
-async def _done(desk: Desk, session_id: str, result: Any = "done") -> VerbAck:
-    header = await desk.read(desk.store.head, session_id)
+async def _done(server: ServerState, session_id: str, result: Any = "done") -> VerbAck:
+    header = await server.read(server.store.head, session_id)
     return VerbAck(session_id=session_id, state=header.state, result=result)
 
 
@@ -61,53 +61,53 @@ async def _done(desk: Desk, session_id: str, result: Any = "done") -> VerbAck:
 
 
 @verb("end", "Stop it; it takes no more messages")
-async def end(desk: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
+async def end(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
     """A running turn is stopped first. Ending what has ended changes nothing."""
-    header = await desk.named(session_id)
+    header = await server.named(session_id)
     if header.has_ended:
         return VerbAck(session_id=header.session_id, state="ended", result="nothing")
-    kit = await desk.read(bare_kit, desk.settings, desk.store, header)
-    await desk.service.end(header.session_id, kit, data.reason if data is not None else None)
-    return await _done(desk, header.session_id)
+    kit = await server.read(bare_kit, server.settings, server.store, header)
+    await server.service.end(header.session_id, kit, data.reason if data is not None else None)
+    return await _done(server, header.session_id)
 
 
 @verb("reopen", "Take it up again after it ended")
-async def reopen(desk: OpenDesk, session_id: SessionId) -> VerbAck:
-    header = await desk.named(session_id)
+async def reopen(server: OpenDesk, session_id: SessionId) -> VerbAck:
+    header = await server.named(session_id)
     if header.rotated_to:
         refuse_ended(header)
     if not header.has_ended:
-        return await _done(desk, header.session_id, "nothing")
-    await desk.service.reopen(header.session_id)
-    return await _done(desk, header.session_id)
+        return await _done(server, header.session_id, "nothing")
+    await server.service.reopen(header.session_id)
+    return await _done(server, header.session_id)
 
 
 @verb("archive", "Take it out of sight")
-async def archive(desk: OpenDesk, session_id: SessionId) -> VerbAck:
+async def archive(server: OpenDesk, session_id: SessionId) -> VerbAck:
     """Nothing is lost, and `unarchive` brings it back."""
-    header = await desk.named(session_id)
+    header = await server.named(session_id)
     if header.state == "archived":
-        return await _done(desk, header.session_id, "nothing")
-    await desk.service.archive(header.session_id)
-    return await _done(desk, header.session_id)
+        return await _done(server, header.session_id, "nothing")
+    await server.service.archive(header.session_id)
+    return await _done(server, header.session_id)
 
 
 @verb("unarchive", "Bring it back into sight")
-async def unarchive(desk: OpenDesk, session_id: SessionId) -> VerbAck:
-    header = await desk.named(session_id)
+async def unarchive(server: OpenDesk, session_id: SessionId) -> VerbAck:
+    header = await server.named(session_id)
     if header.state != "archived":
-        return await _done(desk, header.session_id, "nothing")
-    await desk.service.unarchive(header.session_id)
-    return await _done(desk, header.session_id)
+        return await _done(server, header.session_id, "nothing")
+    await server.service.unarchive(header.session_id)
+    return await _done(server, header.session_id)
 
 
 @verb("fork", "Go on from a point of it in a new session")
-async def fork(desk: OpenDesk, session_id: SessionId, data: JSONBody[ForkRequest | None] = None) -> SessionAck:
+async def fork(server: OpenDesk, session_id: SessionId, data: JSONBody[ForkRequest | None] = None) -> SessionAck:
     """The old one stays as it is; this answers with the new one's id."""
-    header = await desk.named(session_id)
+    header = await server.named(session_id)
     wanted = data or ForkRequest()
     with _as_conflict():
-        made = await desk.read(forked, desk.store, header.session_id, at=wanted.at, title=wanted.title, door=DOOR)
+        made = await server.read(forked, server.store, header.session_id, at=wanted.at, title=wanted.title, door=DOOR)
     return SessionAck(session_id=made, state="active")
 
 
@@ -115,101 +115,101 @@ async def fork(desk: OpenDesk, session_id: SessionId, data: JSONBody[ForkRequest
 
 
 @verb("interrupt", "Stop the running turn")
-async def interrupt(desk: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
+async def interrupt(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
     """The session is kept and takes the next message. Where nothing runs and nothing waits, nothing is done."""
-    header = await desk.named(session_id)
+    header = await server.named(session_id)
     if header.turn is None and not header.pending_count:
-        return await _done(desk, header.session_id, "nothing")
-    await desk.service.interrupt(header.session_id, data.reason if data is not None else None)
-    desk.crew.wake(header.session_id)  # a turn that nobody is at has to be closed by somebody
-    return await _done(desk, header.session_id, "requested")
+        return await _done(server, header.session_id, "nothing")
+    await server.service.interrupt(header.session_id, data.reason if data is not None else None)
+    server.pool.wake(header.session_id)  # a turn that nobody is at has to be closed by somebody
+    return await _done(server, header.session_id, "requested")
 
 
 @verb("continue", "Go on with what waits or was interrupted")
-async def go_on(desk: OpenDesk, session_id: SessionId) -> VerbAck:
-    header = await desk.named(session_id)
+async def go_on(server: OpenDesk, session_id: SessionId) -> VerbAck:
+    header = await server.named(session_id)
     refuse_ended(header)
     if not header.has_work:
-        return await _done(desk, header.session_id, "nothing")
-    if not desk.crew.answers:
+        return await _done(server, header.session_id, "nothing")
+    if not server.pool.answers:
         raise ConflictError("this server was started with --model none, so it runs no turns; start one with a model")
-    if desk.crew.works:
-        desk.crew.wake(header.session_id)
-    elif not await _is_driven(desk, header):
-        await desk.service.go_on(header.session_id)
-    return await _done(desk, header.session_id)
+    if server.pool.works:
+        server.pool.wake(header.session_id)
+    elif not await _is_driven(server, header):
+        await server.service.go_on(header.session_id)
+    return await _done(server, header.session_id)
 
 
 @verb("retry", "Ask the last message once more")
-async def retry(desk: OpenDesk, session_id: SessionId) -> MessageAck:
+async def retry(server: OpenDesk, session_id: SessionId) -> MessageAck:
     """What came of it is set aside, as by a rewind; a running turn is stopped first. Files stay as they are."""
-    header = await desk.named(session_id)
+    header = await server.named(session_id)
     refuse_ended(header)
-    last = await desk.read(last_input, desk.store, header.session_id)
+    last = await server.read(last_input, server.store, header.session_id)
     if last is None or last.seq is None:
         raise ConflictError("nothing was said here yet, so there is nothing to ask again")
-    await _stopped(desk, header)
-    await _drawn(desk, header, "rewind", {"seq": last.seq, "keep": False})
-    return await desk.admit(header.session_id, last.parts, None, Delivery.QUEUE)
+    await _stopped(server, header)
+    await _drawn(server, header, "rewind", {"seq": last.seq, "keep": False})
+    return await server.admit(header.session_id, last.parts, None, Delivery.QUEUE)
 
 
-async def _is_driven(desk: Desk, header: Header) -> bool:
-    held = await desk.read(desk.store.holder, header.session_id)
+async def _is_driven(server: ServerState, header: Header) -> bool:
+    held = await server.read(server.store.holder, header.session_id)
     return held is not None and not held.expired
 
 
-async def _stopped(desk: Desk, header: Header) -> None:
+async def _stopped(server: ServerState, header: Header) -> None:
     """No turn of it runs any more, here or elsewhere. One that nobody is at is closed by the boundary that follows."""
-    if header.turn is None or not await _is_driven(desk, header):
+    if header.turn is None or not await _is_driven(server, header):
         return
-    await desk.service.interrupt(header.session_id, "asked again")
-    await desk.until(header.session_id, lambda now: now.turn is None or now.turn != header.turn, STOP_SECONDS)
+    await server.service.interrupt(header.session_id, "asked again")
+    await server.until(header.session_id, lambda now: now.turn is None or now.turn != header.turn, STOP_SECONDS)
 
 
 # --- boundaries
 
 
 @verb("clear", "Archive the messages and go on")
-async def clear(desk: OpenDesk, session_id: SessionId) -> VerbAck:
-    return await _boundary(desk, session_id, "clear", {})
+async def clear(server: OpenDesk, session_id: SessionId) -> VerbAck:
+    return await _boundary(server, session_id, "clear", {})
 
 
 @verb("rewind", "Set aside what came after a message")
-async def rewind(desk: OpenDesk, session_id: SessionId, data: JSONBody[RewindRequest]) -> VerbAck:
+async def rewind(server: OpenDesk, session_id: SessionId, data: JSONBody[RewindRequest]) -> VerbAck:
     """Nothing is removed; `unrewind` takes it back."""
-    return await _boundary(desk, session_id, "rewind", {"seq": data.seq, "keep": data.keep, "files": data.files})
+    return await _boundary(server, session_id, "rewind", {"seq": data.seq, "keep": data.keep, "files": data.files})
 
 
 @verb("unrewind", "Take the newest rewind back")
-async def unrewind(desk: OpenDesk, session_id: SessionId) -> VerbAck:
-    return await _boundary(desk, session_id, "unrewind", {})
+async def unrewind(server: OpenDesk, session_id: SessionId) -> VerbAck:
+    return await _boundary(server, session_id, "unrewind", {})
 
 
 @verb("compact", "Put a summary in the place of older messages")
-async def compact(desk: OpenDesk, session_id: SessionId, data: JSONBody[CompactRequest | None] = None) -> VerbAck:
+async def compact(server: OpenDesk, session_id: SessionId, data: JSONBody[CompactRequest | None] = None) -> VerbAck:
     """The originals stay readable; `uncompact` takes it back."""
     return await _boundary(
-        desk, session_id, "compact", {"instructions": data.instructions if data is not None else None}
+        server, session_id, "compact", {"instructions": data.instructions if data is not None else None}
     )
 
 
 @verb("uncompact", "Take the newest compaction back")
-async def uncompact(desk: OpenDesk, session_id: SessionId) -> VerbAck:
-    return await _boundary(desk, session_id, "uncompact", {})
+async def uncompact(server: OpenDesk, session_id: SessionId) -> VerbAck:
+    return await _boundary(server, session_id, "uncompact", {})
 
 
-async def _boundary(desk: Desk, session_id: str, what: str, arguments: dict[str, Any]) -> VerbAck:
-    header = await desk.named(session_id)
+async def _boundary(server: ServerState, session_id: str, what: str, arguments: dict[str, Any]) -> VerbAck:
+    header = await server.named(session_id)
     refuse_ended(header)
     if what != "compact":
-        kit = await desk.read(bare_kit, desk.settings, desk.store, header)
-    elif desk.crew.answers:
-        kit = await desk.read(desk.crew.kit, header.session_id)
+        kit = await server.read(bare_kit, server.settings, server.store, header)
+    elif server.pool.answers:
+        kit = await server.read(server.pool.kit, header.session_id)
     else:
         raise ConflictError("this server was started with --model none, so there is no window to make smaller")
     with _as_conflict():
-        result = await desk.service.boundary(header.session_id, what, arguments, kit)
-    return await _done(desk, header.session_id, result)
+        result = await server.service.boundary(header.session_id, what, arguments, kit)
+    return await _done(server, header.session_id, result)
 
 
 @contextmanager
@@ -221,14 +221,14 @@ def _as_conflict() -> Generator[None]:
         raise ConflictError(str(error)) from error
 
 
-async def _drawn(desk: Desk, header: Header, what: str, arguments: dict[str, Any]) -> None:
+async def _drawn(server: ServerState, header: Header, what: str, arguments: dict[str, Any]) -> None:
     """The same, and wait until it is drawn: what follows must come after it."""
-    kit = await desk.read(bare_kit, desk.settings, desk.store, header)
+    kit = await server.read(bare_kit, server.settings, server.store, header)
     with _as_conflict():
-        result = await desk.service.boundary(header.session_id, what, arguments, kit)
+        result = await server.service.boundary(header.session_id, what, arguments, kit)
     if result == "requested":
-        desk.crew.wake(header.session_id)
-        await desk.until(header.session_id, lambda now: not now.requests, STOP_SECONDS)
+        server.pool.wake(header.session_id)
+        await server.until(header.session_id, lambda now: not now.requests, STOP_SECONDS)
 
 
 @patch(
@@ -238,13 +238,15 @@ async def _drawn(desk: Desk, header: Header, what: str, arguments: dict[str, Any
     tags=["sessions"],
     responses=CHANGING,
 )
-async def change_session(desk: OpenDesk, session_id: SessionId, data: JSONBody[PatchSessionRequest]) -> SessionSummary:
+async def change_session(
+    server: OpenDesk, session_id: SessionId, data: JSONBody[PatchSessionRequest]
+) -> SessionSummary:
     """All of what is given, or nothing. A permission mode is in force at once, in a running turn too."""
-    header = await desk.named(session_id)
-    await desk.read(
+    header = await server.named(session_id)
+    await server.read(
         change,
-        desk.store,
-        desk.settings,
+        server.store,
+        server.settings,
         header,
         door=DOOR,
         title=data.title,
@@ -254,9 +256,9 @@ async def change_session(desk: OpenDesk, session_id: SessionId, data: JSONBody[P
         plan_mode=data.plan_mode,
     )
     if data.permission_mode is not None:
-        change_running_mode(desk.crew.running_kit(header.session_id), data.permission_mode)
-    changed = await desk.read(desk.store.head, header.session_id)
-    return summary_row(await desk.read(summary_of, changed, desk.store))
+        change_running_mode(server.pool.running_kit(header.session_id), data.permission_mode)
+    changed = await server.read(server.store.head, header.session_id)
+    return summary_row(await server.read(summary_of, changed, server.store))
 
 
 @delete(
@@ -268,14 +270,14 @@ async def change_session(desk: OpenDesk, session_id: SessionId, data: JSONBody[P
     responses=SESSION,
 )
 async def delete_session(
-    desk: OpenDesk,
+    server: OpenDesk,
     session_id: SessionId,
     with_forks: Annotated[bool, QueryParameter(description="Also every session that stands on it.")] = False,
 ) -> list[DeleteReceipt]:
     """It cannot be undone; `archive` only hides it. One receipt for each session that is gone. What forks share with it
     stays until the last of them goes."""
-    header = await desk.named(session_id)
-    gone = await desk.read(
-        erase, None, desk.store, header.session_id, door=DOOR, with_forks=with_forks, settings=desk.settings
+    header = await server.named(session_id)
+    gone = await server.read(
+        erase, None, server.store, header.session_id, door=DOOR, with_forks=with_forks, settings=server.settings
     )
     return [receipt_row(one) for one in gone]

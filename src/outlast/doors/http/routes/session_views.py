@@ -8,16 +8,16 @@ import msgspec
 from litestar import Response, get
 from litestar.params import QueryParameter
 
-from outlast.app.sessions.lineage_tree import Family, family_of
+from outlast.app.sessions.lineage_tree import LineageTree, family_of
 from outlast.app.sessions.messages_page import event_page
-from outlast.app.sessions.usage import Spending, spending_of
+from outlast.app.sessions.usage import SessionSpending, spending_of
 from outlast.core.errors import ConfigError
 from outlast.core.event_row import StoredEvent
 from outlast.doors.http.parameters import SESSION, AfterSeq, BeforeSeq, Limit, OpenDesk, SessionId
 from outlast.doors.http.routes.sessions import NEXT_CURSOR
 from outlast.doors.http.schemas import ContextInfo, EventInfo, ReplyUsage, RoleUse, UsageInfo
 from outlast.doors.http.serializers import spent_row
-from outlast.doors.http.server_state import Desk
+from outlast.doors.http.server_state import ServerState
 from outlast.session import ConversationSession
 
 
@@ -34,7 +34,7 @@ def view(name: str, summary: str) -> Any:
 
 @view("events", "Its events as they are stored")
 async def events(
-    desk: OpenDesk,
+    server: OpenDesk,
     session_id: SessionId,
     after: AfterSeq = 0,
     before: BeforeSeq = None,
@@ -44,10 +44,10 @@ async def events(
     ] = None,
 ) -> Response[list[EventInfo]]:
     """Oldest first, with the history that a fork shares. `X-Next-Cursor` is the `after` of the next page."""
-    header = await desk.named(session_id)
+    header = await server.named(session_id)
     wanted = frozenset(kinds.split(",")) if kinds else None
-    page = await desk.read(
-        event_page, desk.store, header.session_id, after=after, before=before, limit=limit, kinds=wanted
+    page = await server.read(
+        event_page, server.store, header.session_id, after=after, before=before, limit=limit, kinds=wanted
     )
     headers = {NEXT_CURSOR: str(page.next_after)} if page.next_after is not None else {}
     return Response([_event(stored, body) for stored, body in page.rows], headers=headers)
@@ -68,52 +68,52 @@ def _event(stored: StoredEvent, body: msgspec.Raw) -> EventInfo:
     )
 
 
-async def _session(desk: Desk, session_id: str) -> ConversationSession:
-    header = await desk.named(session_id)
-    found = await desk.read(ConversationSession.load, session_id=header.session_id, store=desk.store)
+async def _session(server: ServerState, session_id: str) -> ConversationSession:
+    header = await server.named(session_id)
+    found = await server.read(ConversationSession.load, session_id=header.session_id, store=server.store)
     assert found is not None
     return found
 
 
 @view("timeline", "What was decided, and why")
-async def timeline(desk: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
+async def timeline(server: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
     """The latest decisions about the work, oldest first."""
-    session = await _session(desk, session_id)
-    return await desk.read(lambda: session.state.timeline)
+    session = await _session(server, session_id)
+    return await server.read(lambda: session.state.timeline)
 
 
 @view("ledger", "Assumptions, acceptance anchors and decision boundaries")
-async def ledger(desk: OpenDesk, session_id: SessionId) -> dict[str, Any]:
-    session = await _session(desk, session_id)
+async def ledger(server: OpenDesk, session_id: SessionId) -> dict[str, Any]:
+    session = await _session(server, session_id)
     empty: dict[str, Any] = {"assumptions": [], "acceptance_anchors": [], "decision_boundaries": []}
-    return await desk.read(lambda: empty | session.state.ledger)
+    return await server.read(lambda: empty | session.state.ledger)
 
 
 @view("prompts", "The system prompts that were sent")
-async def prompts(desk: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
+async def prompts(server: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
     """The latest, oldest first; equal ones once."""
-    session = await _session(desk, session_id)
-    return await desk.read(lambda: session.state.prompts)
+    session = await _session(server, session_id)
+    return await server.read(lambda: session.state.prompts)
 
 
 @view("tree", "Its forks, rotations and sub-agents")
-async def tree(desk: OpenDesk, session_id: SessionId) -> Family:
+async def tree(server: OpenDesk, session_id: SessionId) -> LineageTree:
     """The whole family, each after whom it came from."""
-    header = await desk.named(session_id)
-    return await desk.read(family_of, desk.store, header.session_id)
+    header = await server.named(session_id)
+    return await server.read(family_of, server.store, header.session_id)
 
 
 @view("usage", "What it has spent, and how full its window is")
-async def usage(desk: OpenDesk, session_id: SessionId) -> UsageInfo:
-    header = await desk.named(session_id)
+async def usage(server: OpenDesk, session_id: SessionId) -> UsageInfo:
+    header = await server.named(session_id)
     try:
-        kit = await desk.read(desk.crew.kit, header.session_id)
+        kit = await server.read(server.pool.kit, header.session_id)
     except ConfigError:
         kit = None  # the window is unknown then, and everything else is not
-    return _usage(header.session_id, await desk.read(spending_of, desk.store, header.session_id, kit))
+    return _usage(header.session_id, await server.read(spending_of, server.store, header.session_id, kit))
 
 
-def _usage(session_id: str, found: Spending) -> UsageInfo:
+def _usage(session_id: str, found: SessionSpending) -> UsageInfo:
     context = found.context
     return UsageInfo(
         session_id=session_id,

@@ -9,16 +9,16 @@ from litestar.params import JSONBody, QueryParameter
 
 from outlast.app.sessions.create import create
 from outlast.app.sessions.detail import open_work
-from outlast.app.sessions.listing import Listing, damaged_summary, listed_in, summary_of
+from outlast.app.sessions.listing import SessionListing, damaged_summary, listed_in, summary_of
 from outlast.app.sessions.messages_page import opened
-from outlast.app.sessions.pending_approvals import waiting
+from outlast.app.sessions.pending_approvals import pending_approvals
 from outlast.app.turn_setup import permission_mode_of
 from outlast.core.errors import ConflictError
 from outlast.doors.http.json_body import JsonResponse, encoded
 from outlast.doors.http.parameters import SESSION, BeforeSeq, Limit, OpenDesk, SessionId, refused
 from outlast.doors.http.schemas import CreateSessionRequest, SessionAck, SessionDetail, SessionSummary
 from outlast.doors.http.serializers import message_row, summary_row
-from outlast.doors.http.server_state import DOOR, OWNER, Desk, folder
+from outlast.doors.http.server_state import DOOR, OWNER, ServerState, folder
 
 State = Literal["active", "ended", "archived"]
 NEXT_CURSOR = "X-Next-Cursor"
@@ -32,7 +32,7 @@ NEXT_CURSOR = "X-Next-Cursor"
     responses=refused(),
 )
 async def list_sessions(
-    desk: OpenDesk,
+    server: OpenDesk,
     limit: Limit = 50,
     of_state: Annotated[State | None, QueryParameter(name="state")] = None,
     project: Annotated[
@@ -45,17 +45,17 @@ async def list_sessions(
 ) -> Response[list[SessionSummary]]:
     """A page of sessions. The next one: the same with `cursor` set to the header `X-Next-Cursor`, until there is none.
     A session whose header cannot be read comes last, with the state `damaged`."""
-    found = await desk.read(_listed, desk, limit, of_state, project, q, cursor)
+    found = await server.read(_listed, server, limit, of_state, project, q, cursor)
     headers = {NEXT_CURSOR: found.cursor} if found.cursor is not None else {}
     rows = [summary_row(row) for row in found.sessions] + [_damaged(name) for name in found.damaged]
     return Response(rows, headers=headers)
 
 
 def _listed(
-    desk: Desk, limit: int, state: str | None, project: str | None, q: str | None, cursor: str | None
-) -> Listing:
+    server: ServerState, limit: int, state: str | None, project: str | None, q: str | None, cursor: str | None
+) -> SessionListing:
     return listed_in(
-        desk.store,
+        server.store,
         project=project or None,
         state=state,
         title=q or None,
@@ -77,23 +77,23 @@ def _damaged(session_id: str) -> SessionSummary:
     tags=["sessions"],
     responses=refused(408, 409, 413, 415),
 )
-async def create_session(desk: OpenDesk, data: JSONBody[CreateSessionRequest | None] = None) -> SessionAck:
+async def create_session(server: OpenDesk, data: JSONBody[CreateSessionRequest | None] = None) -> SessionAck:
     """It is stored before this answers, and empty until a message is posted to it."""
     wanted = data or CreateSessionRequest()
     if wanted.place is not None and wanted.repo_path is not None:
         raise ConflictError("give repo_path or place, not both: a place has its own folder")
-    root = desk.label_folder(wanted.place) if wanted.place else folder(wanted.repo_path, desk.settings.project_root)
-    session_id = await desk.read(
+    root = server.label_folder(wanted.place) if wanted.place else folder(wanted.repo_path, server.settings.project_root)
+    session_id = await server.read(
         create,
-        desk.store,
-        desk.settings,
+        server.store,
+        server.settings,
         root,
         door=DOOR,
         title=wanted.title,
         model=wanted.model_override,
         persona=wanted.persona_name,
         owner_id=OWNER,
-        place=desk.place(wanted.place),
+        place=server.place(wanted.place),
     )
     return SessionAck(session_id=session_id, state="active")
 
@@ -106,25 +106,25 @@ async def create_session(desk: OpenDesk, data: JSONBody[CreateSessionRequest | N
     responses=SESSION,
 )
 async def get_session(
-    desk: OpenDesk,
+    server: OpenDesk,
     session_id: SessionId,
     all: Annotated[bool, QueryParameter(description="With those that were cleared or rewound.")] = False,
     before: BeforeSeq = None,
     limit: Limit = 200,
 ) -> Response[SessionDetail]:
     """The last messages, newest last, and the reply that is being written. Older ones: `before` the first of these."""
-    return JsonResponse(await desk.read(_told, desk, session_id, before, limit, all))
+    return JsonResponse(await server.read(_told, server, session_id, before, limit, all))
 
 
-def _told(desk: Desk, named: str, before: int | None, limit: int, include_archived: bool) -> bytes:
+def _told(server: ServerState, named: str, before: int | None, limit: int, include_archived: bool) -> bytes:
     """It may be long: it is written beside the loop, too."""
-    return encoded(_detail(desk, named, before, limit, include_archived))
+    return encoded(_detail(server, named, before, limit, include_archived))
 
 
-def _detail(desk: Desk, named: str, before: int | None, limit: int, include_archived: bool) -> SessionDetail:
-    found = opened(desk.store, desk.header(named), limit=limit, before=before, include_archived=include_archived)
+def _detail(server: ServerState, named: str, before: int | None, limit: int, include_archived: bool) -> SessionDetail:
+    found = opened(server.store, server.header(named), limit=limit, before=before, include_archived=include_archived)
     session_id = found.header.session_id
-    summary = summary_row(summary_of(found.header, desk.store))
+    summary = summary_row(summary_of(found.header, server.store))
     rows = [message_row(session_id, said) for said in found.said]
     return SessionDetail(
         session=summary,
@@ -132,8 +132,8 @@ def _detail(desk: Desk, named: str, before: int | None, limit: int, include_arch
         draft=found.draft,
         last_seq=found.header.last_seq,
         first_seq=rows[0].seq if rows else None,
-        permission_mode=permission_mode_of(desk.settings, found.state),
+        permission_mode=permission_mode_of(server.settings, found.state),
         interrupted=open_work(found.state) if summary.activity == "interrupted" else None,
-        trouble=desk.crew.trouble(session_id),
-        approvals=len(waiting(desk.store, session_id, found.state)),
+        trouble=server.pool.trouble(session_id),
+        approvals=len(pending_approvals(server.store, session_id, found.state)),
     )

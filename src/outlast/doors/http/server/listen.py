@@ -22,7 +22,7 @@ DEFAULT_PORT = 8765
 BACKLOG = 512
 
 
-class Listen(msgspec.Struct, frozen=True, kw_only=True):
+class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     host: str = "127.0.0.1"
@@ -67,7 +67,7 @@ def spelled(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def check(wanted: Listen) -> list[str]:
+def check(wanted: ListenAddress) -> list[str]:
     """Warnings to show at each start; `ConfigError` when it may not be done."""
     if (wanted.tls_cert is None) != (wanted.tls_key is None):
         raise ConfigError("TLS needs both --tls-cert and --tls-key")
@@ -101,7 +101,7 @@ def _check_public_url(url: str) -> None:
         raise ConfigError(f"--public-url '{url}' must be https://HOST or https://HOST:PORT, without a query")
 
 
-def tls_context(wanted: Listen) -> ssl.SSLContext | None:
+def tls_context(wanted: ListenAddress) -> ssl.SSLContext | None:
     if wanted.tls_cert is None or wanted.tls_key is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -130,12 +130,12 @@ def _reason(error: Exception) -> str:
 # --- sockets ---------------------------------------------------------------------------------------------------------
 
 
-def listening(wanted: Listen) -> socket.socket:
+def listening(wanted: ListenAddress) -> socket.socket:
     """The socket, bound. `ConfigError` in one sentence when it cannot be."""
     return _unix_socket(wanted.unix) if wanted.unix is not None else _tcp_socket(wanted)
 
 
-def _tcp_socket(wanted: Listen) -> socket.socket:
+def _tcp_socket(wanted: ListenAddress) -> socket.socket:
     host = "127.0.0.1" if wanted.host == "localhost" else wanted.host
     try:
         family = socket.getaddrinfo(host, wanted.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]

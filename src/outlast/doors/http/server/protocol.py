@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from outlast.doors.http.event_stream import ABORT
 
 
-class Protocol(HttpToolsProtocol):
+class PromptProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:
         """An answer's head and body are two small writes: without this the second waits for the peer's late word."""
         super().connection_made(transport)
@@ -41,7 +41,7 @@ MOST_CONNECTIONS = 4096
 OTHER_FILES = 128
 
 
-class BoundedProtocol(Protocol):
+class BoundedProtocol(PromptProtocol):
     """One connection."""
 
     _slow: asyncio.TimerHandle | None = None

@@ -15,16 +15,16 @@ import msgspec
 
 from outlast.app.api_token import TokenFile
 from outlast.app.models import check_named
-from outlast.app.server_registry import Running, forget_running, note_running, running
+from outlast.app.server_registry import RunningServer, forget_running, note_running, running
 from outlast.app.settings import Settings
 from outlast.app.stores import shown_url
 from outlast.app.turn_setup import AgentConfig
-from outlast.app.workers.options import Working
+from outlast.app.workers.options import WorkerOptions
 from outlast.core.errors import ConfigError, OutlastError
-from outlast.doors.http.app import Beside, HttpDoor
+from outlast.doors.http.app import HttpDoor, SideService
 from outlast.doors.http.middleware.auth import LOGIN_PATH
 from outlast.doors.http.schemas import LoginLink
-from outlast.doors.http.server.listen import Listen, check, listening, spelled, tls_context
+from outlast.doors.http.server.listen import ListenAddress, check, listening, spelled, tls_context
 from outlast.doors.http.server.uvicorn_server import serve
 
 PATIENCE_SECONDS = 10
@@ -33,16 +33,16 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 only compared with
 
 def serve_here(
     settings: Settings,
-    wanted: Listen,
-    working: Working | None = None,
+    wanted: ListenAddress,
+    working: WorkerOptions | None = None,
     *,
     config: AgentConfig | None = None,
     new_token: bool = False,
     json: bool = False,
-    beside: Beside | None = None,
+    beside: SideService | None = None,
 ) -> None:
     """Serve until a signal comes. Whatever is wrong with the flags is told before anything is opened."""
-    warnings, tls, working = check(wanted), tls_context(wanted), (working or Working()).checked()
+    warnings, tls, working = check(wanted), tls_context(wanted), (working or WorkerOptions()).checked()
     if working.works:
         check_named(settings)
     if new_token:
@@ -68,16 +68,18 @@ def serve_here(
             wanted.unix.expanduser().absolute().unlink(missing_ok=True)
 
 
-def _here(wanted: Listen, port: int) -> Running:
+def _here(wanted: ListenAddress, port: int) -> RunningServer:
     if wanted.unix is not None:
         path = str(wanted.unix.expanduser().absolute())
-        return Running(url=wanted.public_url or "http://localhost", connect=path)
+        return RunningServer(url=wanted.public_url or "http://localhost", connect=path)
     connect = f"{wanted.scheme}://{spelled(wanted.reached)}:{port}"
     certificate = str(wanted.tls_cert.expanduser().absolute()) if wanted.tls_cert is not None else None
-    return Running(url=wanted.url(port), connect=connect, certificate=certificate)
+    return RunningServer(url=wanted.url(port), connect=connect, certificate=certificate)
 
 
-def _tell(settings: Settings, wanted: Listen, here: Running, code: str, warnings: list[str], json: bool) -> None:
+def _tell(
+    settings: Settings, wanted: ListenAddress, here: RunningServer, code: str, warnings: list[str], json: bool
+) -> None:
     login = f"{here.url}{LOGIN_PATH}?code={code}"
     for warning in warnings:
         print(f"outlast: warning: {warning}", file=sys.stderr, flush=True)
@@ -122,7 +124,7 @@ def fresh_login(settings: Settings) -> str:
     return f"{found.url}{msgspec.json.decode(body, type=LoginLink).path}"
 
 
-def _host(found: Running) -> str:
+def _host(found: RunningServer) -> str:
     if not found.connect.startswith("http"):
         return "localhost"
     return urlsplit(found.connect).netloc
@@ -139,7 +141,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _connection(found: Running) -> http.client.HTTPConnection:
+def _connection(found: RunningServer) -> http.client.HTTPConnection:
     if not found.connect.startswith("http"):
         return _UnixConnection(found.connect)
     parts = urlsplit(found.connect)

@@ -24,7 +24,7 @@ GRACE_SECONDS = 10
 COLLECT_AFTER = 10_000
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """They are ours: uvicorn would raise them again once it has stopped."""
@@ -47,7 +47,7 @@ async def serve(door: HttpDoor, listener: socket.socket, tls: ssl.SSLContext | N
     )
     config.load()
     config.ssl = tls
-    server = _Server(config)
+    server = _HttpServer(config)
     async with door.lifespan():
         _stop_on_signals(server, door)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))

@@ -10,22 +10,24 @@ from outlast.doors.repl.commands.custom import custom_commands
 from outlast.doors.repl.commands.history import HISTORY
 from outlast.doors.repl.commands.inspect import REPORTS
 from outlast.doors.repl.commands.model_and_permissions import RIGHTS
-from outlast.doors.repl.commands.port import Command
+from outlast.doors.repl.commands.port import ReplCommand
 from outlast.doors.repl.commands.session import SESSIONS
 from outlast.doors.repl.commands.turn_control import TURNS
-from outlast.doors.repl.controller import Room
+from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.render.renderables import rows
 
-BUILT_IN: dict[str, Command] = {command.name: command for command in (*SESSIONS, *HISTORY, *TURNS, *RIGHTS, *REPORTS)}
+BUILT_IN: dict[str, ReplCommand] = {
+    command.name: command for command in (*SESSIONS, *HISTORY, *TURNS, *RIGHTS, *REPORTS)
+}
 
 
-def commands_of(room: Room) -> dict[str, Command]:
+def commands_of(controller: ReplController) -> dict[str, ReplCommand]:
     """All that can be typed after `/` here: the built-in ones win over files."""
-    agent = room.desk.agent
+    agent = controller.repl_session.agent
     return {**custom_commands(agent.project_root, agent.settings.home), **BUILT_IN}
 
 
-def unknown(name: str, known: dict[str, Command]) -> str:
+def unknown(name: str, known: dict[str, ReplCommand]) -> str:
     """One sentence with the nearest names."""
     near = [f"/{one}" for one in get_close_matches(name, list(known), 3, 0.5)]
     near = near or [f"/{one}" for one in known if one.startswith(name[:2])][:3]
@@ -43,7 +45,7 @@ KEYS = (
 )
 
 
-def help_page(known: dict[str, Command]) -> RenderableType:
+def help_page(known: dict[str, ReplCommand]) -> RenderableType:
     """Everything that can be typed here."""
     commands = [(f"/{name} {command.usage}".rstrip(), command.about) for name, command in sorted(known.items())]
     return Group(rows(commands, "cyan", ""), rows(KEYS, "cyan", "dim"))

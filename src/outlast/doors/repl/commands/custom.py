@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outlast.doors.repl.commands.port import Command
-from outlast.doors.repl.controller import Doing, Room
+from outlast.doors.repl.commands.port import ReplCommand
+from outlast.doors.repl.controller import Doing, ReplController
 
 LARGEST = 64 * 1024
 PLACE = "$ARGUMENTS"
 
 
-def custom_commands(project: Path, home: Path) -> dict[str, Command]:
-    found: dict[str, Command] = {}
+def custom_commands(project: Path, home: Path) -> dict[str, ReplCommand]:
+    found: dict[str, ReplCommand] = {}
     for folder, whose in ((project / ".outlast" / "commands", "project"), (home / "commands", "yours")):
         for path in _files(folder):
             try:
                 about = _about(_text(path)) or "a command of your own"
             except OSError:
                 continue
-            found[path.stem] = Command(path.stem, f"{about} ({whose})", _sent(path), "[ARGUMENTS]")
+            found[path.stem] = ReplCommand(path.stem, f"{about} ({whose})", _sent(path), "[ARGUMENTS]")
     return found
 
 
@@ -38,8 +38,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _sent(path: Path) -> Doing:
-    async def send(room: Room, arguments: str) -> None:
-        room.next_input = message_of(_text(path), arguments)
+    async def send(controller: ReplController, arguments: str) -> None:
+        controller.next_input = message_of(_text(path), arguments)
 
     return send
 

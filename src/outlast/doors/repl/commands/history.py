@@ -7,62 +7,64 @@ from rich.text import Text
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.messages import Message, Role
-from outlast.doors.repl.commands.port import Command
-from outlast.doors.repl.controller import Room
+from outlast.doors.repl.commands.port import ReplCommand
+from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.input.attachments import typed
 from outlast.doors.repl.render.tool_call_line import one_line
-from outlast.doors.repl.session_picker import Option, age
+from outlast.doors.repl.session_picker import PickerOption, age
 
 OFFERED = 200
 FILES = "--files"
 
 
-async def compact(room: Room, arguments: str) -> None:
-    room.say("summarising the older messages; appends go on meanwhile", "dim")
-    await room.boundary("compact", instructions=arguments.strip() or None)
+async def compact(controller: ReplController, arguments: str) -> None:
+    controller.say("summarising the older messages; appends go on meanwhile", "dim")
+    await controller.boundary("compact", instructions=arguments.strip() or None)
 
 
-async def uncompact(room: Room, arguments: str) -> None:
-    await room.boundary("uncompact")
+async def uncompact(controller: ReplController, arguments: str) -> None:
+    await controller.boundary("uncompact")
 
 
-async def rewind(room: Room, arguments: str) -> None:
+async def rewind(controller: ReplController, arguments: str) -> None:
     """To before a message of the user's, which comes back into the input line to be said otherwise."""
     words = [word for word in arguments.split() if word != FILES]
-    said = _inputs(room)
+    said = _inputs(controller)
     if words:
         message = next((one for one in said if str(one.seq) == words[0]), None)
         if message is None:
             raise OutlastError(f"event {words[0]} is not a message of yours that can be rewound to; /rewind shows them")
     else:
-        message = await room.pick("Rewind to before", [_option(one) for one in reversed(said)])
+        message = await controller.pick("Rewind to before", [_option(one) for one in reversed(said)])
     if message is None:
         return
     files = FILES in arguments.split()
-    if not files and not words and _changed_files(room, message):
-        files = await room.confirm(
+    if not files and not words and _changed_files(controller, message):
+        files = await controller.confirm(
             "Put the files back too?", yes="Conversation and files", no="Conversation only", first=False
         )
-    await _rewound(room, message, files=files)
-    room.screen.offer(typed(message.parts))
+    await _rewound(controller, message, files=files)
+    controller.screen.offer(typed(message.parts))
 
 
-def _option(message: Message) -> Option[Message]:
-    return Option(message, one_line(typed(message.parts), 80), f"event {message.seq} · {age(message.at or 0)} ago")
+def _option(message: Message) -> PickerOption[Message]:
+    return PickerOption(
+        message, one_line(typed(message.parts), 80), f"event {message.seq} · {age(message.at or 0)} ago"
+    )
 
 
-def _inputs(room: Room) -> list[Message]:
-    if not room.session.exists:
+def _inputs(controller: ReplController) -> list[Message]:
+    if not controller.session.exists:
         raise OutlastError("nothing was said here yet")
-    said = [one for one in room.session.history(OFFERED) if one.role is Role.USER and one.seq]
+    said = [one for one in controller.session.history(OFFERED) if one.role is Role.USER and one.seq]
     if not said:
         raise OutlastError("nothing was said here yet")
     return said
 
 
-def _changed_files(room: Room, since: Message) -> bool:
+def _changed_files(controller: ReplController, since: Message) -> bool:
     """Whether the file tools changed anything after that message."""
-    store, session = room.desk.agent.store, room.session
+    store, session = controller.repl_session.agent.store, controller.session
     kinds = frozenset({"ToolCallStarted"})
     for stored in store.read(session.session_id, after=since.seq or 0, kinds=kinds):
         if b'"effect":"V"' in stored.body or stored.enc != "plain":
@@ -70,55 +72,59 @@ def _changed_files(room: Room, since: Message) -> bool:
     return False
 
 
-async def _rewound(room: Room, message: Message, *, files: bool) -> None:
-    if room.work.is_running:
-        await room.work.stop()
-    await room.boundary("rewind", seq=message.seq, keep=False, files=files)
+async def _rewound(controller: ReplController, message: Message, *, files: bool) -> None:
+    if controller.work.is_running:
+        await controller.work.stop()
+    await controller.boundary("rewind", seq=message.seq, keep=False, files=files)
 
 
-async def undo(room: Room, arguments: str) -> None:
+async def undo(controller: ReplController, arguments: str) -> None:
     """Take back the last exchange and what its file tools changed; `/undo rewind` takes back a rewind itself."""
     if arguments.strip() == "rewind":
-        await room.boundary("unrewind")
+        await controller.boundary("unrewind")
         return
-    message = _inputs(room)[-1]
-    await _rewound(room, message, files=_changed_files(room, message))
-    room.say(f"taken back with its files: {one_line(typed(message.parts), 60)}; /undo rewind brings it back", "dim")
+    message = _inputs(controller)[-1]
+    await _rewound(controller, message, files=_changed_files(controller, message))
+    controller.say(
+        f"taken back with its files: {one_line(typed(message.parts), 60)}; /undo rewind brings it back", "dim"
+    )
 
 
-async def retry(room: Room, arguments: str) -> None:
+async def retry(controller: ReplController, arguments: str) -> None:
     """Ask the same once more; the files stay as they are."""
-    message = _inputs(room)[-1]
-    await _rewound(room, message, files=False)
-    await room.work.admit(message.parts, e.Delivery.QUEUE)
-    room.work.wake()
+    message = _inputs(controller)[-1]
+    await _rewound(controller, message, files=False)
+    await controller.work.admit(message.parts, e.Delivery.QUEUE)
+    controller.work.wake()
 
 
-async def diff(room: Room, arguments: str) -> None:
+async def diff(controller: ReplController, arguments: str) -> None:
     """What the file tools changed: in the last turn, or in the whole session."""
     from outlast.app.streams.event_feed import rows_of
     from outlast.doors.repl.render.renderables import diff as drawn_diff
 
-    if not room.session.exists:
+    if not controller.session.exists:
         raise OutlastError("nothing was said here yet")
     changes: list[str] = []
-    for _, event in rows_of(room.desk.agent.store, room.session.session_id):
+    for _, event in rows_of(controller.repl_session.agent.store, controller.session.session_id):
         if isinstance(event, e.TurnStarted) and arguments.strip() != "all":
             changes = []
         if isinstance(event, e.ToolCallFinished) and not event.is_error and event.facts.get("diff"):
             changes.append(str(event.facts["diff"]))
     if not changes:
-        room.say("the file tools changed nothing; /diff all looks at the whole session", "dim")
+        controller.say("the file tools changed nothing; /diff all looks at the whole session", "dim")
     for change in changes:
-        room.put(drawn_diff(change))
-        room.put(Text())
+        controller.put(drawn_diff(change))
+        controller.put(Text())
 
 
 HISTORY = (
-    Command("compact", "summarise the older messages", compact, "[INSTRUCTIONS]"),
-    Command("uncompact", "take the last summary back", uncompact),
-    Command("rewind", "go back to before a message, with its files if you like", rewind, "[SEQ] [--files]", (FILES,)),
-    Command("undo", "take back the last exchange and its files, or a rewind", undo, "[rewind]", ("rewind",)),
-    Command("retry", "ask the last message once more", retry),
-    Command("diff", "show what was changed in files", diff, "[all]", ("all",)),
+    ReplCommand("compact", "summarise the older messages", compact, "[INSTRUCTIONS]"),
+    ReplCommand("uncompact", "take the last summary back", uncompact),
+    ReplCommand(
+        "rewind", "go back to before a message, with its files if you like", rewind, "[SEQ] [--files]", (FILES,)
+    ),
+    ReplCommand("undo", "take back the last exchange and its files, or a rewind", undo, "[rewind]", ("rewind",)),
+    ReplCommand("retry", "ask the last message once more", retry),
+    ReplCommand("diff", "show what was changed in files", diff, "[all]", ("all",)),
 )

@@ -12,9 +12,9 @@ from rich.text import Text
 from outlast.app.settings import whole_environment
 from outlast.app.terminal import context_use
 from outlast.core.errors import OutlastError
-from outlast.core.usage import Spent
-from outlast.doors.repl.commands.port import Command
-from outlast.doors.repl.controller import Room
+from outlast.core.usage import ModelUsage
+from outlast.doors.repl.commands.port import ReplCommand
+from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.render.escape import output, readable
 from outlast.doors.repl.render.renderables import rows
 from outlast.doors.repl.render.status import tokens
@@ -31,8 +31,8 @@ def _table(*columns: str) -> Table:
     return table
 
 
-async def usage(room: Room, arguments: str) -> None:
-    spent = room.session.state.usage
+async def usage(controller: ReplController, arguments: str) -> None:
+    spent = controller.session.state.usage
     table = _table("model", "input", "output", "cached", "cost")
     for name, one in spent.models.items():
         table.add_row(
@@ -42,9 +42,9 @@ async def usage(room: Room, arguments: str) -> None:
     table.add_row(
         "all", f"{total.input_tokens:,}", f"{total.output_tokens:,}", f"{total.cache_read_tokens:,}", _cost(total)
     )
-    room.put(Padding(table, (0, 0, 0, 2)))
+    controller.put(Padding(table, (0, 0, 0, 2)))
     numbers = ((spent.turns, "turn"), (spent.replies, "reply"), (spent.tool_calls, "tool call"))
-    room.say(", ".join(_counted(number, noun) for number, noun in numbers), "dim")
+    controller.say(", ".join(_counted(number, noun) for number, noun in numbers), "dim")
 
 
 def _counted(number: int, noun: str) -> str:
@@ -53,34 +53,36 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun.removesuffix('y')}{'ies' if noun.endswith('y') else 's'}"
 
 
-def _cost(spent: Spent) -> str:
+def _cost(spent: ModelUsage) -> str:
     known = f"${spent.cost_micros / 1e6:.4f}"
     return known if not spent.unpriced else f"{known} and {spent.unpriced} of unknown price"
 
 
-async def context(room: Room, arguments: str) -> None:
-    found = context_use(room.kit(), room.session.messages, room.session.state)
+async def context(controller: ReplController, arguments: str) -> None:
+    found = context_use(controller.kit(), controller.session.messages, controller.session.state)
     if found.window:
         filled = min(BAR, round(found.used / found.window * BAR))
         bar = Text("  " + "█" * filled, style="cyan")
         bar.append("░" * (BAR - filled), style="dim")
         bar.append(f"  about {tokens(found.used)} of {tokens(found.window)} tokens ({found.used / found.window:.0%})")
-        room.put(bar)
+        controller.put(bar)
     table = _table("in the window", "messages", "tokens, estimated")
     table.add_row("system prompt", "", f"{found.system:,}")
     table.add_row("tools", "", f"{found.tools:,}")
     for role, (count, size) in found.by_role.items():
         table.add_row(role, str(count), f"{size:,}")
-    room.put(Padding(table, (0, 0, 0, 2)))
+    controller.put(Padding(table, (0, 0, 0, 2)))
     if found.compacts_at:
-        room.say(f"older messages are summarised at {tokens(found.compacts_at)} tokens; /compact does it now", "dim")
+        controller.say(
+            f"older messages are summarised at {tokens(found.compacts_at)} tokens; /compact does it now", "dim"
+        )
 
 
-async def timeline(room: Room, arguments: str) -> None:
+async def timeline(controller: ReplController, arguments: str) -> None:
     """Why the agent did what it did: the latest decisions."""
-    entries = room.session.workflow_timeline[-NEWEST:]
+    entries = controller.session.workflow_timeline[-NEWEST:]
     if not entries:
-        room.say("nothing was decided here yet", "dim")
+        controller.say("nothing was decided here yet", "dim")
     lines = [
         (
             entry.timestamp[11:19],
@@ -90,76 +92,78 @@ async def timeline(room: Room, arguments: str) -> None:
         for entry in entries
     ]
     if lines:
-        room.put(rows(lines, "dim", "dim", ""))
+        controller.put(rows(lines, "dim", "dim", ""))
 
 
-async def ledger(room: Room, arguments: str) -> None:
-    found = room.session.workflow_ledger
+async def ledger(controller: ReplController, arguments: str) -> None:
+    found = controller.session.workflow_ledger
     lists = (
         ("assumptions", found.assumptions),
         ("acceptance anchors", found.acceptance_anchors),
         ("decision boundaries", found.decision_boundaries),
     )
     if not any(items for _, items in lists):
-        room.say("the ledger is empty: nothing was assumed, anchored or bounded yet", "dim")
+        controller.say("the ledger is empty: nothing was assumed, anchored or bounded yet", "dim")
     for name, items in lists:
         if items:
-            room.put(Text(f"  {name}", style="bold"))
-            room.put(rows([(item.status, one_line(item.text, 400)) for item in items], "dim", ""))
+            controller.put(Text(f"  {name}", style="bold"))
+            controller.put(rows([(item.status, one_line(item.text, 400)) for item in items], "dim", ""))
 
 
-async def prompts(room: Room, arguments: str) -> None:
+async def prompts(controller: ReplController, arguments: str) -> None:
     """The system prompts that were sent; with a number, all of that one."""
-    found = room.session.prompt_history
+    found = controller.session.prompt_history
     if not found:
-        room.say("no prompt was sent yet", "dim")
+        controller.say("no prompt was sent yet", "dim")
         return
     if arguments.strip().isdecimal():
         n = int(arguments)
         if not 1 <= n <= len(found):
             raise OutlastError(f"there are prompts 1 to {len(found)}")
-        room.put(Padding(Text(readable(found[n - 1].content)), (0, 0, 0, 2)))
+        controller.put(Padding(Text(readable(found[n - 1].content)), (0, 0, 0, 2)))
         return
     lines = [
         (str(n), one.timestamp, one.workflow_mode, f"{one.permission_mode}, {len(one.content):,} characters")
         for n, one in enumerate(found, 1)
     ]
-    room.put(rows(lines, "cyan", "dim", "dim", "dim"))
-    room.say("/prompts N shows one", "dim")
+    controller.put(rows(lines, "cyan", "dim", "dim", "dim"))
+    controller.say("/prompts N shows one", "dim")
 
 
 # ---- what the command line does, too --------------------------------------------------------------------------------
 
 
-async def search(room: Room, arguments: str) -> None:
+async def search(controller: ReplController, arguments: str) -> None:
     if not arguments.strip():
         raise OutlastError("give the words to look for: /search WORDS")
-    await _command_line(room, "sessions", "search", arguments.strip())
+    await _command_line(controller, "sessions", "search", arguments.strip())
 
 
-async def export(room: Room, arguments: str) -> None:
+async def export(controller: ReplController, arguments: str) -> None:
     """Into a file: .md, .html or .jsonl by its ending."""
-    if not room.session.exists:
+    if not controller.session.exists:
         raise OutlastError("nothing was said here yet")
-    name = arguments.strip() or f"outlast-{room.session.session_id[:8]}.md"
+    name = arguments.strip() or f"outlast-{controller.session.session_id[:8]}.md"
     form = name.rpartition(".")[2]
     if form not in {"md", "html", "jsonl"}:
         raise OutlastError("give a file that ends in .md, .html or .jsonl: /export FILE")
-    path = room.desk.agent.project_root / name
-    done = await _command_line(room, "sessions", "export", room.session.session_id, "--format", form, "-o", str(path))
+    path = controller.repl_session.agent.project_root / name
+    done = await _command_line(
+        controller, "sessions", "export", controller.session.session_id, "--format", form, "-o", str(path)
+    )
     if done == 0:
-        room.say(f"written to {path}", "dim")
+        controller.say(f"written to {path}", "dim")
 
 
-async def _command_line(room: Room, *words: str) -> int:
+async def _command_line(controller: ReplController, *words: str) -> int:
     """The same command as in a shell, on the same store; what it says is shown."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "outlast",
         *words,
-        cwd=room.desk.agent.project_root,
-        env={**whole_environment(), "OUTLAST_STORE": room.desk.agent.store.url},
+        cwd=controller.repl_session.agent.project_root,
+        env={**whole_environment(), "OUTLAST_STORE": controller.repl_session.agent.store.url},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -167,16 +171,16 @@ async def _command_line(room: Room, *words: str) -> int:
     said, _ = await process.communicate()
     text = output(said.decode("utf-8", "replace")).rstrip()
     if text:
-        room.put(Padding(Text(text), (0, 0, 0, 2)))
+        controller.put(Padding(Text(text), (0, 0, 0, 2)))
     return process.returncode or 0
 
 
 REPORTS = (
-    Command("usage", "tokens and cost of this session", usage),
-    Command("context", "what fills the model's window", context),
-    Command("timeline", "what was decided, and why", timeline),
-    Command("ledger", "assumptions, anchors and boundaries of the work", ledger),
-    Command("prompts", "the system prompts that were sent", prompts, "[N]"),
-    Command("search", "search all sessions", search, "WORDS"),
-    Command("export", "write this session into a .md, .html or .jsonl file", export, "[FILE]"),
+    ReplCommand("usage", "tokens and cost of this session", usage),
+    ReplCommand("context", "what fills the model's window", context),
+    ReplCommand("timeline", "what was decided, and why", timeline),
+    ReplCommand("ledger", "assumptions, anchors and boundaries of the work", ledger),
+    ReplCommand("prompts", "the system prompts that were sent", prompts, "[N]"),
+    ReplCommand("search", "search all sessions", search, "WORDS"),
+    ReplCommand("export", "write this session into a .md, .html or .jsonl file", export, "[FILE]"),
 )

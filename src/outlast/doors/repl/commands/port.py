@@ -7,7 +7,7 @@ from typing import NamedTuple
 from outlast.doors.repl.controller import Doing
 
 
-class Command(NamedTuple):
+class ReplCommand(NamedTuple):
     """`run` gets the room and what was typed after the name. `words` are completed after it."""
 
     name: str

@@ -30,14 +30,14 @@ _FILE = re.compile(r'\n\n<file path="([^\n]*)">\n')
 _AT = re.compile(r"(?<!\S)@(\"[^\"]+\"|\S+)")
 
 
-class Attached(msgspec.Struct, frozen=True):
+class AttachedMessage(msgspec.Struct, frozen=True):
     """The parts to admit, and what could not be attached, in words."""
 
     parts: tuple[Part, ...]
     problems: tuple[str, ...] = ()
 
 
-def attached(text: str, project: Path) -> Attached:
+def attached(text: str, project: Path) -> AttachedMessage:
     """The message with its files. A name that is no file stays a word; one that cannot be read is told."""
     parts: list[Part] = []
     problems: list[str] = []
@@ -51,7 +51,7 @@ def attached(text: str, project: Path) -> Attached:
             problems.append(f"{name} is not attached: {error}")
             continue
         parts.append(part)
-    return Attached((TextPart(text), *parts), tuple(problems))
+    return AttachedMessage((TextPart(text), *parts), tuple(problems))
 
 
 def typed(parts: Sequence[Part]) -> str:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.doors.repl.render.status import Tail
+from outlast.doors.repl.render.status import OutputTail
 
 KEPT = 30_000
 
 
-class Ran(msgspec.Struct, frozen=True):
+class BangResult(msgspec.Struct, frozen=True):
     command: str
     output: str
     code: int
@@ -26,17 +26,17 @@ class Ran(msgspec.Struct, frozen=True):
         return f"I ran this command myself:\n$ {self.command}\n{self.output.rstrip()}{end}"
 
 
-class OwnCommand:
+class BangCommand:
     """One command; `stop` ends it and what it started. `tail` is the end of what it has put out so far."""
 
     def __init__(self, command: str, project: Path) -> None:
         self.command = command
         self.since = time.monotonic()
-        self.tail = Tail()
+        self.tail = OutputTail()
         self._project = project
         self._process: asyncio.subprocess.Process | None = None
 
-    async def run(self) -> Ran:
+    async def run(self) -> BangResult:
         self._process = process = await asyncio.create_subprocess_shell(
             self.command,
             cwd=self._project,
@@ -50,13 +50,13 @@ class OwnCommand:
         while piece := await process.stdout.read(65_536):
             total += len(piece)
             self.tail.add(piece.decode("utf-8", "replace"))
-            room = KEPT - len(head)
-            head += piece[:room] if room > 0 else b""
-            tail = (tail + (piece[room:] if room > 0 else piece))[-KEPT:]
+            controller = KEPT - len(head)
+            head += piece[:controller] if controller > 0 else b""
+            tail = (tail + (piece[controller:] if controller > 0 else piece))[-KEPT:]
         code = await process.wait()
         left_out = total - len(head) - len(tail)
         between = f"\n[... {left_out} bytes left out here ...]\n".encode() if left_out > 0 else b""
-        return Ran(self.command, (head + between + tail).decode("utf-8", "replace"), code)
+        return BangResult(self.command, (head + between + tail).decode("utf-8", "replace"), code)
 
     def stop(self) -> None:
         process = self._process

@@ -13,7 +13,7 @@ MOST = 50
 SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", ".outlast"})
 
 
-class Words(Completer):
+class InputCompleter(Completer):
     """`project` gives the folder that files are in, `commands` names with a word about each, `sessions` (id, title),
     `options` what a command takes."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 
-class OwnHistory(FileHistory):
+class InputHistory(FileHistory):
     """A file of lines. It is a comfort: a full disk or a lost file must not keep anybody from speaking."""
 
     def store_string(self, string: str) -> None:
@@ -25,4 +25,4 @@ def typed_before(path: Path) -> History:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
     except OSError:
         return InMemoryHistory()
-    return OwnHistory(path)
+    return InputHistory(path)

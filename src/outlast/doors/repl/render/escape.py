@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.app.terminal import shown
+from outlast.app.terminal import show_invisible
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -38,7 +38,7 @@ def output(text: str) -> str:
 def exact(text: str) -> str:
     """For what is to be approved: everything that cannot be seen is spelled out, tabs and ends of lines too where they
     could hide something."""
-    lines = shown(text).split("\n")
+    lines = show_invisible(text).split("\n")
     return "\n".join(_ending_seen(line.replace("\t", "<TAB>")) for line in lines)
 
 

@@ -11,7 +11,7 @@ FENCES = ("```", "~~~")
 WIDEST = 4000
 
 
-class Stream:
+class MarkdownStream:
     """The text of one reply."""
 
     def __init__(self) -> None:

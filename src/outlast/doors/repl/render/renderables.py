@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from outlast.app.terminal import shown
+from outlast.app.terminal import show_invisible
 from outlast.doors.repl.render.escape import readable
 from outlast.doors.terminal_cells import cells, cut
 
@@ -83,7 +83,7 @@ def _one(console: Console, renderable: RenderableType) -> str:
         else:
             console.print(renderable)
     text = _FILLED.sub(lambda found: "".join(_STYLES.findall(found.group())), captured.get())
-    return f"{_EMPTY.sub('', text).rstrip()}\n" if isinstance(renderable, Reply) else text
+    return f"{_EMPTY.sub('', text).rstrip()}\n" if isinstance(renderable, ReplyBlock) else text
 
 
 # --- what models write -----------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class LeftMarkdown(Markdown):
     }
 
 
-class Reply:
+class ReplyBlock:
     """Markdown that is read when it is drawn, which a long one should be in a thread of its own."""
 
     def __init__(self, text: str) -> None:
@@ -126,7 +126,7 @@ class Reply:
 
 
 def markdown(text: str) -> RenderableType:
-    return Reply(text)
+    return ReplyBlock(text)
 
 
 def code(text: str, language: str) -> RenderableType:
@@ -150,13 +150,13 @@ class CallLine:
         return f"{self.mark} {self.told}  {self.result}".rstrip()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        mark, room = Text(f"{self.mark} ", style=self.style), options.max_width - 2
-        if self.reason and cells(self.told) + 2 + cells(self.result) > room:
-            yield mark.append(cut(self.told, room), style="not bold default")
+        mark, controller = Text(f"{self.mark} ", style=self.style), options.max_width - 2
+        if self.reason and cells(self.told) + 2 + cells(self.result) > controller:
+            yield mark.append(cut(self.told, controller), style="not bold default")
             yield Padding(Text(self.result, style="dim"), (0, 0, 0, 2))
             return
-        result = cut(self.result, max(room // 2, room - cells(self.told) - 2))
-        told = cut(self.told, room - cells(result) - 2 if result else room)
+        result = cut(self.result, max(controller // 2, controller - cells(self.told) - 2))
+        told = cut(self.told, controller - cells(result) - 2 if result else controller)
         yield Text.assemble(mark, (told, "default"), (f"  {result}" if result else "", "dim"))
 
 
@@ -173,7 +173,7 @@ def folded(text: str, most: int, more: str = "/expand") -> Text:
 
 def diff(text: str, most: int | None = None) -> RenderableType:
     """A unified diff in colours; `most` lines of it, and a word about the rest."""
-    lines = shown(text).splitlines()
+    lines = show_invisible(text).splitlines()
     seen = lines if most is None or len(lines) <= most else lines[:most]
     drawn_lines = Text()
     for n, line in enumerate(seen):

@@ -55,7 +55,7 @@ def short_model(name: str) -> str:
     return name if len(name) <= 48 else f"{name[:47]}…"
 
 
-class Status:
+class StatusLine:
     """What the line shows; whoever learns something new puts it here."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ KEPT = 8192
 LINES = 5
 
 
-class Tail:
+class OutputTail:
     """Takes pieces as they come; keeps no more than is needed to show the end."""
 
     def __init__(self) -> None:

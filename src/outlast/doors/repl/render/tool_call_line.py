@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast.app.terminal import shown
+from outlast.app.terminal import show_invisible
 from outlast.core import events as e
 from outlast.core.messages import text_of
 
@@ -26,7 +26,7 @@ _SUBJECT = {
 
 def one_line(text: str, longest: int = LONGEST) -> str:
     """On one line, every character visible, cut where it is too long."""
-    line = shown(" ".join(text.split()))
+    line = show_invisible(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 

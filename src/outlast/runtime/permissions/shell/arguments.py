@@ -14,7 +14,7 @@ import msgspec
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word
 
 
-class Kind(StrEnum):
+class OptionKind(StrEnum):
     """What a value or an operand is to the policy."""
 
     TEXT = "text"
@@ -36,7 +36,7 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     reads: str = ""
     attached: str = ""
     longs: dict[str, str] = {}
-    operands: Kind = Kind.READ
+    operands: OptionKind = OptionKind.READ
     least: int = 0
     most: int | None = None
     pattern: bool = False
@@ -45,7 +45,7 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     loose: bool = False
 
 
-class Arguments(msgspec.Struct, frozen=True, kw_only=True):
+class CommandArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments taken apart: options by name, in order, and what they read; operands without the expression."""
 
     expression: str = ""
@@ -67,7 +67,7 @@ def grammar(
     valued: str = "",
     reads: str = "",
     attached: str = "",
-    operands: Kind = Kind.READ,
+    operands: OptionKind = OptionKind.READ,
     least: int = 0,
     most: int | None = None,
     pattern: bool = False,
@@ -96,12 +96,12 @@ def grammar(
     )
 
 
-def arguments(program: str, words: Sequence[Word], grammar: Grammar) -> Arguments:
+def arguments(program: str, words: Sequence[Word], grammar: Grammar) -> CommandArguments:
     """The arguments of a program by its grammar; `NotUnderstood` when one does not fit."""
-    return _Reader(program, words, grammar).read()
+    return _ArgumentReader(program, words, grammar).read()
 
 
-class _Reader:
+class _ArgumentReader:
     def __init__(self, program: str, words: Sequence[Word], grammar: Grammar) -> None:
         self.program, self.words, self.grammar = program, words, grammar
         self.at = 0
@@ -109,7 +109,7 @@ class _Reader:
         self.operands: list[Word] = []
         self.reads: list[Word] = []
 
-    def read(self) -> Arguments:
+    def read(self) -> CommandArguments:
         ended, expression = False, ""
         while self.at < len(self.words):
             word = self.words[self.at]
@@ -125,7 +125,7 @@ class _Reader:
                 raise NotUnderstood(f"gives {self.program} no expression, or a pattern for one")
             expression = self.operands.pop(0).text
         self._count()
-        return Arguments(
+        return CommandArguments(
             expression=expression,
             options=tuple(self.options),
             operands=tuple(self.operands),
@@ -136,7 +136,7 @@ class _Reader:
         least, most = self.grammar.least, self.grammar.most
         if len(self.operands) < least or (most is not None and len(self.operands) > most):
             raise NotUnderstood(f"gives {self.program} a number of operands that is not judged")
-        if self.operands and self.grammar.operands is Kind.NONE:
+        if self.operands and self.grammar.operands is OptionKind.NONE:
             raise NotUnderstood(f"gives {self.program} operands")
 
     def _operand(self, word: Word, ended: bool) -> None:

@@ -19,7 +19,7 @@ MOST_MATCHES = 2_000
 MOST_FOLDERS = 4
 
 
-class Scene:
+class CommandScope:
     """`writes` and `compiles` say what any command of the line does; `at` is the number of the one being judged."""
 
     def __init__(self, project: Path, roots: Sequence[Path], search_path: str = "") -> None:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from outlast.runtime.permissions.shell.arguments import Arguments, Grammar, Kind, arguments, grammar
-from outlast.runtime.permissions.shell.command_scope import Scene
+from outlast.runtime.permissions.shell.arguments import CommandArguments, Grammar, OptionKind, arguments, grammar
+from outlast.runtime.permissions.shell.command_scope import CommandScope
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word, names
 
 _SETTINGS = {
@@ -77,7 +77,7 @@ _SUBCOMMANDS: dict[str, Grammar] = {
     "shortlog": grammar("nsec", "numbered summary email all since== until== no-merges group==", attached="w"),
     "branch": grammar("arvl", f"list show-current all remotes verbose no-abbrev abbrev=? no-color {_REFS}"),
     "tag": grammar("l", f"list {_REFS}", attached="n"),
-    "remote": grammar("v", "verbose", operands=Kind.NONE),
+    "remote": grammar("v", "verbose", operands=OptionKind.NONE),
     "rev-parse": grammar(
         "q",
         "abbrev-ref=? show-toplevel short=? verify git-dir is-inside-work-tree quiet show-prefix show-cdup "
@@ -116,15 +116,15 @@ _SUBCOMMANDS: dict[str, Grammar] = {
     "show-ref": grammar("dsq", "heads tags head dereference hash=? verify quiet abbrev=?"),
     "name-rev": grammar("", "tags name-only all always refs=="),
     "check-ignore": grammar("qvn", "quiet verbose non-matching no-index"),
-    "count-objects": grammar("vH", "verbose human-readable", operands=Kind.NONE),
-    "version": grammar("", "build-options", operands=Kind.NONE),
+    "count-objects": grammar("vH", "verbose human-readable", operands=OptionKind.NONE),
+    "version": grammar("", "build-options", operands=OptionKind.NONE),
 }
 _LISTING = ("-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
 
 
-def judge_git(words: Sequence[Word], scene: Scene) -> None:
+def judge_git(words: Sequence[Word], scope: CommandScope) -> None:
     """Passes in silence when this only looks; `NotUnderstood` otherwise."""
-    rest, folders = _globals(list(words), scene)
+    rest, folders = _globals(list(words), scope)
     if not rest or rest[0].glob:
         raise NotUnderstood("gives git no subcommand")
     if [word.text for word in rest] == ["--version"]:
@@ -132,25 +132,25 @@ def judge_git(words: Sequence[Word], scene: Scene) -> None:
     name, rest = _subcommand(rest)
     given = arguments(f"git {name}", rest, _SUBCOMMANDS[name])
     _only_looks(name, given)
-    with scene.standing_in(folders):
+    with scope.standing_in(folders):
         for operand in (*given.operands, *given.reads):
-            scene.reads(operand)
-            scene.reads(Word(operand.text.rpartition(":")[2] or ".", operand.start, operand.end))  # as in HEAD:path
+            scope.reads(operand)
+            scope.reads(Word(operand.text.rpartition(":")[2] or ".", operand.start, operand.end))  # as in HEAD:path
     for folder in folders:
-        if scene.writes and not os.path.lexists(os.path.join(folder, ".git")):
+        if scope.writes and not os.path.lexists(os.path.join(folder, ".git")):
             raise NotUnderstood("writes files and runs git where a repository could be made of them")
         fault = repository_fault(folder)
         if fault:
             raise NotUnderstood(fault)
 
 
-def _globals(words: list[Word], scene: Scene) -> tuple[list[Word], list[str]]:
-    folders = list(scene.folders)
+def _globals(words: list[Word], scope: CommandScope) -> tuple[list[Word], list[str]]:
+    folders = list(scope.folders)
     while words and words[0].text.startswith("-") and words[0].text != "--version":
         if words[0].text in {"--no-pager", "--no-optional-locks", "-P"}:
             words = words[1:]
-        elif words[0].text == "-C" and len(words) > 1 and not words[1].glob and folders == scene.folders:
-            scene.reads(words[1])
+        elif words[0].text == "-C" and len(words) > 1 and not words[1].glob and folders == scope.folders:
+            scope.reads(words[1])
             folders = [os.path.realpath(os.path.join(folder, words[1].text)) for folder in folders]
             words = words[2:]
         else:
@@ -173,7 +173,7 @@ def _subcommand(words: list[Word]) -> tuple[str, list[Word]]:
     return name, words[1:]
 
 
-def _only_looks(name: str, given: Arguments) -> None:
+def _only_looks(name: str, given: CommandArguments) -> None:
     if name in {"branch", "tag"} and given.operands and not given.has(*_LISTING):
         raise NotUnderstood(f"makes a {name}")
     for value in given.values("--format", "--pretty"):

@@ -17,9 +17,9 @@ import msgspec
 from outlast.runtime.permissions.decision import Policy, Verdict
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.paths import inside, writing_fault
-from outlast.runtime.permissions.rules import Rule
-from outlast.runtime.permissions.shell.arguments import Grammar, Kind, arguments
-from outlast.runtime.permissions.shell.command_scope import Scene
+from outlast.runtime.permissions.rules import PermissionRule
+from outlast.runtime.permissions.shell.arguments import Grammar, OptionKind, arguments
+from outlast.runtime.permissions.shell.command_scope import CommandScope
 from outlast.runtime.permissions.shell.grammar_check import confirm
 from outlast.runtime.permissions.shell.known_programs import BUILTINS, READERS, TALKERS, WRITERS
 from outlast.runtime.permissions.shell.special_programs import SPECIAL
@@ -49,48 +49,50 @@ def read_commands(command: str) -> list[Simple]:
 
 
 def judge(command: str, policy: Policy) -> Judgement:
-    scene = Scene(policy.project, policy.roots, policy.search_path)
+    scope = CommandScope(policy.project, policy.roots, policy.search_path)
     try:
         commands = read_commands(command)
-        _looked_up("bash", scene)  # what runs it must be the system's, too
+        _looked_up("bash", scope)  # what runs it must be the system's, too
     except NotUnderstood as why:
         return Judgement(verdict=Verdict.ASK, reasons=(f"the command {why}",))
-    _pass(command, commands, scene, policy)
-    scene.again()
-    faults, ruled = _pass(command, commands, scene, policy)
+    _pass(command, commands, scope, policy)
+    scope.again()
+    faults, ruled = _pass(command, commands, scope, policy)
     reasons = tuple(f"`{_short(command, simple)}` {why}" for simple, why in faults[:_MOST_REASONS])
     if len(faults) > _MOST_REASONS:
         reasons += (f"and {len(faults) - _MOST_REASONS} more",)
     verdict = Verdict.ASK if faults else Verdict.ALLOW
-    writes = scene.writes or scene.compiles
+    writes = scope.writes or scope.compiles
     if writes and policy.mode is PermissionMode.READ_ONLY:
         verdict, reasons = Verdict.DENY, ("the command writes, and the mode is read-only",)
     asked = tuple(simple for simple, _ in faults)
     return Judgement(verdict=verdict, reasons=reasons, writes=writes, asked=asked, by_rule=ruled == len(commands))
 
 
-def _pass(command: str, commands: list[Simple], scene: Scene, policy: Policy) -> tuple[list[tuple[Simple, str]], int]:
+def _pass(
+    command: str, commands: list[Simple], scope: CommandScope, policy: Policy
+) -> tuple[list[tuple[Simple, str]], int]:
     faults: list[tuple[Simple, str]] = []
     ruled = 0
     for number, simple in enumerate(commands):
-        scene.at = number
+        scope.at = number
         try:
-            _redirections(simple, scene)
+            _redirections(simple, scope)
             if _is_allowed(command, simple, policy):
                 ruled += 1
             else:
-                _harmless(simple, scene)
+                _harmless(simple, scope)
         except NotUnderstood as why:
             faults.append((simple, str(why)))
     return faults, ruled
 
 
-def _redirections(simple: Simple, scene: Scene) -> None:
+def _redirections(simple: Simple, scope: CommandScope) -> None:
     for redirect in simple.redirects:
         if redirect.mode == ">":
-            scene.writes_to(redirect.target)
+            scope.writes_to(redirect.target)
         elif redirect.mode == "<":
-            scene.reads(redirect.target)
+            scope.reads(redirect.target)
 
 
 # --- what the user has allowed
@@ -105,7 +107,7 @@ def _is_allowed(command: str, simple: Simple, policy: Policy) -> bool:
     )
 
 
-def _covers(rule: Rule, simple: Simple, text: str) -> bool:
+def _covers(rule: PermissionRule, simple: Simple, text: str) -> bool:
     """A rule that names a whole call (its digest, the tool alone) or a path is not about simple commands."""
     if rule.tool not in {"", "bash"} or rule.path_contains or rule.digest or not (rule.command or rule.contains):
         return False
@@ -119,7 +121,7 @@ def _begins(argv: tuple[str, ...], words: tuple[str, ...]) -> bool:
 # --- what is harmless by itself
 
 
-def _harmless(simple: Simple, scene: Scene) -> None:
+def _harmless(simple: Simple, scope: CommandScope) -> None:
     name = _program(simple.argv[0])
     words = simple.words[1:]
     special = SPECIAL.get("python3" if _PYTHON.fullmatch(name) else name)
@@ -127,11 +129,11 @@ def _harmless(simple: Simple, scene: Scene) -> None:
     if special is None and table is None:
         raise NotUnderstood("runs a program that is not on the list of harmless ones")
     if name not in BUILTINS and name == simple.argv[0]:
-        _looked_up(name, scene)
+        _looked_up(name, scope)
     if special is not None:
-        special(words, scene)
+        special(words, scope)
     elif table is not None:
-        _by_table(name, simple, table, scene)
+        _by_table(name, simple, table, scope)
 
 
 def _program(first: str) -> str:
@@ -141,30 +143,30 @@ def _program(first: str) -> str:
     return first
 
 
-def _by_table(name: str, simple: Simple, table: Grammar, scene: Scene) -> None:
+def _by_table(name: str, simple: Simple, table: Grammar, scope: CommandScope) -> None:
     given = arguments(name, simple.words[1:], table)
     for word in given.reads:
-        scene.reads(word)
+        scope.reads(word)
     for word in given.operands:
-        if table.operands is Kind.READ:
-            scene.reads(word)
-        elif table.operands is Kind.WRITE:
-            scene.writes_to(word)
+        if table.operands is OptionKind.READ:
+            scope.reads(word)
+        elif table.operands is OptionKind.WRITE:
+            scope.writes_to(word)
         elif word.glob:
             raise NotUnderstood(f"gives {name} a pattern")
 
 
-def _looked_up(name: str, scene: Scene) -> None:
+def _looked_up(name: str, scope: CommandScope) -> None:
     """The program must be the system's: not one that stands in the project, or that this line may put there."""
-    for entry in filter(None, scene.search_path.split(":")):
+    for entry in filter(None, scope.search_path.split(":")):
         place = os.path.join(entry, name)
         if not os.path.isabs(entry):
             raise NotUnderstood(f"would look for {name} in a relative folder of PATH")
         if os.access(place, os.X_OK) and not os.path.isdir(place):
-            if inside(os.path.realpath(place), scene.roots):
+            if inside(os.path.realpath(place), scope.roots):
                 raise NotUnderstood(f"would run the project's own {name}")
             return
-        if scene.writes and inside(os.path.realpath(entry), scene.roots) and not writing_fault(place, "/", scene.roots):
+        if scope.writes and inside(os.path.realpath(entry), scope.roots) and not writing_fault(place, "/", scope.roots):
             raise NotUnderstood(f"writes files, and the project's own folder {entry} comes first in PATH")
 
 

@@ -8,7 +8,7 @@ arguments are a language of their own have files of their own.
 
 from __future__ import annotations
 
-from outlast.runtime.permissions.shell.arguments import Grammar, Kind, grammar
+from outlast.runtime.permissions.shell.arguments import Grammar, OptionKind, grammar
 
 _SUMS = grammar(
     "bctwz", "binary check text tag zero ignore-missing quiet status strict warn", valued="a", loose=True, digits=True
@@ -150,52 +150,52 @@ READERS: dict[str, Grammar] = {
 """Operands and some values are paths that are read."""
 
 TALKERS: dict[str, Grammar] = {
-    "pwd": grammar("LP", "logical physical", operands=Kind.NONE),
-    "tr": grammar("cCdst", "complement delete squeeze-repeats truncate-set1", operands=Kind.TEXT),
-    "basename": grammar("az", "multiple suffix== zero", valued="s", operands=Kind.TEXT),
-    "dirname": grammar("z", "zero", operands=Kind.TEXT),
-    "seq": grammar("w", "format== separator== equal-width", valued="fs", operands=Kind.TEXT, digits=True),
-    "expr": grammar(operands=Kind.TEXT, digits=True),
-    "true": grammar(operands=Kind.TEXT),
-    "false": grammar(operands=Kind.TEXT),
-    ":": grammar(operands=Kind.TEXT),
-    "which": grammar("as", "all", operands=Kind.TEXT),
-    "type": grammar("tpaP", operands=Kind.TEXT),
-    "uname": grammar("asnrvmpio", "all kernel-name machine kernel-release", operands=Kind.NONE),
-    "arch": grammar(operands=Kind.NONE),
-    "nproc": grammar("", "all ignore==", operands=Kind.NONE),
-    "whoami": grammar(operands=Kind.NONE),
-    "id": grammar("ugGnrz", "user group groups name real", operands=Kind.TEXT),
-    "groups": grammar(operands=Kind.TEXT),
-    "hostname": grammar("sfi", operands=Kind.NONE),
-    "uptime": grammar("ps", "pretty since", operands=Kind.NONE),
-    "free": grammar("bkmghtl", "human mega giga total", operands=Kind.NONE),
-    "tty": grammar("s", operands=Kind.NONE),
-    "sleep": grammar(operands=Kind.TEXT, most=1),
+    "pwd": grammar("LP", "logical physical", operands=OptionKind.NONE),
+    "tr": grammar("cCdst", "complement delete squeeze-repeats truncate-set1", operands=OptionKind.TEXT),
+    "basename": grammar("az", "multiple suffix== zero", valued="s", operands=OptionKind.TEXT),
+    "dirname": grammar("z", "zero", operands=OptionKind.TEXT),
+    "seq": grammar("w", "format== separator== equal-width", valued="fs", operands=OptionKind.TEXT, digits=True),
+    "expr": grammar(operands=OptionKind.TEXT, digits=True),
+    "true": grammar(operands=OptionKind.TEXT),
+    "false": grammar(operands=OptionKind.TEXT),
+    ":": grammar(operands=OptionKind.TEXT),
+    "which": grammar("as", "all", operands=OptionKind.TEXT),
+    "type": grammar("tpaP", operands=OptionKind.TEXT),
+    "uname": grammar("asnrvmpio", "all kernel-name machine kernel-release", operands=OptionKind.NONE),
+    "arch": grammar(operands=OptionKind.NONE),
+    "nproc": grammar("", "all ignore==", operands=OptionKind.NONE),
+    "whoami": grammar(operands=OptionKind.NONE),
+    "id": grammar("ugGnrz", "user group groups name real", operands=OptionKind.TEXT),
+    "groups": grammar(operands=OptionKind.TEXT),
+    "hostname": grammar("sfi", operands=OptionKind.NONE),
+    "uptime": grammar("ps", "pretty since", operands=OptionKind.NONE),
+    "free": grammar("bkmghtl", "human mega giga total", operands=OptionKind.NONE),
+    "tty": grammar("s", operands=OptionKind.NONE),
+    "sleep": grammar(operands=OptionKind.TEXT, most=1),
 }
 """Operands are text, not paths."""
 
 WRITERS: dict[str, Grammar] = {
-    "mkdir": grammar("pv", "parents verbose mode==", valued="m", operands=Kind.WRITE, least=1),
+    "mkdir": grammar("pv", "parents verbose mode==", valued="m", operands=OptionKind.WRITE, least=1),
     "touch": grammar(
         "acmh",
         "no-create date== reference=r time== no-dereference",
         valued="td",
         reads="r",
-        operands=Kind.WRITE,
+        operands=OptionKind.WRITE,
         least=1,
     ),
-    "tee": grammar("ai", "append ignore-interrupts", operands=Kind.WRITE),
+    "tee": grammar("ai", "append ignore-interrupts", operands=OptionKind.WRITE),
 }
 """Operands are paths that are written."""
 
 COPY = grammar(
     "afipPRrdnuvx",
     "archive force interactive no-clobber preserve=? recursive update verbose no-dereference one-file-system",
-    operands=Kind.WRITE,
+    operands=OptionKind.WRITE,
     least=2,
 )
-MOVE = grammar("finuv", "force interactive no-clobber update verbose", operands=Kind.WRITE, least=2)
+MOVE = grammar("finuv", "force interactive no-clobber update verbose", operands=OptionKind.WRITE, least=2)
 
 BUILTINS = frozenset({"cd", "echo", "printf", "pwd", "test", "[", "true", "false", ":", "type", "command"})
 """What bash itself does: never looked up among the programs."""

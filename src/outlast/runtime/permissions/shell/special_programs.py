@@ -11,33 +11,33 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from outlast.runtime.permissions.shell.arguments import Kind, arguments, grammar
-from outlast.runtime.permissions.shell.command_scope import Scene
+from outlast.runtime.permissions.shell.arguments import OptionKind, arguments, grammar
+from outlast.runtime.permissions.shell.command_scope import CommandScope
 from outlast.runtime.permissions.shell.git import judge_git
 from outlast.runtime.permissions.shell.known_programs import COPY, MOVE
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word, names
 
-Judge = Callable[[Sequence[Word], Scene], None]
+Judge = Callable[[Sequence[Word], CommandScope], None]
 
 # --- what bash does itself
 
 
-def _say(words: Sequence[Word], scene: Scene) -> None:
+def _say(words: Sequence[Word], scope: CommandScope) -> None:
     """`echo` says what it is given; names that a pattern finds are no secret."""
 
 
-def _printf(words: Sequence[Word], scene: Scene) -> None:
+def _printf(words: Sequence[Word], scope: CommandScope) -> None:
     if not words or words[0].text.startswith("-") or words[0].glob:
         raise NotUnderstood("gives printf an option, which may set a variable")
 
 
-def _cd(words: Sequence[Word], scene: Scene) -> None:
+def _cd(words: Sequence[Word], scope: CommandScope) -> None:
     if len(words) != 1 or words[0].glob or words[0].text.startswith("-") or not words[0].text:
         raise NotUnderstood("changes folders in a way that is not judged")
-    scene.goes_to(words[0])
+    scope.goes_to(words[0])
 
 
-def _command(words: Sequence[Word], scene: Scene) -> None:
+def _command(words: Sequence[Word], scope: CommandScope) -> None:
     if not words or words[0].text not in {"-v", "-V"} or any(word.text.startswith("-") for word in words[1:]):
         raise NotUnderstood("runs a program through 'command'")
 
@@ -48,7 +48,7 @@ _TESTS = names(
 _NUMBER = re.compile(r"[-+]?\d+")
 
 
-def _test(words: Sequence[Word], scene: Scene) -> None:
+def _test(words: Sequence[Word], scope: CommandScope) -> None:
     """Looks, and says yes or no. `-v` is left out: it evaluates what stands in brackets, as code."""
     for word in words:
         if word.glob:
@@ -57,10 +57,10 @@ def _test(words: Sequence[Word], scene: Scene) -> None:
             raise NotUnderstood(f"uses a test that is not judged ({word.text})")
 
 
-def _bracket(words: Sequence[Word], scene: Scene) -> None:
+def _bracket(words: Sequence[Word], scope: CommandScope) -> None:
     if not words or words[-1].text != "]" or any(word.text == "]" for word in words[:-1]):
         raise NotUnderstood("has a bracket that is not closed")
-    _test(words[:-1], scene)
+    _test(words[:-1], scope)
 
 
 # --- programs with an expression
@@ -77,7 +77,7 @@ _FIND_VALUED = names(
 _FIND_FILES = re.compile(r"-[ac]?newer|-newer[aBcm][aBcmt]|-samefile")
 
 
-def _find(words: Sequence[Word], scene: Scene) -> None:
+def _find(words: Sequence[Word], scope: CommandScope) -> None:
     at, starts = 0, list[Word]()
     while at < len(words) and words[at].text in {"-H", "-P"}:
         at += 1
@@ -87,7 +87,7 @@ def _find(words: Sequence[Word], scene: Scene) -> None:
         starts.append(words[at])
         at += 1
     for start in starts:
-        scene.reads(start)
+        scope.reads(start)
     while at < len(words):
         word = words[at]
         if word.glob:
@@ -95,7 +95,7 @@ def _find(words: Sequence[Word], scene: Scene) -> None:
         if word.text in _FIND_PLAIN:
             at += 1
         elif at + 1 < len(words) and not words[at + 1].glob and _FIND_FILES.fullmatch(word.text):
-            scene.reads(words[at + 1])
+            scope.reads(words[at + 1])
             at += 2
         elif at + 1 < len(words) and not words[at + 1].glob and word.text in _FIND_VALUED:
             at += 2
@@ -109,7 +109,7 @@ _SED = grammar(
 )
 
 
-def _sed(words: Sequence[Word], scene: Scene) -> None:
+def _sed(words: Sequence[Word], scope: CommandScope) -> None:
     given = arguments("sed", words, _SED)
     scripts = given.values("-e", "--expression") or [given.expression]
     if not given.has("-n", "--quiet", "--silent"):
@@ -118,13 +118,13 @@ def _sed(words: Sequence[Word], scene: Scene) -> None:
         if not _SED_PRINT.fullmatch(part):
             raise NotUnderstood("runs a sed script other than printing lines by number (sed -n 1,5p)")
     for operand in given.operands:
-        scene.reads(operand)
+        scope.reads(operand)
 
 
 _AWK_PRINT = re.compile(r"\s*(NR\s*[=!<>]=?\s*\d+\s*)?\{\s*print(\s+\$(\d+|NF)(\s*,\s*\$(\d+|NF))*)?\s*;?\s*\}\s*")
 
 
-def _awk(words: Sequence[Word], scene: Scene) -> None:
+def _awk(words: Sequence[Word], scope: CommandScope) -> None:
     rest = list(words)
     if any(word.glob for word in rest):
         raise NotUnderstood("gives awk a pattern that could become a program")
@@ -135,7 +135,7 @@ def _awk(words: Sequence[Word], scene: Scene) -> None:
     for operand in rest[1:]:
         if operand.text.startswith("-"):
             raise NotUnderstood("gives awk an option after its program")
-        scene.reads(operand)
+        scope.reads(operand)
 
 
 _JQ = grammar(
@@ -146,12 +146,12 @@ _JQ = grammar(
 )
 
 
-def _jq(words: Sequence[Word], scene: Scene) -> None:
+def _jq(words: Sequence[Word], scope: CommandScope) -> None:
     given = arguments("jq", words, _JQ)
     if re.search(r"env|import|include|input|modulemeta|search_list", given.expression, re.IGNORECASE):
         raise NotUnderstood("runs a jq program that reads more than its input")
     for operand in given.operands:
-        scene.reads(operand)
+        scope.reads(operand)
 
 
 _DATE = grammar(
@@ -160,16 +160,16 @@ _DATE = grammar(
     valued="d",
     reads="r",
     attached="I",
-    operands=Kind.TEXT,
+    operands=OptionKind.TEXT,
 )
 
 
-def _date(words: Sequence[Word], scene: Scene) -> None:
+def _date(words: Sequence[Word], scope: CommandScope) -> None:
     given = arguments("date", words, _DATE)
     if any(not operand.text.startswith("+") or operand.glob for operand in given.operands):
         raise NotUnderstood("sets the clock")
     for path in given.reads:
-        scene.reads(path)
+        scope.reads(path)
 
 
 # --- python, to check syntax and nothing else
@@ -186,7 +186,7 @@ _STDLIB = sys.stdlib_module_names - {
 }
 
 
-def _python(words: Sequence[Word], scene: Scene) -> None:
+def _python(words: Sequence[Word], scope: CommandScope) -> None:
     """`python -m py_compile FILES` writes `__pycache__` beside them. Python's own modules are looked for in the folder
     first, so one that stands there, or is put there by the same line, would run."""
     said = [word.text for word in words]
@@ -194,14 +194,14 @@ def _python(words: Sequence[Word], scene: Scene) -> None:
         return
     if said[:2] != ["-m", "py_compile"] or len(said) < 3:
         raise NotUnderstood("runs Python")
-    if scene.writes or any(_shadows(folder, name) for folder in scene.folders for name in _names(folder)):
+    if scope.writes or any(_shadows(folder, name) for folder in scope.folders for name in _names(folder)):
         raise NotUnderstood("runs Python where a module may take the place of one of Python's own")
     for file in words[2:]:
         if file.glob or file.text.startswith("-") or not file.text.endswith(".py"):
             raise NotUnderstood("gives py_compile something other than names of Python files")
-        scene.reads(file)
-        scene.may_write(Word(os.path.dirname(file.text) or ".", file.start, file.end), "__pycache__", "x")
-    scene.compiles = True
+        scope.reads(file)
+        scope.may_write(Word(os.path.dirname(file.text) or ".", file.start, file.end), "__pycache__", "x")
+    scope.compiles = True
 
 
 def _names(folder: str) -> list[str]:
@@ -221,23 +221,23 @@ def _shadows(folder: str, name: str) -> bool:
 # --- copying and moving
 
 
-def _copied(program: str, words: Sequence[Word], scene: Scene) -> None:
+def _copied(program: str, words: Sequence[Word], scope: CommandScope) -> None:
     given = arguments(program, words, COPY if program == "cp" else MOVE)
     *sources, target = given.operands
     recursive = given.has("-r", "-R", "-a", "-d", "-P", "--recursive", "--archive", "--no-dereference")
-    scene.writes_to(target)
+    scope.writes_to(target)
     for source in sources:
         name = os.path.basename(source.text.rstrip("/"))
         if source.glob or name in {"", ".", ".."}:
             raise NotUnderstood(f"gives {program} a pattern, or a folder without a name")
-        scene.reads(source)
-        scene.writes_to(target, name)
+        scope.reads(source)
+        scope.writes_to(target, name)
         if program == "mv":
-            scene.writes_to(source)
-        for folder in scene.folders:
+            scope.writes_to(source)
+        for folder in scope.folders:
             _plain_source(program, source, target, name, folder, recursive=recursive)
     if recursive or program == "mv":
-        scene.moves(target.text, sources)
+        scope.moves(target.text, sources)
 
 
 def _plain_source(program: str, source: Word, target: Word, name: str, folder: str, *, recursive: bool) -> None:
@@ -248,12 +248,12 @@ def _plain_source(program: str, source: Word, target: Word, name: str, folder: s
         raise NotUnderstood("copies over what is already there")
 
 
-def _cp(words: Sequence[Word], scene: Scene) -> None:
-    _copied("cp", words, scene)
+def _cp(words: Sequence[Word], scope: CommandScope) -> None:
+    _copied("cp", words, scope)
 
 
-def _mv(words: Sequence[Word], scene: Scene) -> None:
-    _copied("mv", words, scene)
+def _mv(words: Sequence[Word], scope: CommandScope) -> None:
+    _copied("mv", words, scope)
 
 
 SPECIAL: Mapping[str, Judge] = {

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.output_limit import TEXT_LIMIT, bounded_file
-from outlast.runtime.tools.port import Context, Outcome
+from outlast.runtime.tools.port import ToolContext, ToolOutcome
 from outlast.runtime.tools.process import landlock
 from outlast.runtime.tools.process.background_jobs import Jobs
-from outlast.runtime.tools.process.shell_command import Command, Ended, Order, begin
+from outlast.runtime.tools.process.shell_command import CommandResult, CommandSpec, ShellCommand, begin
 
 SECONDS = 120
 MOST_SECONDS = 600
@@ -28,7 +28,7 @@ IN_MEMORY = 1024 * 1024
 PROGRESS_EVERY = 0.25
 
 
-class BashArguments(Arguments, frozen=True, kw_only=True):
+class BashArguments(ToolArguments, frozen=True, kw_only=True):
     command: Annotated[str, Meta(description="What to run; it starts in the project's folder.", min_length=1)]
     timeout: (
         Annotated[int, Meta(description=f"Seconds it may take; {SECONDS} unless told.", ge=1, le=MOST_SECONDS)] | None
@@ -38,12 +38,12 @@ class BashArguments(Arguments, frozen=True, kw_only=True):
     ] = False
 
 
-def folder_of(context: Context) -> Path:
+def folder_of(context: ToolContext) -> Path:
     """Where the tools of a session keep what is theirs: logs and temporary files."""
     return context.state_dir / "tools" / context.session_id
 
 
-def order_of(command: str, context: Context, log: Path, seconds: float) -> Order:
+def order_of(command: str, context: ToolContext, log: Path, seconds: float) -> CommandSpec:
     """The command with the session's own temporary folder, confined where that is wanted and can be had."""
     temporary = folder_of(context) / "tmp"
     temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def order_of(command: str, context: Context, log: Path, seconds: float) -> Order
     shell = shutil.which("bash", path=environment.get("PATH"))
     start = (shell, "--noprofile", "--norc") if shell else ("/bin/sh",)
     confined = context.confined and landlock.available()
-    return Order(
+    return CommandSpec(
         argv=(*start, "-c", "--", command),  # else text that begins with - would be options
         cwd=context.project,
         environment=environment,
@@ -66,7 +66,7 @@ def order_of(command: str, context: Context, log: Path, seconds: float) -> Order
     )
 
 
-async def launched(order: Order, context: Context) -> Command:
+async def launched(order: CommandSpec, context: ToolContext) -> ShellCommand:
     """The running command. It is on record before it runs; if recording fails, it never does."""
     command = begin(order)
     try:
@@ -79,7 +79,7 @@ async def launched(order: Order, context: Context) -> Command:
     return command
 
 
-async def _gone(command: Command) -> Ended:
+async def _gone(command: ShellCommand) -> CommandResult:
     """Its end, waited for even by a task that is being cancelled: that is the promise."""
     waiting = asyncio.wrap_future(command.ended)
     cancelled: asyncio.CancelledError | None = None
@@ -99,8 +99,8 @@ class Bash:
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
 
-    def tool(self) -> BuiltIn[BashArguments]:
-        return BuiltIn(
+    def tool(self) -> BuiltinTool[BashArguments]:
+        return BuiltinTool(
             "bash",
             "Run a shell command in the project's folder. Its standard input is closed; when it ends, everything it "
             "started ends too, so use background for servers and watchers.",
@@ -109,7 +109,7 @@ class Bash:
             self.run,
         )
 
-    async def run(self, arguments: BashArguments, context: Context) -> Outcome:
+    async def run(self, arguments: BashArguments, context: ToolContext) -> ToolOutcome:
         if arguments.background:
             return await self._in_background(arguments, context)
         log = folder_of(context) / "output" / f"{secrets.token_hex(8)}.log"
@@ -125,7 +125,7 @@ class Bash:
             if not kept:
                 log.unlink(missing_ok=True)
 
-    async def _in_foreground(self, order: Order, context: Context) -> Ended:
+    async def _in_foreground(self, order: CommandSpec, context: ToolContext) -> CommandResult:
         command = await launched(order, context)
         try:
             await _watched(command, context)
@@ -134,7 +134,7 @@ class Bash:
             ended = await _gone(command)
         return ended
 
-    async def _in_background(self, arguments: BashArguments, context: Context) -> Outcome:
+    async def _in_background(self, arguments: BashArguments, context: ToolContext) -> ToolOutcome:
         self.jobs.want_room(context.session_id)
         job_id = f"job-{secrets.token_hex(4)}"
         log = folder_of(context) / "jobs" / f"{job_id}.log"
@@ -142,10 +142,10 @@ class Bash:
         command = await launched(order, context)
         self.jobs.add(context.session_id, job_id, arguments.command, command)
         facts = {"job_id": job_id, "pid": command.spawned.pid, **_confinement(order, context)}
-        return Outcome(text=f"Started as {job_id}; read it with bash_output, end it with bash_kill.", facts=facts)
+        return ToolOutcome(text=f"Started as {job_id}; read it with bash_output, end it with bash_kill.", facts=facts)
 
 
-async def _watched(command: Command, context: Context) -> None:
+async def _watched(command: ShellCommand, context: ToolContext) -> None:
     """Wait for the end, telling meanwhile what it puts out."""
     waiting = asyncio.wrap_future(command.ended)
     told_to = 0
@@ -153,7 +153,7 @@ async def _watched(command: Command, context: Context) -> None:
         told_to = _told_on(command.order.log, told_to, context)
 
 
-def _told_on(path: Path, told_to: int, context: Context) -> int:
+def _told_on(path: Path, told_to: int, context: ToolContext) -> int:
     """Tell what came since `told_to`, at most its last few lines; up to where it is told now."""
     try:
         with path.open("rb") as log:
@@ -166,7 +166,7 @@ def _told_on(path: Path, told_to: int, context: Context) -> int:
         return told_to  # a command may remove anything in its workspace, this too
 
 
-def told(ended: Ended, order: Order, seconds: float, context: Context) -> Outcome:
+def told(ended: CommandResult, order: CommandSpec, seconds: float, context: ToolContext) -> ToolOutcome:
     """The end of a command as an outcome: output, then what there is to say about it."""
     try:
         text, is_excerpt = bounded_file(order.log, ended.total, TEXT_LIMIT)
@@ -184,7 +184,7 @@ def told(ended: Ended, order: Order, seconds: float, context: Context) -> Outcom
     notes = _notes(ended, order)
     body = "\n".join(part for part in (text.rstrip("\n"), *notes) if part) or "(no output)"
     whole = order.log.read_bytes() if is_excerpt and ended.stored <= IN_MEMORY else None
-    return Outcome(
+    return ToolOutcome(
         text=body,
         is_error=ended.reason != "exited" or ended.code != 0,
         facts=facts,
@@ -193,7 +193,7 @@ def told(ended: Ended, order: Order, seconds: float, context: Context) -> Outcom
     )
 
 
-def _notes(ended: Ended, order: Order) -> list[str]:
+def _notes(ended: CommandResult, order: CommandSpec) -> list[str]:
     notes: list[str] = []
     if ended.reason == "timeout":
         notes.append(f"[ended: it took longer than {order.seconds:g} s; give a longer timeout or run it in background]")
@@ -210,7 +210,7 @@ def _notes(ended: Ended, order: Order) -> list[str]:
     return notes
 
 
-def _confinement(order: Order, context: Context) -> dict[str, Any]:
+def _confinement(order: CommandSpec, context: ToolContext) -> dict[str, Any]:
     if not context.confined or order.writable is not None:
         return {"confined": order.writable is not None}
     return {"confined": False, "why_not_confined": landlock.available().reason}

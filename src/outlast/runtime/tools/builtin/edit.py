@@ -9,21 +9,21 @@ from msgspec import Meta
 
 from outlast.core.events import EffectClass
 from outlast.runtime.tools.builtin.write import content_bytes
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
-from outlast.runtime.tools.files.atomic_write import ABSENT, LARGEST, Now, digest_of, now, replace, settled
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
+from outlast.runtime.tools.files.atomic_write import ABSENT, LARGEST, CurrentFile, digest_of, now, replace, settled
 from outlast.runtime.tools.files.diff import difference
-from outlast.runtime.tools.files.sandboxed_path import Place, locate
-from outlast.runtime.tools.port import Context, Outcome, Target, ToolFault
+from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, locate
+from outlast.runtime.tools.port import Target, ToolContext, ToolFault, ToolOutcome
 
 
-class EditArguments(Arguments, frozen=True, kw_only=True):
+class EditArguments(ToolArguments, frozen=True, kw_only=True):
     file_path: Annotated[str, Meta(description="The file, relative to the project or absolute.", min_length=1)]
     old_string: Annotated[str, Meta(description="The exact text to replace, white space included.", min_length=1)]
     new_string: Annotated[str, Meta(description="What to put in its place.")]
     replace_all: Annotated[bool, Meta(description="Replace every occurrence instead of the only one.")] = False
 
 
-async def aim(arguments: EditArguments, context: Context) -> Target:
+async def aim(arguments: EditArguments, context: ToolContext) -> Target:
     def look(_: threading.Event) -> Target:
         place, found, after, _times = _edited(arguments, context)
         return Target(
@@ -36,18 +36,18 @@ async def aim(arguments: EditArguments, context: Context) -> Target:
     return await settled(look)
 
 
-async def edit(arguments: EditArguments, context: Context) -> Outcome:
-    def put(given_up: threading.Event) -> Outcome:
+async def edit(arguments: EditArguments, context: ToolContext) -> ToolOutcome:
+    def put(given_up: threading.Event) -> ToolOutcome:
         place, found, after, times = _edited(arguments, context)
         replace(place, after, context.expected or found.digest, context, given_up)
         facts = {**difference(place.recorded(context.project), found.data, after, created=False), "replaced": times}
         what = "one place" if times == 1 else f"{times} places"
-        return Outcome(text=f"Changed {what} in {arguments.file_path}.", facts=facts)
+        return ToolOutcome(text=f"Changed {what} in {arguments.file_path}.", facts=facts)
 
     return await settled(put)
 
 
-def _edited(arguments: EditArguments, context: Context) -> tuple[Place, Now, bytes, int]:
+def _edited(arguments: EditArguments, context: ToolContext) -> tuple[ResolvedPath, CurrentFile, bytes, int]:
     for name in ("old_string", "new_string"):
         content_bytes(getattr(arguments, name), name)
     if arguments.old_string == arguments.new_string:
@@ -110,7 +110,7 @@ def _not_found(text: str, old: str, asked: str) -> str:
     return f"old_string is not in {asked}; read the file and copy the text exactly"
 
 
-EDIT = BuiltIn(
+EDIT = BuiltinTool(
     "edit",
     "Replace an exact piece of text in a file. It must occur exactly once unless replace_all is set.",
     EditArguments,

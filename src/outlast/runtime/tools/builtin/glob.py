@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.files.glob_pattern import matcher
-from outlast.runtime.tools.files.sandboxed_path import Place, directory, locate
-from outlast.runtime.tools.port import Context, Outcome, ToolFault
+from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, directory, locate
+from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.tools.process.helper_process import gather, scanner
 
 SECONDS = 20
@@ -21,12 +21,12 @@ LOOKED_AT = 20_000
 OUTPUT_LIMIT = 16 * 1024 * 1024
 
 
-class GlobArguments(Arguments, frozen=True, kw_only=True):
+class GlobArguments(ToolArguments, frozen=True, kw_only=True):
     pattern: Annotated[str, Meta(description="For example **/*.py or src/**/test_*.{ts,tsx}.", min_length=1)]
     path: Annotated[str, Meta(description="The folder to look in; the project unless told.")] | None = None
 
 
-async def glob(arguments: GlobArguments, context: Context) -> Outcome:
+async def glob(arguments: GlobArguments, context: ToolContext) -> ToolOutcome:
     pattern = _checked(arguments.pattern)
     place = locate(arguments.path or ".", context)
     rows, whole = await scanned(place, {"what": "glob", "pattern": pattern, "most": LOOKED_AT}, SECONDS)
@@ -34,10 +34,10 @@ async def glob(arguments: GlobArguments, context: Context) -> Outcome:
     end = rows[-1] if rows and "done" in rows[-1] else {}
     facts = {"files": len(files), "whole": bool(whole and end.get("in_time") and not end.get("more"))}
     if not files:
-        return Outcome(text=f"No file matches {arguments.pattern}.{_unfinished(facts)}", facts=facts)
+        return ToolOutcome(text=f"No file matches {arguments.pattern}.{_unfinished(facts)}", facts=facts)
     names = [shown_path(place, row["file"], context) for row in files[:SHOWN]]
     more = f"\n[... {len(files) - SHOWN} more; narrow the pattern]" if len(files) > SHOWN else ""
-    return Outcome(text="\n".join(names) + more + _unfinished(facts), facts=facts)
+    return ToolOutcome(text="\n".join(names) + more + _unfinished(facts), facts=facts)
 
 
 def _checked(pattern: str) -> str:
@@ -54,9 +54,9 @@ def _unfinished(facts: dict[str, Any]) -> str:
     return "" if facts["whole"] else "\n[... not all folders were looked at; narrow the path or the pattern]"
 
 
-async def scanned(place: Place, asked: dict[str, Any], seconds: int) -> tuple[list[dict[str, Any]], bool]:
+async def scanned(place: ResolvedPath, asked: dict[str, Any], seconds: int) -> tuple[list[dict[str, Any]], bool]:
     """What the scanning process found beneath a place, and whether it came to its end."""
-    with directory(Place(asked=place.asked, root=place.root, parts=())) as root, directory(place):
+    with directory(ResolvedPath(asked=place.asked, root=place.root, parts=())) as root, directory(place):
         order = {**asked, "root": root, "start": place.parts, "seconds": seconds}
         found = await gather(
             scanner(),
@@ -72,14 +72,14 @@ async def scanned(place: Place, asked: dict[str, Any], seconds: int) -> tuple[li
     return [msgspec.json.decode(line) for line in lines], found.whole
 
 
-def shown_path(place: Place, below: str, context: Context) -> str:
+def shown_path(place: ResolvedPath, below: str, context: ToolContext) -> str:
     """A found path as the model can give it back: relative to the project where it lies in it."""
     path = place.path / below
     home = os.path.realpath(context.project)
     return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
 
 
-GLOB = BuiltIn(
+GLOB = BuiltinTool(
     "glob",
     "List files by a pattern of their path, the newest first. What .gitignore ignores is left out.",
     GlobArguments,

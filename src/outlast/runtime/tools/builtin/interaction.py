@@ -13,23 +13,23 @@ import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass, RuntimeStateChanged
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
-from outlast.runtime.tools.port import Context, Outcome
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
+from outlast.runtime.tools.port import ToolContext, ToolOutcome
 
 
-class AskUserArguments(Arguments, frozen=True, kw_only=True):
+class AskUserArguments(ToolArguments, frozen=True, kw_only=True):
     question: Annotated[str, Meta(description="One clear question.", min_length=1)]
     choices: Annotated[list[str], Meta(description="Answers to choose from; leave out for a free answer.")] | None = (
         None
     )
 
 
-async def ask_user(arguments: AskUserArguments, context: Context) -> Outcome:
+async def ask_user(arguments: AskUserArguments, context: ToolContext) -> ToolOutcome:
     answer = await context.ask(arguments.question, arguments.choices or [])
-    return Outcome(text=answer, facts={"question": arguments.question})
+    return ToolOutcome(text=answer, facts={"question": arguments.question})
 
 
-ASK_USER = BuiltIn(
+ASK_USER = BuiltinTool(
     "ask_user",
     "Ask the user something that you cannot find out yourself and that decides how to go on.",
     AskUserArguments,
@@ -38,16 +38,16 @@ ASK_USER = BuiltIn(
 )
 
 
-class TaskArguments(Arguments, frozen=True, kw_only=True):
+class TaskArguments(ToolArguments, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="The whole task: the sub-agent knows nothing else.", min_length=1)]
     persona: Annotated[str, Meta(description="The persona that does it.")] | None = None
 
 
-async def task(arguments: TaskArguments, context: Context) -> Outcome:
+async def task(arguments: TaskArguments, context: ToolContext) -> ToolOutcome:
     return await context.delegate(arguments.prompt, arguments.persona)
 
 
-TASK = BuiltIn(
+TASK = BuiltinTool(
     "task",
     "Give a self-contained piece of work to a sub-agent and get its answer.",
     TaskArguments,
@@ -59,27 +59,27 @@ TASK = BuiltIn(
 _SIGNS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
 
 
-class TodoItem(Arguments, frozen=True, kw_only=True):
+class TodoItem(ToolArguments, frozen=True, kw_only=True):
     content: Annotated[str, Meta(description="What is to be done.", min_length=1)]
     status: Annotated[Literal["pending", "in_progress", "completed"], Meta(description="How far it is.")] = "pending"
 
 
-class TodoArguments(Arguments, frozen=True, kw_only=True):
+class TodoArguments(ToolArguments, frozen=True, kw_only=True):
     items: Annotated[list[TodoItem], Meta(description="The whole list; it replaces the one before.")]
 
 
-async def todo(arguments: TodoArguments, context: Context) -> Outcome:
+async def todo(arguments: TodoArguments, context: ToolContext) -> ToolOutcome:
     items = [msgspec.structs.asdict(item) for item in arguments.items]
     open_ones = sum(item.status != "completed" for item in arguments.items)
     lines = [f"{_SIGNS[item.status]} {item.content}" for item in arguments.items]
-    return Outcome(
+    return ToolOutcome(
         text="\n".join(lines) or "The list is empty.",
         facts={"items": len(items), "open": open_ones},
         events=(RuntimeStateChanged(changes={"todos": items}),),
     )
 
 
-TODO = BuiltIn(
+TODO = BuiltinTool(
     "todo",
     "Keep the list of steps of a longer task, so that it survives compaction and restarts. Send the whole list.",
     TodoArguments,

@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from outlast.core.events import EffectClass
 from outlast.core.messages import ImagePart
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.files.sandboxed_path import locate, opened
 from outlast.runtime.tools.output_limit import cut
-from outlast.runtime.tools.port import Context, Outcome, ToolFault
+from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 
 LINES = 2000
 LINE_LIMIT = 2000
@@ -25,17 +25,17 @@ SCANNED = 64 * 1024 * 1024
 """How far into a file lines are counted."""
 
 
-class ReadArguments(Arguments, frozen=True, kw_only=True):
+class ReadArguments(ToolArguments, frozen=True, kw_only=True):
     file_path: Annotated[str, Meta(description="The file, relative to the project or absolute.", min_length=1)]
     offset: Annotated[int, Meta(description="The first line to read, counted from 1.", ge=1)] | None = None
     limit: Annotated[int, Meta(description=f"How many lines; {LINES} unless told.", ge=1)] | None = None
 
 
-async def read(arguments: ReadArguments, context: Context) -> Outcome:
+async def read(arguments: ReadArguments, context: ToolContext) -> ToolOutcome:
     return await asyncio.to_thread(_read, arguments, context)
 
 
-def _read(arguments: ReadArguments, context: Context) -> Outcome:
+def _read(arguments: ReadArguments, context: ToolContext) -> ToolOutcome:
     with opened(locate(arguments.file_path, context)) as file:
         size = os.fstat(file).st_size
         with os.fdopen(os.dup(file), "rb") as stream:
@@ -50,10 +50,10 @@ def _read(arguments: ReadArguments, context: Context) -> Outcome:
             return _text(arguments, stream, size)
 
 
-def _image(asked: str, media_type: str, size: int, data: bytes) -> Outcome:
+def _image(asked: str, media_type: str, size: int, data: bytes) -> ToolOutcome:
     if size > IMAGE_LIMIT:
         raise ToolFault(f"{asked} is an image of {size} bytes; at most {IMAGE_LIMIT} can be looked at, make it smaller")
-    return Outcome(
+    return ToolOutcome(
         text=f"{asked}: {media_type}, {len(data)} bytes.",
         attachments=(ImagePart(media_type=media_type, data=data, alt=asked),),
         facts={"media_type": media_type, "bytes": len(data)},
@@ -72,7 +72,7 @@ def _image_type(start: bytes) -> str | None:
     return next((media_type for magic, media_type in known.items() if start.startswith(magic)), None)
 
 
-def _text(arguments: ReadArguments, stream: io.BufferedReader, size: int) -> Outcome:
+def _text(arguments: ReadArguments, stream: io.BufferedReader, size: int) -> ToolOutcome:
     first, most = arguments.offset or 1, arguments.limit or LINES
     shown: list[str] = []
     used = number = 0
@@ -87,17 +87,17 @@ def _text(arguments: ReadArguments, stream: io.BufferedReader, size: int) -> Out
     else:
         return _whole(arguments, shown, number, size)
     shown.append(f"[... the file goes on after line {number}; read on with offset {number + 1}]")
-    return Outcome(text="\n".join(shown), facts={"bytes": size, "lines": len(shown) - 1, "more": True})
+    return ToolOutcome(text="\n".join(shown), facts={"bytes": size, "lines": len(shown) - 1, "more": True})
 
 
-def _whole(arguments: ReadArguments, shown: list[str], last: int, size: int) -> Outcome:
+def _whole(arguments: ReadArguments, shown: list[str], last: int, size: int) -> ToolOutcome:
     if not size:
-        return Outcome(text=f"{arguments.file_path} is empty.", facts={"bytes": 0, "lines": 0})
+        return ToolOutcome(text=f"{arguments.file_path} is empty.", facts={"bytes": 0, "lines": 0})
     if not shown:
         raise ToolFault(f"{arguments.file_path} has only {last} lines; offset {arguments.offset} is behind its end")
     if size > SCANNED:
         shown.append(f"[... of {size} bytes only the first {SCANNED} are read; look at the rest with a command]")
-    return Outcome(text="\n".join(shown), facts={"bytes": size, "lines": len(shown), "more": False})
+    return ToolOutcome(text="\n".join(shown), facts={"bytes": size, "lines": len(shown), "more": False})
 
 
 def _lines(stream: io.BufferedReader) -> Iterator[tuple[int, str]]:
@@ -115,7 +115,7 @@ def _lines(stream: io.BufferedReader) -> Iterator[tuple[int, str]]:
         yield number, text if length <= len(line) else f"{text[:LINE_LIMIT]}[... a line of {length} bytes]"
 
 
-READ = BuiltIn(
+READ = BuiltinTool(
     "read",
     f"Read a text file with line numbers ({LINES} lines at a time; go on with offset), or look at an image.",
     ReadArguments,

@@ -12,26 +12,26 @@ from msgspec import Meta
 
 from outlast.core.events import EffectClass
 from outlast.runtime.tools.builtin.glob import OUTPUT_LIMIT, scanned, shown_path
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.files.gitignore import ALWAYS
 from outlast.runtime.tools.files.glob_pattern import anywhere
-from outlast.runtime.tools.files.sandboxed_path import Place, locate
+from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, locate
 from outlast.runtime.tools.files.scan_process import LINE_SHOWN, PER_FILE
 from outlast.runtime.tools.output_limit import bounded, cut
-from outlast.runtime.tools.port import Context, Outcome, ToolFault
-from outlast.runtime.tools.process.helper_process import Gathered, gather
+from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
+from outlast.runtime.tools.process.helper_process import HelperOutput, gather
 
 SECONDS = 20
 MOST = 300
 
 
-class SearchArguments(Arguments, frozen=True, kw_only=True):
+class SearchArguments(ToolArguments, frozen=True, kw_only=True):
     pattern: Annotated[str, Meta(description="A regular expression, matched line by line.", min_length=1)]
     path: Annotated[str, Meta(description="The folder or file to search; the project unless told.")] | None = None
     glob: Annotated[str, Meta(description="Only files whose path matches, for example *.py.")] | None = None
 
 
-class Found:
+class SearchMatches:
     """What a search brought: lines in order, and whether anything was left out."""
 
     def __init__(self, rows: list[tuple[str, int, str]], whole: bool, by: str) -> None:
@@ -40,7 +40,7 @@ class Found:
         self.by = by
 
 
-async def search(arguments: SearchArguments, context: Context) -> Outcome:
+async def search(arguments: SearchArguments, context: ToolContext) -> ToolOutcome:
     if arguments.glob:
         try:
             anywhere(arguments.glob)
@@ -48,7 +48,7 @@ async def search(arguments: SearchArguments, context: Context) -> Outcome:
             raise ToolFault(str(error)) from error
     place = locate(arguments.path or ".", context)
     only = _single_file(place)
-    start = Place(asked=place.asked, root=place.root, parts=place.parts[:-1]) if only else place
+    start = ResolvedPath(asked=place.asked, root=place.root, parts=place.parts[:-1]) if only else place
     program = ripgrep(context)
     if program:
         found = await _by_ripgrep(program, arguments, start, only)
@@ -57,7 +57,7 @@ async def search(arguments: SearchArguments, context: Context) -> Outcome:
     return _told(arguments, start, found, context)
 
 
-def _single_file(place: Place) -> str | None:
+def _single_file(place: ResolvedPath) -> str | None:
     try:
         mode = place.path.stat(follow_symlinks=False).st_mode
     except OSError as error:
@@ -65,7 +65,7 @@ def _single_file(place: Place) -> str | None:
     return place.parts[-1] if stat.S_ISREG(mode) and place.parts else None
 
 
-def ripgrep(context: Context) -> str | None:
+def ripgrep(context: ToolContext) -> str | None:
     """Where ripgrep is. One that lies in the project is not the user's."""
     path = shutil.which("rg", path=context.environment.get("PATH"))
     if path is None or not Path(path).is_absolute():
@@ -74,7 +74,7 @@ def ripgrep(context: Context) -> str | None:
     return None if inside else path
 
 
-async def _by_scan(arguments: SearchArguments, start: Place, only: str | None) -> Found:
+async def _by_scan(arguments: SearchArguments, start: ResolvedPath, only: str | None) -> SearchMatches:
     try:
         re.compile(arguments.pattern)
     except re.error as error:
@@ -83,10 +83,10 @@ async def _by_scan(arguments: SearchArguments, start: Place, only: str | None) -
     rows, whole = await scanned(start, asked, SECONDS)
     end: dict[str, Any] = rows[-1] if rows and "done" in rows[-1] else {}
     lines = [(row["file"], row["line"], row["text"]) for row in rows if "file" in row]
-    return Found(lines, whole and bool(end.get("in_time")), "scan")
+    return SearchMatches(lines, whole and bool(end.get("in_time")), "scan")
 
 
-async def _by_ripgrep(program: str, arguments: SearchArguments, start: Place, only: str | None) -> Found:
+async def _by_ripgrep(program: str, arguments: SearchArguments, start: ResolvedPath, only: str | None) -> SearchMatches:
     options = [
         "--no-config", "--no-follow", "--hidden", "--no-messages", "--color=never", "--no-heading", "--with-filename",
         "--line-number", "--null", "--no-require-git", f"--max-columns={LINE_SHOWN}", "--max-columns-preview",
@@ -99,10 +99,10 @@ async def _by_ripgrep(program: str, arguments: SearchArguments, start: Place, on
     if gathered.code == 2 and not gathered.output:
         reason = gathered.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise ToolFault(f"'{cut(arguments.pattern, 200)}' could not be searched for: {reason}")
-    return Found(list(_rows(gathered)), gathered.whole, "ripgrep")
+    return SearchMatches(list(_rows(gathered)), gathered.whole, "ripgrep")
 
 
-def _rows(gathered: Gathered) -> list[tuple[str, int, str]]:
+def _rows(gathered: HelperOutput) -> list[tuple[str, int, str]]:
     rows: list[tuple[str, int, str]] = []
     for line in gathered.output.split(b"\n")[:-1]:
         path, _, rest = line.decode("utf-8", "replace").partition("\0")
@@ -112,17 +112,17 @@ def _rows(gathered: Gathered) -> list[tuple[str, int, str]]:
     return rows
 
 
-def _told(arguments: SearchArguments, start: Place, found: Found, context: Context) -> Outcome:
+def _told(arguments: SearchArguments, start: ResolvedPath, found: SearchMatches, context: ToolContext) -> ToolOutcome:
     files = {path for path, _, _ in found.rows}
     facts = {"matches": len(found.rows), "files": len(files), "whole": found.whole, "by": found.by}
     note = "" if found.whole else "\n[... there is more, or the time was up; narrow the pattern, path or glob]"
     if not found.rows:
-        return Outcome(text=f"Nothing matches {cut(arguments.pattern, 200)}.{note}", facts=facts)
+        return ToolOutcome(text=f"Nothing matches {cut(arguments.pattern, 200)}.{note}", facts=facts)
     lines = [f"{shown_path(start, path, context)}:{number}:{text}" for path, number, text in found.rows]
-    return Outcome(text=bounded("\n".join(lines)) + note, facts=facts)
+    return ToolOutcome(text=bounded("\n".join(lines)) + note, facts=facts)
 
 
-SEARCH = BuiltIn(
+SEARCH = BuiltinTool(
     "search",
     "Search files for a regular expression, line by line. What .gitignore ignores is left out, so are binary files.",
     SearchArguments,

@@ -8,14 +8,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.files.atomic_write import ABSENT, LARGEST, digest_of, now, replace, settled
 from outlast.runtime.tools.files.diff import difference
 from outlast.runtime.tools.files.sandboxed_path import locate
-from outlast.runtime.tools.port import Context, Outcome, Target, ToolFault
+from outlast.runtime.tools.port import Target, ToolContext, ToolFault, ToolOutcome
 
 
-class WriteArguments(Arguments, frozen=True, kw_only=True):
+class WriteArguments(ToolArguments, frozen=True, kw_only=True):
     file_path: Annotated[str, Meta(description="The file, relative to the project or absolute.", min_length=1)]
     content: Annotated[str, Meta(description="The whole new content.")]
 
@@ -30,7 +30,7 @@ def content_bytes(text: str, argument: str) -> bytes:
     return data
 
 
-async def aim(arguments: WriteArguments, context: Context) -> Target:
+async def aim(arguments: WriteArguments, context: ToolContext) -> Target:
     data = content_bytes(arguments.content, "content")
 
     def look(_: threading.Event) -> Target:
@@ -46,21 +46,21 @@ async def aim(arguments: WriteArguments, context: Context) -> Target:
     return await settled(look)
 
 
-async def write(arguments: WriteArguments, context: Context) -> Outcome:
+async def write(arguments: WriteArguments, context: ToolContext) -> ToolOutcome:
     data = content_bytes(arguments.content, "content")
 
-    def put(given_up: threading.Event) -> Outcome:
+    def put(given_up: threading.Event) -> ToolOutcome:
         place = locate(arguments.file_path, context)
         found = now(place)
         replace(place, data, context.expected or found.digest, context, given_up)
         facts = difference(place.recorded(context.project), found.data, data, created=found.digest == ABSENT)
         verb = "Created" if facts["created"] else "Replaced"
-        return Outcome(text=f"{verb} {arguments.file_path} ({len(data)} bytes).", facts=facts)
+        return ToolOutcome(text=f"{verb} {arguments.file_path} ({len(data)} bytes).", facts=facts)
 
     return await settled(put)
 
 
-WRITE = BuiltIn(
+WRITE = BuiltinTool(
     "write",
     "Write a whole file, creating it and its folders or replacing what is there. To change a part of a file, use edit.",
     WriteArguments,

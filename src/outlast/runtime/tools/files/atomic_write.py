@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import msgspec
 
-from outlast.runtime.tools.files.sandboxed_path import ANYWHERE, Place, folder, open_in
-from outlast.runtime.tools.port import Context, ToolFault
+from outlast.runtime.tools.files.sandboxed_path import ANYWHERE, ResolvedPath, folder, open_in
+from outlast.runtime.tools.port import ToolContext, ToolFault
 
 ABSENT = "absent"
 LARGEST = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ LARGEST = 64 * 1024 * 1024
 T = TypeVar("T")
 
 
-class Now(msgspec.Struct, frozen=True, kw_only=True):
+class CurrentFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file as it is: `data` None when there is none, or when it is larger than a pre-image may be."""
 
     digest: str
@@ -34,32 +34,32 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
 
 
-def now(place: Place) -> Now:
+def now(place: ResolvedPath) -> CurrentFile:
     """What is there. A folder that does not exist holds no file either."""
     try:
         with folder(place) as (here, name):
             return _look(here, name, place.asked)
     except ToolFault as fault:
         if isinstance(fault.__cause__, FileNotFoundError):
-            return Now(digest=ABSENT)
+            return CurrentFile(digest=ABSENT)
         raise
 
 
-def _look(here: int, name: str, asked: str) -> Now:
+def _look(here: int, name: str, asked: str) -> CurrentFile:
     file = open_in(here, name, asked)
     with os.fdopen(file, "rb") as stream:
         size = os.fstat(file).st_size
         if size > LARGEST:
-            return Now(digest=hashlib.file_digest(stream, "sha256").hexdigest(), size=size)
+            return CurrentFile(digest=hashlib.file_digest(stream, "sha256").hexdigest(), size=size)
         data = stream.read()
-        return Now(digest=hashlib.sha256(data).hexdigest(), data=data, size=len(data))
+        return CurrentFile(digest=hashlib.sha256(data).hexdigest(), data=data, size=len(data))
 
 
 def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def replace(place: Place, data: bytes, expected: str, context: Context, given_up: threading.Event) -> None:
+def replace(place: ResolvedPath, data: bytes, expected: str, context: ToolContext, given_up: threading.Event) -> None:
     """Put `data` there if what is there still has the digest `expected`. Mode and owner stay as they were."""
     with folder(place, create=expected == ABSENT) as (here, name):
         before = _replaceable(here, name, place, context)
@@ -84,7 +84,7 @@ def replace(place: Place, data: bytes, expected: str, context: Context, given_up
         os.fsync(here)
 
 
-def _replaceable(here: int, name: str, place: Place, context: Context) -> os.stat_result | None:
+def _replaceable(here: int, name: str, place: ResolvedPath, context: ToolContext) -> os.stat_result | None:
     try:
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def _like(before: os.stat_result | None, file: int) -> None:
     os.fchmod(file, stat.S_IMODE(before.st_mode))
 
 
-def _want_unchanged(here: int, name: str, place: Place, expected: str) -> None:
+def _want_unchanged(here: int, name: str, place: ResolvedPath, expected: str) -> None:
     try:
         found = _look(here, name, place.asked).digest
     except FileNotFoundError:

@@ -10,7 +10,7 @@ ALWAYS = frozenset({".git", ".outlast", ".hg", ".svn", "node_modules", "__pycach
 LARGEST = 256 * 1024
 
 
-class Rule:
+class IgnoreRule:
     """One line of an ignore file that lies in `base` (a path with a slash at its end, or empty)."""
 
     def __init__(self, line: str, base: str) -> None:
@@ -29,21 +29,21 @@ class Rule:
         return self.pattern.match(path[len(self.base) :]) is not None
 
 
-def rules(text: str, base: str) -> list[Rule]:
+def rules(text: str, base: str) -> list[IgnoreRule]:
     """The rules of an ignore file. A line that cannot be understood ignores nothing."""
-    found: list[Rule] = []
+    found: list[IgnoreRule] = []
     for line in text.splitlines():
         stripped = line.rstrip()
         if not stripped.strip("!/") or stripped.startswith("#"):
             continue
         try:
-            found.append(Rule(stripped, base))
+            found.append(IgnoreRule(stripped, base))
         except re.error:
             continue
     return found
 
 
-def is_ignored(path: str, is_folder: bool, known: list[Rule]) -> bool:
+def is_ignored(path: str, is_folder: bool, known: list[IgnoreRule]) -> bool:
     """Whether the last rule that fits says so."""
     if path.rpartition("/")[2] in ALWAYS and is_folder:
         return True

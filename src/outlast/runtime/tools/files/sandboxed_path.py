@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.tools.port import Context, ToolFault
+from outlast.runtime.tools.port import ToolContext, ToolFault
 
 ANYWHERE = frozenset({PermissionMode.DANGER_FULL_ACCESS, PermissionMode.ALLOW})
 LONGEST = 4096
@@ -27,7 +27,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ResolvedPath(msgspec.Struct, frozen=True, kw_only=True):
     """A resolved path beneath a root. `asked` is what the model wrote, for what it is told."""
 
     asked: str
@@ -44,7 +44,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.path.relative_to(home)) if self.path.is_relative_to(home) else str(self.path)
 
 
-def locate(path: str, context: Context) -> Place:
+def locate(path: str, context: ToolContext) -> ResolvedPath:
     """Where a path leads; `ToolFault` when that is outside the roots or no path at all."""
     _check(path)
     try:
@@ -55,7 +55,7 @@ def locate(path: str, context: Context) -> Place:
     for root in roots:
         resolved = Path(os.path.realpath(root))
         if target.is_relative_to(resolved):
-            return Place(asked=path, root=resolved, parts=target.relative_to(resolved).parts)
+            return ResolvedPath(asked=path, root=resolved, parts=target.relative_to(resolved).parts)
     listed = ", ".join(str(root) for root in context.roots)
     raise ToolFault(f"{path} is outside the project ({listed}); the user can add its folder with --add-dir")
 
@@ -72,7 +72,7 @@ def _check(path: str) -> None:
 
 
 @contextmanager
-def folder(place: Place, *, create: bool = False) -> Generator[tuple[int, str]]:
+def folder(place: ResolvedPath, *, create: bool = False) -> Generator[tuple[int, str]]:
     """A descriptor of the folder that holds the place, and the last name; folders in between are made if asked."""
     if not place.parts:
         raise ToolFault(f"{place.asked} is a folder; name a file in it")
@@ -81,14 +81,14 @@ def folder(place: Place, *, create: bool = False) -> Generator[tuple[int, str]]:
 
 
 @contextmanager
-def directory(place: Place) -> Generator[int]:
+def directory(place: ResolvedPath) -> Generator[int]:
     """A descriptor of the place itself, which is a folder."""
     with _descended(place, place.parts, create=False) as here:
         yield here
 
 
 @contextmanager
-def _descended(place: Place, parts: tuple[str, ...], create: bool) -> Generator[int]:
+def _descended(place: ResolvedPath, parts: tuple[str, ...], create: bool) -> Generator[int]:
     with _refusing(place):
         here = os.open(place.root, _FOLDER)
         try:
@@ -114,7 +114,7 @@ def _below(here: int, name: str, create: bool) -> int:
 
 
 @contextmanager
-def opened(place: Place) -> Generator[int]:
+def opened(place: ResolvedPath) -> Generator[int]:
     """A descriptor of a regular file for reading."""
     with folder(place) as (here, name):
         file = open_in(here, name, place.asked)
@@ -148,7 +148,7 @@ def _want_regular(mode: int, asked: str) -> None:
 
 
 @contextmanager
-def _refusing(place: Place) -> Generator[None]:
+def _refusing(place: ResolvedPath) -> Generator[None]:
     """Errors of the kernel as what the model is told."""
     try:
         yield

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from outlast.runtime.tools.files.gitignore import LARGEST, Rule, is_ignored, rules
+from outlast.runtime.tools.files.gitignore import LARGEST, IgnoreRule, is_ignored, rules
 from outlast.runtime.tools.files.glob_pattern import anywhere, matcher
 
 FILE_LIMIT = 8 * 1024 * 1024
@@ -28,11 +28,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Walk:
+class FolderWalk:
     """Every file beneath `start` that is not ignored: its folder's descriptor, its name, its path below `start`."""
 
     def __init__(self, root: int, start: list[str], until: float) -> None:
-        self.known: list[Rule] = []
+        self.known: list[IgnoreRule] = []
         self.until = until
         self.in_time = True
         here, base = root, ""
@@ -78,7 +78,7 @@ def say(**fields: Any) -> None:
     os.write(1, json.dumps(fields, separators=(",", ":")).encode() + b"\n")
 
 
-def glob(walk: Walk, asked: dict[str, Any]) -> None:
+def glob(walk: FolderWalk, asked: dict[str, Any]) -> None:
     fits = matcher(asked["pattern"])
     found = 0
     for here, name, path in walk.files():
@@ -95,7 +95,7 @@ def glob(walk: Walk, asked: dict[str, Any]) -> None:
     say(done=True, in_time=walk.in_time, more=found >= asked["most"])
 
 
-def search(walk: Walk, asked: dict[str, Any]) -> None:
+def search(walk: FolderWalk, asked: dict[str, Any]) -> None:
     pattern = re.compile(asked["pattern"])
     wanted = anywhere(asked["glob"]) if asked["glob"] else None
     found = skipped = 0
@@ -127,7 +127,7 @@ def _search_file(pattern: re.Pattern[str], path: str, data: bytes, room: int) ->
 def main() -> None:
     asked = json.loads(sys.stdin.buffer.read())
     signal.alarm(int(asked["seconds"]) + 2)  # nobody needs to be left to kill us
-    walk = Walk(int(asked["root"]), asked["start"], time.monotonic() + asked["seconds"])
+    walk = FolderWalk(int(asked["root"]), asked["start"], time.monotonic() + asked["seconds"])
     if asked["what"] == "glob":
         glob(walk, asked)
     else:

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
-from outlast.runtime.tools.builtin_tool import Arguments, BuiltIn
+from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.output_limit import TEXT_LIMIT, joined
-from outlast.runtime.tools.port import Context, Outcome, ToolFault
-from outlast.runtime.tools.process.shell_command import Command, Ended
+from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
+from outlast.runtime.tools.process.shell_command import CommandResult, ShellCommand
 
 MOST = 16
 """Running jobs of one session."""
@@ -27,14 +27,14 @@ REMEMBERED = 64
 class Job:
     """One of them. `read_to` is how much of its output was handed out."""
 
-    def __init__(self, job_id: str, text: str, command: Command) -> None:
+    def __init__(self, job_id: str, text: str, command: ShellCommand) -> None:
         self.job_id = job_id
         self.text = text
         self.command = command
         self.read_to = 0
 
     @property
-    def end(self) -> Ended | None:
+    def end(self) -> CommandResult | None:
         return self.command.ended.result() if self.command.ended.done() else None
 
     @property
@@ -78,7 +78,7 @@ class Jobs:
     def __init__(self) -> None:
         self._jobs: dict[str, dict[str, Job]] = {}
 
-    def add(self, session_id: str, job_id: str, text: str, command: Command) -> None:
+    def add(self, session_id: str, job_id: str, text: str, command: ShellCommand) -> None:
         own = self._jobs.setdefault(session_id, {})
         own[job_id] = Job(job_id, text, command)
         for old in [job for job in own.values() if job.end is not None][: max(0, len(own) - REMEMBERED)]:
@@ -124,19 +124,19 @@ class Jobs:
         return own[job_id]
 
 
-class JobArguments(Arguments, frozen=True, kw_only=True):
+class JobArguments(ToolArguments, frozen=True, kw_only=True):
     job_id: Annotated[str, Meta(description="The id that bash gave.", min_length=1)]
 
 
-def output_tool(jobs: Jobs) -> BuiltIn[JobArguments]:
-    async def bash_output(arguments: JobArguments, context: Context) -> Outcome:
+def output_tool(jobs: Jobs) -> BuiltinTool[JobArguments]:
+    async def bash_output(arguments: JobArguments, context: ToolContext) -> ToolOutcome:
         state, news = jobs.output(context.session_id, arguments.job_id)
         text = news.rstrip("\n") or "(nothing new)"
-        return Outcome(
+        return ToolOutcome(
             text=f"{text}\n[{arguments.job_id}: {state}]", facts={"job_id": arguments.job_id, "state": state}
         )
 
-    return BuiltIn(
+    return BuiltinTool(
         "bash_output",
         "What a background job put out since this was asked last, and whether it still runs.",
         JobArguments,
@@ -145,12 +145,12 @@ def output_tool(jobs: Jobs) -> BuiltIn[JobArguments]:
     )
 
 
-def kill_tool(jobs: Jobs) -> BuiltIn[JobArguments]:
-    async def bash_kill(arguments: JobArguments, context: Context) -> Outcome:
+def kill_tool(jobs: Jobs) -> BuiltinTool[JobArguments]:
+    async def bash_kill(arguments: JobArguments, context: ToolContext) -> ToolOutcome:
         state = await jobs.kill(context.session_id, arguments.job_id)
-        return Outcome(text=f"{arguments.job_id}: {state}.", facts={"job_id": arguments.job_id, "state": state})
+        return ToolOutcome(text=f"{arguments.job_id}: {state}.", facts={"job_id": arguments.job_id, "state": state})
 
-    return BuiltIn(
+    return BuiltinTool(
         "bash_kill",
         "End a background job and everything it started.",
         JobArguments,

@@ -20,7 +20,7 @@ _SCAN = "import sys; sys.path.append(sys.argv[1]); from outlast.runtime.tools.fi
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
-class Gathered(msgspec.Struct, frozen=True):
+class HelperOutput(msgspec.Struct, frozen=True):
     """What it put out. `whole` is False when it was stopped before its end; then the last line may be torn."""
 
     output: bytes
@@ -42,7 +42,7 @@ async def gather(
     limit: int,
     descriptors: tuple[int, ...] = (),
     cwd: Path | None = None,
-) -> Gathered:
+) -> HelperOutput:
     """Run it to its end, `limit` bytes or `seconds`, whichever comes first. Cancelling kills it."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -64,7 +64,9 @@ async def gather(
             raise
 
 
-def _read(process: subprocess.Popen[bytes], given: bytes, seconds: float, limit: int, errors: IO[bytes]) -> Gathered:
+def _read(
+    process: subprocess.Popen[bytes], given: bytes, seconds: float, limit: int, errors: IO[bytes]
+) -> HelperOutput:
     assert process.stdin is not None
     assert process.stdout is not None
     late = threading.Timer(seconds, process.kill)
@@ -83,4 +85,4 @@ def _read(process: subprocess.Popen[bytes], given: bytes, seconds: float, limit:
     late.cancel()
     late.join()
     errors.seek(0)
-    return Gathered(bytes(output), errors.read(16 * 1024), code, code >= 0 and not full)
+    return HelperOutput(bytes(output), errors.read(16 * 1024), code, code >= 0 and not full)

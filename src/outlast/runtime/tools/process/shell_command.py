@@ -35,7 +35,7 @@ _OURS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What the supervisor itself may need to start. The rest of the environment is for the command alone."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What to run and within which bounds. `seconds` 0 is no time limit; `writable` None is no confinement."""
 
     argv: tuple[str, ...]
@@ -61,7 +61,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return str(len(payload)).encode() + b"\n" + payload
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """How it ended. `reason`: exited, timeout, stopped, or lost (its supervisor was killed).
 
     `code` is the exit code, None when `signal` ended it. `stored` of `total` bytes of output are in the log; where some
@@ -77,12 +77,12 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     left: int = 0
 
 
-class Command:
+class ShellCommand:
     """A supervisor that waits for its order, then the command. Use `begin`."""
 
-    def __init__(self, order: Order, process: subprocess.Popen[bytes], control: socket.socket, mark: str) -> None:
+    def __init__(self, order: CommandSpec, process: subprocess.Popen[bytes], control: socket.socket, mark: str) -> None:
         self.order = order
-        self.ended: Future[Ended] = Future()
+        self.ended: Future[CommandResult] = Future()
         self.spawned = Spawned(pid=process.pid, started=started(process.pid), host=socket.gethostname())
         self._process = process
         self._control = control
@@ -110,7 +110,7 @@ class Command:
             # Before it is waited for: until then its pid, which is the session's, cannot be somebody else's.
             left = orphans.sweep(self._process.pid, self._mark)
             size = self.order.log.stat().st_size if self.order.log.exists() else 0
-            ended = Ended(reason="lost", signal="SIGKILL", total=size, stored=size, left=left)
+            ended = CommandResult(reason="lost", signal="SIGKILL", total=size, stored=size, left=left)
         self._process.wait()
         self._control.close()
         self.ended.set_result(ended)
@@ -126,7 +126,7 @@ class Command:
         return said
 
 
-def begin(order: Order) -> Command:
+def begin(order: CommandSpec) -> ShellCommand:
     """Start the supervisor. The command itself waits for `go`; without it, `stop` ends the supervisor alone."""
     mark = secrets.token_hex(12)
     order = msgspec.structs.replace(order, environment={**order.environment, orphans.MARK: mark})
@@ -149,7 +149,7 @@ def begin(order: Order) -> Command:
     finally:
         theirs.close()
         os.close(log)
-    return Command(order, process, ours, mark)
+    return ShellCommand(order, process, ours, mark)
 
 
 def started(pid: int) -> str:
@@ -160,13 +160,13 @@ def started(pid: int) -> str:
         return ""
 
 
-def _ended(said: bytes) -> Ended | None:
+def _ended(said: bytes) -> CommandResult | None:
     words = said.decode("ascii", "replace").split()
     if len(words) != 7 or words[0] != "ended":
         return None
     code, total, stored, tail, left = map(int, words[2:])
     names = {number.value: number.name for number in signal.Signals}
-    return Ended(
+    return CommandResult(
         reason=words[1],
         code=code if code >= 0 else None,
         signal=names.get(-code, f"signal {-code}") if code < 0 else None,

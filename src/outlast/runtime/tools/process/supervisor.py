@@ -33,7 +33,7 @@ PATIENCE = 5.0
 _SUBREAPER = 36
 
 
-class Settings:
+class SupervisorSettings:
     """What to run: fields separated by NUL, which neither a path nor an argument can hold."""
 
     def __init__(self, fields: list[bytes]) -> None:
@@ -50,7 +50,7 @@ class Settings:
         self.argv = list(rest)
 
 
-def received() -> Settings | None:
+def received() -> SupervisorSettings | None:
     """The settings, once they are there; None when our starter went away or thought better of it."""
     data = b""
     while b"\n" not in data:
@@ -64,7 +64,7 @@ def received() -> Settings | None:
         if not more:
             return None
         data += more
-    return Settings(data[: int(size)].split(b"\0"))
+    return SupervisorSettings(data[: int(size)].split(b"\0"))
 
 
 class Sink:
@@ -105,7 +105,7 @@ def become_subreaper() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def become_command(settings: Settings, output: int, confine: Confine) -> None:
+def become_command(settings: SupervisorSettings, output: int, confine: Confine) -> None:
     """In the child: nothing of ours is left open, no terminal, and only then the restrictions and the program."""
     try:
         os.setpgid(0, 0)
@@ -176,7 +176,7 @@ def _woken(*_: object) -> None:
 class Supervision:
     """One command from its start to the end of everything below it."""
 
-    def __init__(self, settings: Settings, confine: Confine) -> None:
+    def __init__(self, settings: SupervisorSettings, confine: Confine) -> None:
         self.settings = settings
         self.sink = Sink(settings.limit, settings.tail)
         self.status: int | None = None

@@ -13,7 +13,7 @@ _BLOCKS = frozenset(
 )
 
 
-class _Reader(HTMLParser):
+class _HtmlReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
@@ -45,7 +45,7 @@ class _Reader(HTMLParser):
 
 def readable(html: str) -> str:
     """The text of a page. Malformed pages give what can be made of them."""
-    reader = _Reader()
+    reader = _HtmlReader()
     reader.feed(html)
     reader.close()
     lines = [re.sub(r"[ \t\r\f\v]+", " ", line).strip() for line in "".join(reader.parts).split("\n")]

@@ -21,7 +21,7 @@ class BadReply(Exception):
     """The server's answer is not HTTP as we read it."""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class HttpReply(msgspec.Struct, frozen=True):
     """An answer. `cut` says that its body was longer than what is here. Header names are in lower case."""
 
     status: int
@@ -30,7 +30,9 @@ class Reply(msgspec.Struct, frozen=True):
     cut: bool
 
 
-async def get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, target: str, limit: int) -> Reply:
+async def get(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, target: str, limit: int
+) -> HttpReply:
     """Ask for `target` and read at most `limit` bytes of it, unpacked."""
     lines = (
         f"GET {target} HTTP/1.1",
@@ -49,7 +51,7 @@ async def get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: 
         body, cut = await _body(reader, headers, limit) if status not in (204, 304) else (b"", False)
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, zlib.error) as error:
         raise BadReply(f"its answer could not be read: {error}") from error
-    return Reply(status, headers, body, cut)
+    return HttpReply(status, headers, body, cut)
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
