@@ -20,11 +20,10 @@ from outlast.app.placement import bound_to, place_for
 from outlast.app.stores import default_store
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, SessionNotFound
-from outlast.core.event_row import Actor
 from outlast.core.fold import Row, folded
 from outlast.core.header import Header
 from outlast.core.ids import ID_LENGTH, id_from
-from outlast.core.messages import Message, Role
+from outlast.core.messages import Message
 from outlast.core.state import SessionState
 from outlast.core.transcript import transcript
 from outlast.core.window import unread, window
@@ -35,6 +34,7 @@ from outlast.runtime.history.compaction import (
     compact_if_due,
     last_compaction,
 )
+from outlast.runtime.message_events import ACTORS, LIBRARY, appended, message_event, message_events
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.runtime.session_attributes import LoggedAttribute, checked, number, text, texts
 from outlast.runtime.turn.turn_stats import totals
@@ -281,8 +281,8 @@ class ConversationSession:
         if not self._exists:
             self.persist()
         if key is None and expect is None:
-            said = _said(message)
-            return self.store.append(self.session_id, said, actor=_ACTORS[said.role], touch=touch)[0].seq
+            said = appended(message)
+            return self.store.append(self.session_id, said, actor=ACTORS[said.role], touch=touch)[0].seq
         return self.store.commit(self._append(message, key, expect, touch))[0].seq
 
     async def append_async(
@@ -292,15 +292,15 @@ class ConversationSession:
         if not self._exists:
             await self._persist_async()
         if key is None and expect is None:
-            said = _said(message)
-            return (await self.store.append_async(self.session_id, said, actor=_ACTORS[said.role], touch=touch))[0].seq
+            said = appended(message)
+            return (await self.store.append_async(self.session_id, said, actor=ACTORS[said.role], touch=touch))[0].seq
         return (await self.store.commit_async(self._append(message, key, expect, touch)))[0].seq
 
     def extend(self, messages: Messages, *, key: str | None = None) -> int:
         """Store several messages together, all or none; the last one's seq."""
         if not self._exists:
             self.persist()
-        return self.store.commit(Append(session_id=self.session_id, events=_events(messages), key=key))[0].seq
+        return self.store.commit(Append(session_id=self.session_id, events=message_events(messages), key=key))[0].seq
 
     def persist(self) -> None:
         """Make the session exist in the store, with the messages it was constructed with."""
@@ -455,7 +455,7 @@ class ConversationSession:
     # --- inside
 
     def _append(self, message: Message, key: str | None, expect: int | None, touch: bool) -> Append:
-        return Append(session_id=self.session_id, events=(_event(message),), key=key, expect=expect, touch=touch)
+        return Append(session_id=self.session_id, events=(message_event(message),), key=key, expect=expect, touch=touch)
 
     def _write(self, event: e.Event) -> None:
         self.persist()
@@ -474,35 +474,12 @@ class ConversationSession:
         if self._recorded:
             first.append(e.RuntimeStateChanged(changes=self._recorded))
         created = tuple(NewEvent(event=event, actor=LIBRARY) for event in first)
-        return Create(header=header, events=(*created, *_events(list(self._first))), key=f"create-{self.session_id}")
+        return Create(
+            header=header, events=(*created, *message_events(list(self._first))), key=f"create-{self.session_id}"
+        )
 
     def __repr__(self) -> str:
         return f"<ConversationSession {self.session_id} in {self.store.url}>"
-
-
-LIBRARY = Actor("user", "library").text()
-_ACTORS = {
-    Role.USER: LIBRARY,
-    Role.ASSISTANT: Actor("model", "library").text(),
-    Role.TOOL: Actor("tool", "library").text(),
-    Role.SYSTEM: Actor("system", "library").text(),
-}
-
-
-def _said(message: Message) -> e.MessageAppended:
-    if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not all checked
-        raise InvalidInput(
-            f"a session takes Message objects, not {type(message).__name__}: Message(role=..., content=...)"
-        )
-    return e.MessageAppended(role=message.role, parts=message.parts)
-
-
-def _event(message: Message) -> NewEvent:
-    return NewEvent(event=_said(message), actor=_ACTORS[message.role])
-
-
-def _events(messages: Messages) -> tuple[NewEvent, ...]:
-    return tuple(_event(message) for message in messages)
 
 
 def _last(messages: Messages, limit: int | None) -> Messages:

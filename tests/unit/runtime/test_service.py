@@ -149,12 +149,12 @@ async def test_an_input_that_a_turn_reads_in_the_same_moment_is_not_withdrawn(
 
     def read_meanwhile(*given: Any) -> SessionState:
         state = look(*given)
-        monkeypatch.setattr(service, "folded_state", look)
+        monkeypatch.setattr(service, "load_state", look)
         began = NewEvent(event=e.TurnStarted(inputs=[receipt.seq]), turn="theirs")
         store.commit(Append(session_id=name, events=(began,), lease=lease))
         return state
 
-    monkeypatch.setattr(service, "folded_state", read_meanwhile)
+    monkeypatch.setattr(service, "load_state", read_meanwhile)
     with pytest.raises(ConflictError, match="not waiting"):
         await agent.service.withdraw(name, [receipt.seq])
     assert only(agent, e.InputWithdrawn) == []

@@ -91,10 +91,8 @@ def serve(
         allowed_hosts=allowed_host,
         resume_on_start=False if no_resume else None,
     )
-    where = ListenAddress(
-        host=host, port=port, unix=unix, expose=expose, behind_proxy=behind_proxy, public_url=public_url
-    )
-    wanted = msgspec.structs.replace(where, tls_cert=tls_cert, tls_key=tls_key)
+    where = ListenAddress(host=host, port=port, unix=unix, expose=expose, public_url=public_url)
+    wanted = msgspec.structs.replace(where, behind_proxy=behind_proxy, tls_cert=tls_cert, tls_key=tls_key)
     log_to(sys.stderr, log_format, logging.INFO if log_format is LogFormat.JSON else logging.WARNING)
     working = WorkerOptions(
         works=not no_worker, concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ())

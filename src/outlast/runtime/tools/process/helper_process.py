@@ -15,7 +15,7 @@ from typing import IO
 
 import msgspec
 
-_PACKAGES = str(Path(__file__).parents[3])
+_PACKAGES = str(Path(__file__).parents[4])
 _SCAN = "import sys; sys.path.append(sys.argv[1]); from outlast.runtime.tools.files.scan_process import main; main()"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
