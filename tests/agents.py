@@ -30,14 +30,14 @@ def agent_with(
     *replies: Reply,
     backend: Model | None = None,
     answerer: Answerer | None = None,
-    kit: Callable[[TurnContext], TurnContext] | None = None,
+    context: Callable[[TurnContext], TurnContext] | None = None,
     **config: Any,
 ) -> Agent:
     project.mkdir(exist_ok=True)
     given: dict[str, Any] = {"auto_context": False, **config}
     settings = AgentConfig(**given)
     model = backend if backend is not None else ScriptedBackend(completions=list(replies))
-    return Agent(model, settings, project, store=store, answerer=answerer, kit=kit)
+    return Agent(model, settings, project, store=store, answerer=answerer, context=context)
 
 
 def log_of(agent: Agent) -> list[e.Event | e.Opaque]:

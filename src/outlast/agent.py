@@ -46,7 +46,7 @@ class Agent:
         settings: Settings | None = None,
         answerer: Answerer | None = None,
         on_event: Callable[[ModelEvent], None] | None = None,
-        kit: Callable[[TurnContext], TurnContext] | None = None,
+        context: Callable[[TurnContext], TurnContext] | None = None,
     ) -> None:
         self.config = config or AgentConfig()
         self.settings = settings or load_settings(project_root=project_root)
@@ -55,13 +55,13 @@ class Agent:
         self.backend = backend
         self.answerer = answerer
         self.on_event = on_event
-        self._changed_kit = kit
+        self._changed_kit = context
         self._made: dict[str | None, Model | None] = {}
         self.session = self._new_session()
         self.service = SessionService(self.store)
         self._running = False
         self._driver: Driver | None = None
-        self._kit()  # a malformed rule file or an unknown persona is refused here, not in the middle of a turn
+        self._turn_context()  # a malformed rule file or an unknown persona is refused here, not in the middle of a turn
 
     # --- running
 
@@ -84,7 +84,7 @@ class Agent:
         self._running = True
         try:
             opened = await self._opened()
-            runner = Runner(self.store, self.session.session_id, self._kit(opened.state), opened)
+            runner = Runner(self.store, self.session.session_id, self._turn_context(opened.state), opened)
             driver = self._driver = await runner.drain()
         finally:
             self._running = False
@@ -231,8 +231,8 @@ class Agent:
             return await last.opened_again(clock)
         return await Driver.open(self.store, self.session.session_id, clock)
 
-    def _kit(self, state: SessionState | None = None) -> TurnContext:
-        kit = build_turn_context(
+    def _turn_context(self, state: SessionState | None = None) -> TurnContext:
+        context = build_turn_context(
             self.settings,
             self.config,
             self.project_root,
@@ -242,7 +242,7 @@ class Agent:
             heard=self.on_event,
             made=self._made,
         )
-        return self._changed_kit(kit) if self._changed_kit is not None else kit
+        return self._changed_kit(context) if self._changed_kit is not None else context
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at session {self.session.session_id}>"

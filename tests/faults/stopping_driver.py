@@ -37,10 +37,10 @@ def driver_in(store: LogStore, folder: Path, lease_ms: int) -> Agent:
     config = AgentConfig(auto_context=False, workflow_mode="execute", reasoning=reasoning)
     settings = load_settings(home=folder / "home", project_root=project)
 
-    def shorter(kit: TurnContext) -> TurnContext:
-        return replace(kit, ttl_ms=lease_ms)
+    def shorter(context: TurnContext) -> TurnContext:
+        return replace(context, ttl_ms=lease_ms)
 
-    return Agent(ScriptedFile(script), config, project, store=store, settings=settings, kit=shorter)
+    return Agent(ScriptedFile(script), config, project, store=store, settings=settings, context=shorter)
 
 
 def stop_at(name: str) -> None:

@@ -91,11 +91,11 @@ async def test_what_is_left_of_a_reply_is_kept_by_whoever_closes_the_turn(past: 
     past.turn()
     past.attempt("I will n", "ot be fin")
     recovered = Recovered(past, project)
-    service, kit = recovered.agent.service, recovered.agent._kit()
+    service, context = recovered.agent.service, recovered.agent._turn_context()
     if verb == "end":
-        await service.end(past.session_id, kit)
+        await service.end(past.session_id, context)
     else:
-        assert await service.boundary(past.session_id, verb, {"seq": past.input}, kit) == "done"
+        assert await service.boundary(past.session_id, verb, {"seq": past.input}, context) == "done"
     [broken] = only(recovered.agent, e.ReplyInterrupted)
     assert text_of(broken.parts) == "I will not be fin"
     recovered.check()
@@ -179,8 +179,8 @@ async def test_a_boundary_that_could_not_be_drawn_is_not_tried_again_by_the_next
 
 
 async def test_a_driver_that_another_one_outran_is_told_that_the_session_is_busy(past: Past, project: Path) -> None:
-    def racing(kit: TurnContext) -> TurnContext:
-        facts = kit.gate.facts
+    def racing(context: TurnContext) -> TurnContext:
+        facts = context.gate.facts
 
         def facts_while_another_begins() -> dict[str, Any]:
             if past.store.holder(past.session_id) is None:
@@ -188,10 +188,10 @@ async def test_a_driver_that_another_one_outran_is_told_that_the_session_is_busy
                 past.turn()
             return facts()
 
-        setattr(kit.gate, "facts", facts_while_another_begins)  # noqa: B010 - asked for right before a turn is started
-        return kit
+        setattr(context.gate, "facts", facts_while_another_begins)  # noqa: B010 - asked for right before a turn is started
+        return context
 
-    recovered = Recovered(past, project, kit=racing)
+    recovered = Recovered(past, project, context=racing)
     with pytest.raises(SessionBusy):
         await recovered.agent.resume()
     assert recovered.backend.requests == []

@@ -183,7 +183,7 @@ async def test_the_next_message_after_a_session_ended_begins_a_new_one(tmp_path:
         await world.settled()
         ended = world.session()
         service = SessionService(world.store, "cli")
-        await service.end(ended, world.line.pool.kit(ended))
+        await service.end(ended, world.line.pool.turn_context(ended))
         await world.asked("are you there")
         assert world.session() != ended
         assert inputs_of(world.store, world.session()) == ["are you there"]

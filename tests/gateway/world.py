@@ -55,11 +55,11 @@ def settings_for(folder: Path, store: str | None = None, **table: Any) -> Settin
 def equipped(model: Model, **config: Any) -> Callable[[TurnContext, Header], TurnContext]:
     """Kits with this model, and without what a project would add."""
 
-    def equip(kit: TurnContext, header: Header) -> TurnContext:
-        kit.model = model
-        kit.memory, kit.notes = (), ()
-        kit.config = msgspec.structs.replace(kit.config, compaction_keep_last_messages=2, **config)
-        return kit
+    def equip(context: TurnContext, header: Header) -> TurnContext:
+        context.model = model
+        context.memory, context.notes = (), ()
+        context.config = msgspec.structs.replace(context.config, compaction_keep_last_messages=2, **config)
+        return context
 
     return equip
 

@@ -123,13 +123,13 @@ async def test_contextvar_and_session_entry_agree_after_compression(temp_dir: Pa
     """Whoever asks in the context of a session that rotates is told the same as the route says, at every moment."""
     async with gateway(temp_dir, Room()) as world:
         old = await talked(world)
-        kit = await asyncio.to_thread(world.line.pool.kit, old)
+        turn_context = await asyncio.to_thread(world.line.pool.turn_context, old)
         driver = await Driver.open(world.store, old, SystemClock())
         await driver.claim()
         set_current_session_id(old)
         try:
             assert get_session_env("OUTLAST_SESSION_ID", "") == old == world.session()
-            await boundaries.apply_boundary(driver, kit, "rotate", {})
+            await boundaries.apply_boundary(driver, turn_context, "rotate", {})
             new = world.session()
             assert get_session_env("OUTLAST_SESSION_ID", "") == new == driver.session_id != old
         finally:

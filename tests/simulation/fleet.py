@@ -118,8 +118,8 @@ class Fleet:
         store = SimulatedStore(self.network, process)
         own = tools(self.witness, self.dice)
 
-        def equip(kit: TurnContext, header: Header) -> TurnContext:
-            return replace(kit, tools=own)
+        def equip(context: TurnContext, header: Header) -> TurnContext:
+            return replace(context, tools=own)
 
         async def begin() -> WorkerPool:
             pool = WorkerPool(

@@ -99,10 +99,10 @@ async def test_what_was_claimed_right_before_a_crew_is_closed_is_given_back_unbe
     await SessionService(store, "http").admit(session_id, "hello")
     opening, go_on = threading.Event(), threading.Event()
 
-    def equip(kit: TurnContext, header: Header) -> TurnContext:
+    def equip(context: TurnContext, header: Header) -> TurnContext:
         opening.set()
         go_on.wait(10)
-        return kit
+        return context
 
     pool = WorkerPool(store, settings, equip=equip)
     await pool.start()
@@ -134,7 +134,7 @@ async def test_what_went_wrong_is_noted_without_stopping_the_loop_while_the_stor
     session_id = await asyncio.to_thread(create, store, settings, tmp_path, door="http")
     await SessionService(store, "http").admit(session_id, "hello")
 
-    def equip(kit: TurnContext, header: Header) -> TurnContext:
+    def equip(context: TurnContext, header: Header) -> TurnContext:
         store.threads.clear()
         raise StoreUnavailable("the store is away")
 

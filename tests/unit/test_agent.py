@@ -54,7 +54,7 @@ async def test_an_ended_session_takes_no_task_and_says_what_to_do(store: LogStor
 async def test_ending_a_session_closes_the_turn_that_runs(store: LogStore, project: Path) -> None:
     agent = agent_with(store, project, "One.")
     await agent.run("First?")
-    await agent.service.end(agent.session.session_id, agent._kit())
+    await agent.service.end(agent.session.session_id, agent._turn_context())
     assert agent.session.header.state == "ended"
 
 

@@ -29,7 +29,7 @@ from outlast.store.process_identity import holder, holder_is_gone, holder_pid
 __all__ = [
     "ContextUsage",
     "PendingConsent",
-    "RunningKit",
+    "RunningTurn",
     "TurnContext",
     "breaks_lines_anew",
     "consent",
@@ -59,22 +59,22 @@ _ORDER = (
 )
 
 
-class RunningKit:
+class RunningTurn:
     """Remembers what the running turn works with, so that its mode can be changed while it runs. `progress` is told
     what a running call puts out: the call's id, and the next piece."""
 
     def __init__(self) -> None:
-        self.kit: TurnContext | None = None
+        self.context: TurnContext | None = None
         self.progress: Callable[[str, str], None] = lambda call_id, text: None
 
-    def __call__(self, kit: TurnContext) -> TurnContext:
-        self.kit = kit
-        kit.progress = lambda call_id, text: self.progress(call_id, text)
-        return kit
+    def __call__(self, context: TurnContext) -> TurnContext:
+        self.context = context
+        context.progress = lambda call_id, text: self.progress(call_id, text)
+        return context
 
     def request(self, mode: str) -> None:
         """Ask for a mode in the turn that runs; the gate keeps to its ceiling."""
-        gate = self.kit.gate if self.kit is not None else None
+        gate = self.context.gate if self.context is not None else None
         if isinstance(gate, SessionPolicy):
             gate.request(PermissionMode(mode))
 
@@ -126,15 +126,15 @@ class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
     by_role: dict[str, tuple[int, int]]
 
 
-def context_use(kit: TurnContext | None, messages: list[Message], state: SessionState) -> ContextUsage:
+def context_use(context: TurnContext | None, messages: list[Message], state: SessionState) -> ContextUsage:
     """What the next request would hold. Without a model the window is unknown: 0."""
     system, tools = _system_tokens(state), 0
     window = compacts_at = 0
-    if kit is not None and kit.model is not None:
-        window = window_of(kit)
-        compacts_at = limits(settings_of(kit), window, kit.config.max_output_tokens or 0).threshold
-        if kit.model.abilities.tools:
-            tools = request_tokens((), "", kit.tools.specs())
+    if context is not None and context.model is not None:
+        window = window_of(context)
+        compacts_at = limits(settings_of(context), window, context.config.max_output_tokens or 0).threshold
+        if context.model.abilities.tools:
+            tools = request_tokens((), "", context.tools.specs())
     by_role: dict[str, tuple[int, int]] = {}
     for message in messages:
         count, tokens = by_role.get(_kind(message), (0, 0))

@@ -76,7 +76,7 @@ def build_turn_context(
     gate.request(mode)
     clean = {**clean_environment(environment), **GIT_ENVIRONMENT}
     tools = _tools()
-    kit = TurnContext(
+    context = TurnContext(
         model=backend if backend is not None else _model(settings, state.model or persona.model, made),
         tools=tools if persona.tools is None else tools.only(persona.tools),
         gate=gate,
@@ -97,8 +97,8 @@ def build_turn_context(
         price=price_for(settings) if backend is None or has_price(backend.name) else None,
         depth=depth,
     )
-    kit.sub_kit = lambda parent, name: _sub_kit(settings, project, parent, name)
-    return kit
+    context.sub_agent_context = lambda parent, name: _sub_agent_context(settings, project, parent, name)
+    return context
 
 
 def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:
@@ -123,10 +123,10 @@ def permitted_mode(
     return persona.mode_under(mode) if persona is not None else mode
 
 
-def keep_mode(settings: Settings, config: AgentConfig, kit: TurnContext, state: SessionState) -> None:
+def keep_mode(settings: Settings, config: AgentConfig, context: TurnContext, state: SessionState) -> None:
     """Somebody may have changed the mode of the session while its turn runs: what is permitted now is in force now."""
-    if isinstance(kit.gate, SessionPolicy):
-        kit.gate.request(permitted_mode(settings, config, state, kit.persona))
+    if isinstance(context.gate, SessionPolicy):
+        context.gate.request(permitted_mode(settings, config, state, context.persona))
 
 
 def permission_mode_of(settings: Settings, state: SessionState) -> str:
@@ -154,8 +154,8 @@ def _more_roots(config: AgentConfig) -> tuple[Path, ...]:
     return roots
 
 
-def _sub_kit(settings: Settings, project: Path, parent: TurnContext, name: str | None) -> TurnContext:
-    """The kit of a sub-agent: another persona, nobody to ask but whom the parent asks, the same rights or fewer."""
+def _sub_agent_context(settings: Settings, project: Path, parent: TurnContext, name: str | None) -> TurnContext:
+    """The turn context of a sub-agent: another persona, the same person to ask, the same rights or fewer."""
     persona = load_personas(settings.home, project).get(name) if name else parent.persona
     tools = parent.tools if persona.tools is None else _tools().only(persona.tools)
     prompting = parent.prompting and parent.config.sub_agents_ask

@@ -44,14 +44,14 @@ StopNow = Callable[[StopRequest], None]
 
 
 class Runner:
-    """Runs the turns of one session with one kit."""
+    """Runs the turns of one session with one turn context."""
 
-    def __init__(self, store: Store, session_id: str, kit: TurnContext, opened: Driver | None = None) -> None:
-        """`opened` is a driver of the session that was opened just now; without it one is opened. Once the kit is
+    def __init__(self, store: Store, session_id: str, context: TurnContext, opened: Driver | None = None) -> None:
+        """`opened` is a driver of the session that was opened just now; without it one is opened. Once the context is
         `outdated` no further turn is begun with it."""
         self.store = store
         self.session_id = session_id
-        self.kit = kit
+        self.context = context
         self.driver: Driver | None = None
         self.outdated: Callable[[SessionState], bool] = lambda state: False
         self._opened = opened
@@ -59,7 +59,7 @@ class Runner:
         self.answer = ""
         self._left = False
         self._stop_now: StopNow | None = None
-        kit.drain = kit.drain or drained
+        context.drain = context.drain or drained
 
     @property
     def left(self) -> bool:
@@ -77,9 +77,9 @@ class Runner:
 
         `SessionBusy` when another process drives it. The error of a turn that failed is in `error`.
         """
-        clock, ttl_ms = self.kit.clock, self.kit.ttl_ms
+        clock, ttl_ms = self.context.clock, self.context.ttl_ms
         driver = self._opened or await Driver.open(self.store, self.session_id, clock, ttl_ms)
-        driver.clock, driver.ttl_ms, driver.wrote = clock, ttl_ms, self.kit.wrote
+        driver.clock, driver.ttl_ms, driver.wrote = clock, ttl_ms, self.context.wrote
         self.driver = driver
         try:
             await self._drain(driver)
@@ -100,10 +100,10 @@ class Runner:
             if driver.state.turn is not None:
                 if not await take_over(driver):
                     continue
-                await finish_restoring(driver, self.kit)
+                await finish_restoring(driver, self.context)
             elif driver.state.requests:
                 await driver.claim()
-                await apply_boundary_requests(driver, self.kit)
+                await apply_boundary_requests(driver, self.context)
                 self.session_id = driver.session_id  # a rotation goes on elsewhere
                 continue
             elif await self._rotated(driver):
@@ -117,7 +117,7 @@ class Runner:
             await driver.catch_up()
 
     def _may_drive(self, state: SessionState) -> None:
-        if self.kit.model is None:
+        if self.context.model is None:
             raise InvalidInput("no model is set, so no turn can run; choose one with --model")
         if not state.drivable:
             met = state.unknown[0]
@@ -128,12 +128,12 @@ class Runner:
 
     async def _rotated(self, driver: Driver) -> bool:
         """In rotate mode a window that is due is left behind before the next turn begins."""
-        if self.kit.config.compaction_mode != "rotate" or not next_inputs(driver.state):
+        if self.context.config.compaction_mode != "rotate" or not next_inputs(driver.state):
             return False
-        policy = GuidedPolicy(driver, self.kit)
+        policy = GuidedPolicy(driver, self.context)
         if driver.lease is None:
             await driver.claim()
-        if await rotated(driver, self.kit, policy.prompt().text, self.kit.tools.specs()):
+        if await rotated(driver, self.context, policy.prompt().text, self.context.tools.specs()):
             self.session_id = driver.session_id
             return True
         return False
@@ -144,10 +144,10 @@ class Runner:
             inputs = next_inputs(driver.state)
             if not inputs or driver.state.life == ENDED or driver.state.turn is not None:
                 return driver.state.turn is not None
-            policy = GuidedPolicy(driver, self.kit)
+            policy = GuidedPolicy(driver, self.context)
             begun = await policy.begun(inputs)
-            assert self.kit.model is not None
-            started = TurnStarted(inputs=inputs, model=self.kit.model.name, mode=policy.mode)
+            assert self.context.model is not None
+            started = TurnStarted(inputs=inputs, model=self.context.model.name, mode=policy.mode)
             try:
                 await driver.write(started, *begun, claim=driver.lease is None, unmoved=True)
             except ConflictError:
@@ -159,8 +159,8 @@ class Runner:
 
     async def _run_turn(self, driver: Driver) -> None:
         current.set(driver.session_id)  # the turn's task, and every tool below it, inherits this
-        self.kit.noticed(driver.state)  # what was written between two turns counts from the first call on
-        turn = Turn(driver, self.kit)
+        self.context.noticed(driver.state)  # what was written between two turns counts from the first call on
+        turn = Turn(driver, self.context)
         working = asyncio.ensure_future(turn.run())
         stop: list[StopRequest] = []
 
@@ -194,7 +194,7 @@ class Runner:
 
     def _noticed(self, state: SessionState, stop_now: StopNow) -> None:
         _look(state, stop_now)
-        self.kit.noticed(state)
+        self.context.noticed(state)
 
     async def _close(self, driver: Driver, partial: tuple[Part, ...], stop: list[StopRequest]) -> None:
         """End a turn that was stopped, unless its last commit had already ended it."""
@@ -215,19 +215,19 @@ class Runner:
 
     async def _mind_time(self, driver: Driver, stop_now: StopNow) -> None:
         turn = driver.state.turn
-        left = self.kit.budgets.seconds_left(turn, driver.clock.now_us()) if turn is not None else None
+        left = self.context.budgets.seconds_left(turn, driver.clock.now_us()) if turn is not None else None
         if left is not None:
             await driver.clock.sleep(max(0.0, left))
-            stop_now(StopRequest(BUDGET, f"the time budget of {self.kit.budgets.max_seconds:g} s is used up"))
+            stop_now(StopRequest(BUDGET, f"the time budget of {self.context.budgets.max_seconds:g} s is used up"))
 
     async def _let_go(self, driver: Driver) -> None:
         if driver.lease is not None:
             await _shielded(driver.release())
 
 
-async def drained(store: Store, session_id: str, kit: TurnContext) -> str:
+async def drained(store: Store, session_id: str, context: TurnContext) -> str:
     """Answer what waits in a session; the last answer. Raises what its last turn failed with."""
-    runner = Runner(store, session_id, kit)
+    runner = Runner(store, session_id, context)
     await runner.drain()
     if runner.error is not None:
         raise runner.error

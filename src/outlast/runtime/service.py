@@ -141,9 +141,9 @@ class SessionService:
     async def unarchive(self, session_id: str) -> int:
         return await self._write(session_id, SessionUnarchived())
 
-    async def end(self, session_id: str, kit: TurnContext, reason: str | None = None) -> None:
+    async def end(self, session_id: str, context: TurnContext, reason: str | None = None) -> None:
         """End it: take the lease by force, so that whoever drives it stops, close its turn, take no more input."""
-        driver = await Driver.open(self.store, session_id, kit.clock, kit.ttl_ms)
+        driver = await Driver.open(self.store, session_id, context.clock, context.ttl_ms)
         await driver.claim(force=True)
         closed = closing_events(
             driver.state, "interrupted", "the session was ended", await stored_partial_reply(driver)
@@ -152,19 +152,19 @@ class SessionService:
 
     # --- boundaries
 
-    async def boundary(self, session_id: str, what: str, arguments: dict[str, Any], kit: TurnContext) -> str:
+    async def boundary(self, session_id: str, what: str, arguments: dict[str, Any], context: TurnContext) -> str:
         """Draw a boundary: now when nobody drives the session, else as a request to its driver. Which of both it was:
         "done" or "requested"."""
         if what not in BOUNDARIES:
             raise InvalidInput(f"'{what}' is no boundary; use one of {', '.join(BOUNDARIES)}")
-        driver = await Driver.open(self.store, session_id, kit.clock, kit.ttl_ms)
+        driver = await Driver.open(self.store, session_id, context.clock, context.ttl_ms)
         try:
             await driver.claim()
         except SessionBusy:
             await self._write(session_id, BoundaryRequested(what=what, arguments=arguments))
             return "requested"
         try:
-            await apply_boundary(driver, kit, what, arguments)
+            await apply_boundary(driver, context, what, arguments)
         finally:
             await driver.release()
         return "done"

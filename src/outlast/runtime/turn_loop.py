@@ -48,14 +48,14 @@ FINAL = frozenset({"accept", "complete", "finalize", "failed"})
 class Turn:
     """The running turn of a driver."""
 
-    def __init__(self, driver: Driver, kit: TurnContext) -> None:
-        assert kit.model is not None
+    def __init__(self, driver: Driver, context: TurnContext) -> None:
+        assert context.model is not None
         self.driver = driver
-        self.kit = kit
-        self.model = kit.model
-        self.policy = GuidedPolicy(driver, kit)
-        self.calls = ToolExecutor(driver, kit, self.policy.noted)
-        self.attempts = ModelCaller(driver, kit.model, kit.heard)
+        self.context = context
+        self.model = context.model
+        self.policy = GuidedPolicy(driver, context)
+        self.calls = ToolExecutor(driver, context, self.policy.noted)
+        self.attempts = ModelCaller(driver, context.model, context.heard)
         self.phases = Phases.resume(driver.state.runtime.get("active_turn_phase"))
         self.error: ModelError | None = None
         self.answer = ""
@@ -79,10 +79,10 @@ class Turn:
             await self._end(STOPPED if turn.decided in {"finalize", "failed"} else COMPLETED, turn.code)
         elif turn.decided == VERIFY:
             await self._verify()
-        elif (spent := self.kit.budgets.used_up(turn, self.driver.clock.now_us())) is not None:
+        elif (spent := self.context.budgets.used_up(turn, self.driver.clock.now_us())) is not None:
             self.phases.enter(Phase.FINALIZE, "budget_exhausted", spent, PhaseEnd.TERMINAL)
             await self._end(BUDGET, spent)
-        elif not await apply_boundary_requests(self.driver, self.kit):
+        elif not await apply_boundary_requests(self.driver, self.context):
             await self._ask_model()
 
     # --- the model
@@ -90,7 +90,7 @@ class Turn:
     async def _ask_model(self) -> None:
         await self._read_steering()
         request = await self._request()
-        if await compact_if_needed(self.driver, self.kit, request):
+        if await compact_if_needed(self.driver, self.context, request):
             request = await self._request()
         if self.phases.now is not Phase.ASSISTANT:
             self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
@@ -109,13 +109,13 @@ class Turn:
     async def _request(self) -> ModelRequest:
         seen = window(await self.driver.rows(), self.state, provider=self.model.provider, asking=True)
         prompt = self.policy.prompt()
-        tools = self.kit.tools.specs() if self.model.abilities.tools and prompt.format == "native" else ()
+        tools = self.context.tools.specs() if self.model.abilities.tools and prompt.format == "native" else ()
         return ModelRequest(
             system=prompt.text,
             messages=seen.messages,
             tools=tools,
-            max_output_tokens=self.kit.config.max_output_tokens,
-            effort=self.kit.config.reasoning.effort,
+            max_output_tokens=self.context.config.max_output_tokens,
+            effort=self.context.config.reasoning.effort,
             replies=self.state.usage.replies,
             session_id=self.driver.session_id,
         )
@@ -133,7 +133,7 @@ class Turn:
 
     async def _overflow(self, error: ContextOverflow) -> None:
         """The provider counts more than we did: make the window smaller once, then give up."""
-        if self._overflowed or not await compact(self.driver, self.kit, reason="overflow"):
+        if self._overflowed or not await compact(self.driver, self.context, reason="overflow"):
             await self._failed(error)
         self._overflowed = True
 
@@ -146,9 +146,9 @@ class Turn:
         assert self.state.attempt is not None
         name = finished.model or self.model.name
         usage = finished.usage
-        if usage.cost_micros is None and self.kit.price is not None:
+        if usage.cost_micros is None and self.context.price is not None:
             # The table of prices takes a second to load, and the lease has to be renewed meanwhile.
-            cost = await asyncio.to_thread(self.kit.price, self.model.name, usage)
+            cost = await asyncio.to_thread(self.context.price, self.model.name, usage)
             usage = msgspec.structs.replace(usage, cost_micros=cost)
         parts = _own_ids(finished.parts, self.state.last_seq)
         replied = AssistantReplied(

@@ -68,26 +68,26 @@ async def test_the_feed_tells_every_event_once_and_drafts_before_their_reply(sto
 async def test_a_change_is_seen_before_it_is_made(store: LogStore, project: Path) -> None:
     (project / "a.txt").write_text("old\n")
     agent = agent_with(store, project)
-    kit = build_turn_context(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
+    context = build_turn_context(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
     edit = {"file_path": "a.txt", "old_string": "old", "new_string": "new"}
-    change = await change_of(kit, "s", "edit", edit)
+    change = await change_of(context, "s", "edit", edit)
     assert change is not None
     assert "-old\n+new" in change
-    written = await change_of(kit, "s", "write", {"file_path": "b.txt", "content": "x\n"})
+    written = await change_of(context, "s", "write", {"file_path": "b.txt", "content": "x\n"})
     assert written is not None
     assert "+x" in written
-    impossible = await change_of(kit, "s", "edit", {**edit, "old_string": "missing"})
+    impossible = await change_of(context, "s", "edit", {**edit, "old_string": "missing"})
     assert impossible is not None
     assert impossible.startswith("It will fail as things are now: old_string is not in a.txt")
-    assert await change_of(kit, "s", "bash", {"command": "ls"}) is None
+    assert await change_of(context, "s", "bash", {"command": "ls"}) is None
     assert (project / "a.txt").read_text() == "old\n"
 
 
 async def test_how_full_the_window_is(store: LogStore, project: Path) -> None:
     agent = agent_with(store, project, "An answer.")
     await agent.run("a question")
-    kit = build_turn_context(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
-    found = context_use(kit, agent.messages, agent.session.state)
+    context = build_turn_context(agent.settings, agent.config, project, agent.session.state, backend=agent.backend)
+    found = context_use(context, agent.messages, agent.session.state)
     assert found.window == 200_000
     assert found.by_role["user"][0] == found.by_role["assistant"][0] == 1
     assert found.used > found.system + found.tools

@@ -139,10 +139,12 @@ def test_what_is_not_a_message_in_sight_cannot_be_rewound_to(seq: int) -> None:
 # --- by a driver, with files ---------------------------------------------------------------------------------------
 
 
-def kit_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WRITE) -> TurnContext:
+def context_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WRITE) -> TurnContext:
     gate = SimpleNamespace(mode=mode)
-    kit = SimpleNamespace(project=project, roots=(project,), state_dir=project / ".outlast", environment={}, gate=gate)
-    return cast("TurnContext", kit)
+    context = SimpleNamespace(
+        project=project, roots=(project,), state_dir=project / ".outlast", environment={}, gate=gate
+    )
+    return cast("TurnContext", context)
 
 
 async def driving(tmp_path: Path) -> Driver:
@@ -175,39 +177,39 @@ async def test_the_files_go_back_with_the_session_and_come_back_with_it(tmp_path
     (project / "old.py").write_bytes(b"old")
     await write(driver, project, "old.py", b"new" * 50_000)
     await write(driver, project, "made.py", b"made")
-    kit = kit_of(project)
-    assert await rewind(driver, kit, 2, files=True) == []
+    context = context_of(project)
+    assert await rewind(driver, context, 2, files=True) == []
     assert (project / "old.py").read_bytes() == b"old"
     assert not (project / "made.py").exists()
-    assert await unrewind(driver, kit) == []
+    assert await unrewind(driver, context) == []
     assert (project / "old.py").read_bytes() == b"new" * 50_000
     assert (project / "made.py").read_bytes() == b"made"
     assert driver.state.runtime[RESTORING] is None
     with pytest.raises(InvalidInput, match="nothing to undo"):
-        await unrewind(driver, kit)
+        await unrewind(driver, context)
     driver.store.close()
 
 
 async def test_files_stay_when_only_the_session_is_rewound(tmp_path: Path) -> None:
     driver = await driving(tmp_path)
     await write(driver, tmp_path, "made.py", b"made")
-    assert await rewind(driver, kit_of(tmp_path), 2) == []
+    assert await rewind(driver, context_of(tmp_path), 2) == []
     assert (tmp_path / "made.py").exists()
-    assert await unrewind(driver, kit_of(tmp_path)) == []
+    assert await unrewind(driver, context_of(tmp_path)) == []
     driver.store.close()
 
 
 async def test_a_process_that_died_before_the_files_were_written_is_replaced(tmp_path: Path) -> None:
-    driver, kit = await driving(tmp_path), kit_of(tmp_path)
+    driver, context = await driving(tmp_path), context_of(tmp_path)
     await write(driver, tmp_path, "made.py", b"made")
-    assert await rewind(driver, kit, 2, files=True) == []
+    assert await rewind(driver, context, 2, files=True) == []
     (tmp_path / "made.py").write_bytes(b"made")  # as if it had died in between
     await driver.write(e.RuntimeStateChanged(changes={RESTORING: {"undo": False}}))
-    assert await finish_restoring(driver, kit_of(tmp_path, PermissionMode.READ_ONLY)) == []
+    assert await finish_restoring(driver, context_of(tmp_path, PermissionMode.READ_ONLY)) == []
     assert (tmp_path / "made.py").exists()
-    assert await finish_restoring(driver, kit) == []
+    assert await finish_restoring(driver, context) == []
     assert not (tmp_path / "made.py").exists()
-    assert await finish_restoring(driver, kit) == []
+    assert await finish_restoring(driver, context) == []
     driver.store.close()
 
 
@@ -216,10 +218,10 @@ async def test_nothing_is_restored_outside_the_project_or_read_only(tmp_path: Pa
     project.mkdir()
     driver = await driving(tmp_path)
     await write(driver, tmp_path, "outside.py", b"x", recorded=str(tmp_path / "outside.py"))
-    [left] = await rewind(driver, kit_of(project), 2, files=True)
+    [left] = await rewind(driver, context_of(project), 2, files=True)
     assert "outside the project" in (left.problem or "")
     assert (tmp_path / "outside.py").exists()
-    assert await unrewind(driver, kit_of(project)) == []
+    assert await unrewind(driver, context_of(project)) == []
     with pytest.raises(InvalidInput, match="read-only"):
-        await rewind(driver, kit_of(project, PermissionMode.READ_ONLY), 2, files=True)
+        await rewind(driver, context_of(project, PermissionMode.READ_ONLY), 2, files=True)
     driver.store.close()

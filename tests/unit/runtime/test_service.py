@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def draw(agent: Agent, what: str, **arguments: object) -> str:
-    return await agent.service.boundary(agent.session.session_id, what, dict(arguments), agent._kit())
+    return await agent.service.boundary(agent.session.session_id, what, dict(arguments), agent._turn_context())
 
 
 async def talked(store: LogStore, project: Path, turns: int = 6) -> Agent:

@@ -122,12 +122,12 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
 ) -> None:
     clock = FastClock()
 
-    def fast(kit: TurnContext) -> TurnContext:
-        kit.clock = clock
-        return kit
+    def fast(context: TurnContext) -> TurnContext:
+        context.clock = clock
+        return context
 
     broken = ScriptedReply(reply="half an ans", breaks_after=6, error=ModelUnavailable("overloaded", status=529))
-    agent = agent_with(store, project, broken, ModelUnavailable("busy", retry_after=1.5), "Whole.", kit=fast)
+    agent = agent_with(store, project, broken, ModelUnavailable("busy", retry_after=1.5), "Whole.", context=fast)
     assert await agent.run("Say it.") == "Whole."
     asked = only(agent, e.ModelRequested)
     assert [one.attempt for one in asked] == [1, 2, 3]
@@ -139,12 +139,12 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
 
 
 async def test_after_five_attempts_the_turn_fails_and_the_session_is_usable(store: LogStore, project: Path) -> None:
-    def fast(kit: TurnContext) -> TurnContext:
-        kit.clock = FastClock()
-        return kit
+    def fast(context: TurnContext) -> TurnContext:
+        context.clock = FastClock()
+        return context
 
     faults = [ModelUnavailable(f"busy {n}") for n in range(5)]
-    agent = agent_with(store, project, *faults, "Works again.", kit=fast)
+    agent = agent_with(store, project, *faults, "Works again.", context=fast)
     with pytest.raises(ModelUnavailable, match="busy 4"):
         await agent.run("Say it.")
     assert only(agent, e.TurnEnded)[0].outcome == "failed"

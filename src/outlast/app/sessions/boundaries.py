@@ -1,4 +1,4 @@
-"""What doors do to a session that needs a driver's kit: boundaries, ends, forks."""
+"""What doors do to a session that needs a turn context: boundaries, ends, forks."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ def draw_boundary(
 ) -> str:
     """Draw a boundary, or request it while somebody drives the session: "done" or "requested"."""
     header = store.head(session_id)
-    kit = kit_without_model(url, store, header) if what in NEED_NO_MODEL else _kit(url, store, header, model)
-    return asyncio.run(SessionService(store, "cli").boundary(session_id, what, arguments, kit))
+    context = (
+        context_without_model(url, store, header) if what in NEED_NO_MODEL else _turn_context(url, store, header, model)
+    )
+    return asyncio.run(SessionService(store, "cli").boundary(session_id, what, arguments, context))
 
 
-def kit_without_model(url: str | None, store: LogStore, header: Header) -> TurnContext:
+def context_without_model(url: str | None, store: LogStore, header: Header) -> TurnContext:
     """For what asks no model: none is looked for, so none need be configured."""
-    return _kit(url, store, header, "none")
+    return _turn_context(url, store, header, "none")
 
 
-def _kit(url: str | None, store: LogStore, header: Header, model: str | None) -> TurnContext:
+def _turn_context(url: str | None, store: LogStore, header: Header, model: str | None) -> TurnContext:
     settings = settings_for(url, header, model)
     state = load_state(store, header.session_id)
     return build_turn_context(settings, AgentConfig(auto_context=False), settings.project_root, state)
 
 
-def bare_kit(settings: Settings, store: LogStore, header: Header) -> TurnContext:
+def context_for_door(settings: Settings, store: LogStore, header: Header) -> TurnContext:
     """For a door with settings of its own that asks no model: none is looked for, and none need be configured."""
     root = Path(header.project_root) if header.project_root else settings.project_root
     there = in_project(settings, root if root.is_dir() else settings.project_root)

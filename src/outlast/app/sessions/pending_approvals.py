@@ -43,16 +43,16 @@ def _below(store: LogStore, child: str) -> list[tuple[str, Approval]]:
         return []  # the call is in the log before the session that it begins
 
 
-async def change_of(kit: TurnContext, session_id: str, name: str, arguments: dict[str, Any]) -> str | None:
+async def change_of(context: TurnContext, session_id: str, name: str, arguments: dict[str, Any]) -> str | None:
     """The unified diff of a file tool's call as things are now; None where it makes none that could be shown.
 
     A call that cannot be carried out says why instead. Nothing is changed by looking.
     """
-    tool = kit.tools.get(name)
+    tool = context.tools.get(name)
     if tool is None or name not in {"write", "edit"}:
         return None
     try:
-        target = await tool.target(arguments, tool_context(kit, session_id, "preview"))
+        target = await tool.target(arguments, tool_context(context, session_id, "preview"))
         after = _after(name, arguments, target) if target is not None else None
     except ToolFault as fault:
         return f"It will fail as things are now: {fault}"
@@ -71,10 +71,10 @@ def _after(name: str, arguments: dict[str, Any], target: Target) -> bytes | None
     return text.encode("utf-8", "surrogateescape")
 
 
-def scope_of(kit: TurnContext, name: str, arguments: dict[str, Any]) -> str:
+def scope_of(context: TurnContext, name: str, arguments: dict[str, Any]) -> str:
     """What an approval for the session, or for always, would cover, in words."""
     found: list[list[str]] = (
-        kit.gate.grant(ToolCall(id="preview", name=name, arguments=arguments)).get("commands") or []
+        context.gate.grant(ToolCall(id="preview", name=name, arguments=arguments)).get("commands") or []
     )
     if not found:
         return "this very call and no other"

@@ -79,7 +79,7 @@ def is_to_plan(store: LogStore, header: Header) -> bool:
     return runtime.get("workflow_mode") == PLAN and runtime.get("workflow_decision_kind") in (REQUESTED, None)
 
 
-def change_running_mode(kit: TurnContext | None, permission_mode: str) -> None:
+def change_running_mode(context: TurnContext | None, permission_mode: str) -> None:
     """In the turn that runs, too; its gate keeps to its ceiling."""
-    if kit is not None and isinstance(kit.gate, SessionPolicy):
-        kit.gate.request(PermissionMode(permission_mode))
+    if context is not None and isinstance(context.gate, SessionPolicy):
+        context.gate.request(PermissionMode(permission_mode))

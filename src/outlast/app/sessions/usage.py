@@ -34,12 +34,12 @@ class SessionSpending(msgspec.Struct, frozen=True, kw_only=True):
     recent: list[ReplyCost]
 
 
-def spending_of(store: LogStore, session_id: str, kit: TurnContext | None) -> SessionSpending:
+def spending_of(store: LogStore, session_id: str, turn_context: TurnContext | None) -> SessionSpending:
     state = load_state(store, session_id)
     rows = store.read(session_id, after=state.view.read_from - 1, before=state.last_seq + 1)
     messages = window(decode_events(store, rows), state).messages
     return SessionSpending(
-        usage=state.usage, context=context_use(kit, messages, state), recent=_recent(store, session_id)
+        usage=state.usage, context=context_use(turn_context, messages, state), recent=_recent(store, session_id)
     )
 
 

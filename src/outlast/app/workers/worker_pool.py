@@ -173,16 +173,16 @@ class WorkerPool:
     def running_kit(self, session_id: str) -> TurnContext | None:
         """What the turn that runs here works with; None when none does."""
         found = (runner for runner, _ in self._runners.values() if runner.session_id == session_id)
-        return next((runner.kit for runner in found), None)
+        return next((runner.context for runner in found), None)
 
-    def kit(self, session_id: str) -> TurnContext:
+    def turn_context(self, session_id: str) -> TurnContext:
         """What a turn of this session would work with: for boundaries, ends and previews. Reads; not for the loop."""
         header = self.store.head(session_id)
         try:
             folder = self.places.folder(header, self.settings.project_root)
         except ConfigError:
             folder = self.settings.project_root  # it runs elsewhere
-        return self._kit(header, load_state(self.store, session_id), folder)
+        return self._turn_context(header, load_state(self.store, session_id), folder)
 
     def hurry(self) -> None:
         """Whoever waits in `close` for turns to end waits no longer."""
@@ -293,16 +293,16 @@ class WorkerPool:
             driver.adopt(lease, asked)
             header = await asyncio.to_thread(self.store.head, lease.session_id)
             folder = self.places.folder(header, self.settings.project_root)
-            kit = await asyncio.to_thread(self._kit, header, driver.state, folder)
+            context = await asyncio.to_thread(self._turn_context, header, driver.state, folder)
         except BaseException:
             with suppress(OutlastError):  # it runs out by itself
                 await asyncio.shield(self.store.commit_async(Release(lease=lease)))
             raise
-        kit.ttl_ms, kit.aside, kit.wrote = self._ttl_ms, slot.released, self._wrote
+        context.ttl_ms, context.aside, context.wrote = self._ttl_ms, slot.released, self._wrote
         chosen = (driver.state.model, driver.state.persona)
-        runner = Runner(self.store, lease.session_id, kit, driver)
+        runner = Runner(self.store, lease.session_id, context, driver)
         runner.outdated = lambda state: (state.model, state.persona) != chosen
-        kit.noticed = lambda state: keep_mode(*self._under(runner.session_id), kit, state)
+        context.noticed = lambda state: keep_mode(*self._under(runner.session_id), context, state)
         self._runners[lease.session_id] = (runner, slot)
         if self._closed:
             runner.leave()  # it was claimed right before we were told to stop: whoever comes next begins with it
@@ -335,7 +335,7 @@ class WorkerPool:
         elif isinstance(event, TurnEnded):
             log_event(_log, logging.INFO, "turn.ended", **facts, outcome=event.outcome)
 
-    def _kit(self, header: Header, state: SessionState, folder: Path) -> TurnContext:
+    def _turn_context(self, header: Header, state: SessionState, folder: Path) -> TurnContext:
         settings, config = self._under(header.session_id)
         settings = in_project(settings, folder)
         return self._equip(build_turn_context(settings, config, settings.project_root, state, made=self._made), header)
@@ -348,11 +348,11 @@ class WorkerPool:
         config = msgspec.structs.replace(self.config, permission_mode=str(mode))
         return replace(self.settings, permission_mode=mode), config
 
-    def _as_asked(self, kit: TurnContext, header: Header) -> TurnContext:
+    def _as_asked(self, context: TurnContext, header: Header) -> TurnContext:
         """A session that is to plan only is asked for a plan each time, until somebody says otherwise."""
         if is_to_plan(self.store, header):
-            kit.config = msgspec.structs.replace(kit.config, workflow_mode=PLAN)
-        return kit
+            context.config = msgspec.structs.replace(context.config, workflow_mode=PLAN)
+        return context
 
     # --- what could not be done
 

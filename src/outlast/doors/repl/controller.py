@@ -48,7 +48,7 @@ class ReplController:
         self.next_input: str | None = None
         self.pasted: list[Path] = []
         self._following: asyncio.Task[None] | None = None
-        self._kit: TurnContext | None = None
+        self._turn_context: TurnContext | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._below = SubAgents(
             lambda: repl_session.agent.store, self.run, self._came_below, self._noticed_below, self._gone_below
@@ -109,7 +109,7 @@ class ReplController:
     def session(self) -> ConversationSession:
         return self.repl_session.agent.session
 
-    def kit(self) -> TurnContext:
+    def turn_context(self) -> TurnContext:
         """What the next turn would work with; for boundaries, previews and the meter."""
         agent = self.repl_session.agent
         return build_turn_context(agent.settings, agent.config, agent.project_root, agent.session.state)
@@ -118,7 +118,7 @@ class ReplController:
         """Draw a boundary now; False when the driver will do it between two steps."""
         if not self.session.exists:
             raise OutlastError("nothing was said here yet")
-        done = await self.repl_session.service.boundary(self.session.session_id, what, arguments, self.kit())
+        done = await self.repl_session.service.boundary(self.session.session_id, what, arguments, self.turn_context())
         if done == "requested":
             self.say(f"{what} will be done between two steps of the running turn", "dim")
         return done == "done"
@@ -249,8 +249,8 @@ class ReplController:
             await self._ask_open(self.session.session_id)
 
     async def _ask(self, session_id: str, seq: int, event: e.ApprovalRequested) -> None:
-        kit = self.repl_session.running.kit or self.kit()
-        change = await change_of(kit, session_id, event.name, event.arguments)
+        context = self.repl_session.running.context or self.turn_context()
+        change = await change_of(context, session_id, event.name, event.arguments)
         reason = event.reason
         if session_id != self.session.session_id:
             reason = f"a sub-agent asks: {reason or ''}".rstrip(": ")
@@ -262,7 +262,7 @@ class ReplController:
             call_digest=event.call_digest,
             reason=reason,
             change=change,
-            scope=scope_of(kit, event.name, event.arguments),
+            scope=scope_of(context, event.name, event.arguments),
         )
         if self.panel.ask(asked):
             self.screen.focus_panel(self.panel.focused or not self.screen.input.text)
@@ -293,11 +293,11 @@ class ReplController:
         self.status.mode = agent.active_permission_mode
         self.status.take(state)
         try:
-            kit = self._kit = self.kit()
+            context = self._turn_context = self.turn_context()
         except OutlastError as error:
             self.status.model, self.status.window = str(error), 0
             return
-        self.status.model = kit.model.name if kit.model is not None else "none"
+        self.status.model = context.model.name if context.model is not None else "none"
         self.status.lane = "plan" if agent.config.workflow_mode == "plan" else ""
         if meter:
             self._measure()
@@ -307,7 +307,7 @@ class ReplController:
         session = self.session
         self.status.take(session.state)
         self.status.lane = "plan" if self.repl_session.agent.config.workflow_mode == "plan" else ""
-        found = context_use(self._kit, session.messages, session.state)
+        found = context_use(self._turn_context, session.messages, session.state)
         self.status.window, self.status.used = found.window, found.used
 
     def change_running_mode(self, mode: str) -> None:

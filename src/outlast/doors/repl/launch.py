@@ -9,7 +9,7 @@ import msgspec
 from outlast.agent import Agent
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import LogStore, store_at
-from outlast.app.terminal import RunningKit
+from outlast.app.terminal import RunningTurn
 from outlast.app.turn_setup import AgentConfig, ReasoningConfig
 from outlast.core.errors import SessionEnded, SessionNotFound
 from outlast.core.header import Header
@@ -70,7 +70,7 @@ class ReplSession(msgspec.Struct):
     agent: Agent
     service: SessionService
     start: LaunchOptions
-    running: RunningKit
+    running: RunningTurn
     came_from: str | None = None
     """Why this session: a sentence for the user, when it is not a new one."""
     moved: str | None = None
@@ -123,7 +123,7 @@ def desk_for(start: LaunchOptions, door: str) -> ReplSession:
     """Open the store, find or make the session, and set the agent at it. Every user's mistake is raised here."""
     settings = start.settings()
     config = msgspec.structs.replace(start.config(), prompting=door == REPL)
-    running = RunningKit()
+    running = RunningTurn()
     store = store_at(start.store)
     try:
         found = _found(start, settings, store)
@@ -161,8 +161,8 @@ def newest_here(project: Path, store: LogStore) -> Header | None:
     return next((row for row in rows if row.depth == 0), None)
 
 
-def _agent(start: LaunchOptions, config: AgentConfig, project: Path, store: LogStore, running: RunningKit) -> Agent:
-    return Agent(None, config, project, store=store, settings=start.settings(project), kit=running)
+def _agent(start: LaunchOptions, config: AgentConfig, project: Path, store: LogStore, running: RunningTurn) -> Agent:
+    return Agent(None, config, project, store=store, settings=start.settings(project), context=running)
 
 
 def folder_of(found: Header, here: Path) -> Path:

@@ -35,25 +35,25 @@ from outlast.store.process_identity import holder
 RACES = 20
 
 
-async def apply_boundary_requests(driver: Driver, kit: TurnContext) -> bool:
+async def apply_boundary_requests(driver: Driver, context: TurnContext) -> bool:
     """Do what doors asked for, oldest first; False when nobody did. One that cannot be done is dropped with a note."""
     between = driver.state.turn is None  # a rotation waits for that
     requests = [one for one in driver.state.requests if between or one.what != "rotate"]
     for request in requests:
-        await _requested(driver, kit, request)
+        await _requested(driver, context, request)
     return bool(requests)
 
 
-async def _requested(driver: Driver, kit: TurnContext, request: BoundaryRequest) -> None:
+async def _requested(driver: Driver, context: TurnContext, request: BoundaryRequest) -> None:
     try:
-        await apply_boundary(driver, kit, request.what, request.arguments)
+        await apply_boundary(driver, context, request.what, request.arguments)
     except (InvalidInput, ConflictError) as error:
         note = {"what": request.what, "why": str(error)}
         await driver.write(RuntimeStateChanged(changes={"boundary_refused": note}))
     driver.state.requests = [one for one in driver.state.requests if one.seq != request.seq]
 
 
-async def apply_boundary(driver: Driver, kit: TurnContext, what: str, arguments: dict[str, Any]) -> None:
+async def apply_boundary(driver: Driver, context: TurnContext, what: str, arguments: dict[str, Any]) -> None:
     """Draw one boundary. `InvalidInput` when there is nothing to draw it around."""
     match what:
         case "clear":
@@ -63,21 +63,21 @@ async def apply_boundary(driver: Driver, kit: TurnContext, what: str, arguments:
         case "rewind":
             await rewind(
                 driver,
-                kit,
+                context,
                 int(arguments.get("seq", 0)),
                 files=bool(arguments.get("files", False)),
                 keep=bool(arguments.get("keep", True)),
                 anyway=arguments.get("anyway") or (),
             )
         case "unrewind":
-            await unrewind(driver, kit)
+            await unrewind(driver, context)
         case "compact":
-            if not await compact(driver, kit, instructions=arguments.get("instructions"), reason="manual"):
+            if not await compact(driver, context, instructions=arguments.get("instructions"), reason="manual"):
                 raise InvalidInput("there is nothing to compact yet: the newest messages are kept as they are")
         case "uncompact":
             await uncompact(driver)
         case "rotate":
-            if not await rotated(driver, kit, "", (), now=True):
+            if not await rotated(driver, context, "", (), now=True):
                 raise InvalidInput("there is nothing to leave behind yet: the newest messages are kept as they are")
         case _:
             raise InvalidInput(f"'{what}' is no boundary this Outlast knows")
@@ -93,25 +93,25 @@ async def uncompact(driver: Driver) -> None:
 # --- compaction
 
 
-async def compact_if_needed(driver: Driver, kit: TurnContext, request: ModelRequest) -> bool:
+async def compact_if_needed(driver: Driver, context: TurnContext, request: ModelRequest) -> bool:
     """Make the window smaller if this request is about to outgrow the model's."""
-    rows, settings = await driver.rows(), settings_of(kit)
-    max_output = kit.config.max_output_tokens or 0
-    most = compaction.limits(settings, window_of(kit), max_output)
-    rotates = kit.config.compaction_mode == "rotate"  # between turns; in the middle of one only if it must be
-    threshold = window_of(kit) * 19 // 20 if rotates else most.threshold
-    if not kit.config.auto_compaction or _about(request, rows) < threshold:
+    rows, settings = await driver.rows(), settings_of(context)
+    max_output = context.config.max_output_tokens or 0
+    most = compaction.limits(settings, window_of(context), max_output)
+    rotates = context.config.compaction_mode == "rotate"  # between turns; in the middle of one only if it must be
+    threshold = window_of(context) * 19 // 20 if rotates else most.threshold
+    if not context.config.auto_compaction or _about(request, rows) < threshold:
         return False
     plan = compaction.due(
         rows,
         driver.state,
         settings,
-        context_window=window_of(kit),
+        context_window=window_of(context),
         max_output=max_output,
         system=request.system,
         tools=request.tools,
     )
-    return plan is not None and await _compacted(driver, kit, plan, None)
+    return plan is not None and await _compacted(driver, context, plan, None)
 
 
 def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
@@ -125,18 +125,20 @@ def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
     return estimate
 
 
-async def compact(driver: Driver, kit: TurnContext, *, instructions: str | None = None, reason: str = "manual") -> bool:
+async def compact(
+    driver: Driver, context: TurnContext, *, instructions: str | None = None, reason: str = "manual"
+) -> bool:
     """Compact now, whatever the size; False when there is nothing to summarise."""
-    settings = settings_of(kit)
-    most = compaction.limits(settings, window_of(kit), kit.config.max_output_tokens or 0)
+    settings = settings_of(context)
+    most = compaction.limits(settings, window_of(context), context.config.max_output_tokens or 0)
     plan = compaction.planned(await driver.rows(), driver.state, settings, limits=most, reason=reason)
-    return plan is not None and await _compacted(driver, kit, plan, instructions)
+    return plan is not None and await _compacted(driver, context, plan, instructions)
 
 
-async def _compacted(driver: Driver, kit: TurnContext, plan: CompactionPlan, instructions: str | None) -> bool:
+async def _compacted(driver: Driver, context: TurnContext, plan: CompactionPlan, instructions: str | None) -> bool:
     summary = await summary_of(
         plan,
-        summariser(kit),
+        summariser(context),
         instructions,
         replies=driver.state.usage.replies,
         session_id=driver.session_id,
@@ -150,23 +152,23 @@ async def _compacted(driver: Driver, kit: TurnContext, plan: CompactionPlan, ins
     return True
 
 
-def settings_of(kit: TurnContext) -> CompactionSettings:
-    threshold = kit.config.auto_compaction_input_tokens_threshold
-    keep = kit.config.compaction_keep_last_messages
+def settings_of(context: TurnContext) -> CompactionSettings:
+    threshold = context.config.auto_compaction_input_tokens_threshold
+    keep = context.config.compaction_keep_last_messages
     if threshold is None:
         return CompactionSettings(keep_last=keep)
     return CompactionSettings(input_tokens_threshold=threshold, keep_last=keep)
 
 
-def window_of(kit: TurnContext) -> int:
-    assert kit.model is not None
-    return kit.config.context_window or kit.model.abilities.context_window
+def window_of(context: TurnContext) -> int:
+    assert context.model is not None
+    return context.config.context_window or context.model.abilities.context_window
 
 
-def summariser(kit: TurnContext) -> Model | None:
+def summariser(context: TurnContext) -> Model | None:
     """The model that summarises; None where the summary is made without one: a demo model cannot, a script must not be
     asked what it has no line for."""
-    model = kit.model
+    model = context.model
     return None if model is None or not model.abilities.summarises or model.abilities.chat_profile else model
 
 
@@ -174,22 +176,24 @@ def summariser(kit: TurnContext) -> Model | None:
 
 
 async def rotated(
-    driver: Driver, kit: TurnContext, system: str, tools: tuple[ToolSpec, ...], *, now: bool = False
+    driver: Driver, context: TurnContext, system: str, tools: tuple[ToolSpec, ...], *, now: bool = False
 ) -> bool:
     """Go on in a new session that begins with a summary of this one: fork, compaction, routes, lease and whoever waits,
     in one commit. Between turns only; False when it is not time yet. The driver then drives the new session."""
     assert driver.lease is not None
     assert driver.state.turn is None
-    settings = settings_of(kit)
+    settings = settings_of(context)
     rows = await driver.rows()
     if now:
-        most = compaction.limits(settings, window_of(kit))
+        most = compaction.limits(settings, window_of(context))
         plan = compaction.planned(rows, driver.state, settings, limits=most, reason="manual")
     else:
-        plan = compaction.due(rows, driver.state, settings, context_window=window_of(kit), system=system, tools=tools)
+        plan = compaction.due(
+            rows, driver.state, settings, context_window=window_of(context), system=system, tools=tools
+        )
     if plan is None:
         return False
-    summary = await summary_of(plan, summariser(kit), session_id=driver.session_id)
+    summary = await summary_of(plan, summariser(context), session_id=driver.session_id)
     reach("compaction.summarised")
     compacted = compaction.compacted_event(plan, summary)
     for _ in range(RACES):

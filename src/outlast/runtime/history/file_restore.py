@@ -32,8 +32,8 @@ from outlast.runtime.turn.tool_context import tool_context
 class ProjectFiles:
     """Every path stays inside the roots; what may not be touched is an `OSError` with the reason."""
 
-    def __init__(self, kit: TurnContext, session_id: str) -> None:
-        self._context = tool_context(kit, session_id, "rewind")
+    def __init__(self, context: TurnContext, session_id: str) -> None:
+        self._context = tool_context(context, session_id, "rewind")
 
     def read(self, path: str) -> bytes | None:
         try:

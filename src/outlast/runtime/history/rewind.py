@@ -106,7 +106,13 @@ def rewind_to_undo(state: SessionState) -> int:
 
 
 async def rewind(
-    driver: Driver, kit: TurnContext, seq: int, *, files: bool = False, keep: bool = True, anyway: Sequence[str] = ()
+    driver: Driver,
+    context: TurnContext,
+    seq: int,
+    *,
+    files: bool = False,
+    keep: bool = True,
+    anyway: Sequence[str] = (),
 ) -> list[FileChange]:
     """Rewind to the message at `seq`, with `files` those too; the files that were left alone, each with its problem."""
     rows = await _rows(driver, max(0, seq - LOOK_BACK))
@@ -115,7 +121,7 @@ async def rewind(
     if not files:
         await driver.write(*rewind_events(driver.state, to_seq, partial=partial))
         return []
-    place = _files(driver, kit)
+    place = _files(driver, context)
     plan = file_restore.steps(rows, driver.state, to_seq, anyway=anyway)
     changes = await asyncio.to_thread(file_restore.decided, plan, place.read)
     begun = e.RuntimeStateChanged(changes={RESTORING: {"undo": False}})
@@ -123,7 +129,7 @@ async def rewind(
     return await _restored(driver, place, changes)
 
 
-async def unrewind(driver: Driver, kit: TurnContext) -> list[FileChange]:
+async def unrewind(driver: Driver, context: TurnContext) -> list[FileChange]:
     """Take the newest rewind back, its files too; those that were left alone. `InvalidInput` when there is none."""
     seq = rewind_to_undo(driver.state)
     _, event = await driver.event(seq) if seq else (None, None)
@@ -135,23 +141,23 @@ async def unrewind(driver: Driver, kit: TurnContext) -> list[FileChange]:
     if not plan:
         await driver.write(*closed, undone)
         return []
-    place = _files(driver, kit)
+    place = _files(driver, context)
     changes = await asyncio.to_thread(file_restore.decided, plan, place.read)
     begun = e.RuntimeStateChanged(changes={RESTORING: {"undo": True, "rewound_seq": seq}})
     await driver.write(*closed, undone, begun)
     return await _restored(driver, place, changes)
 
 
-async def finish_restoring(driver: Driver, kit: TurnContext) -> list[FileChange]:
+async def finish_restoring(driver: Driver, context: TurnContext) -> list[FileChange]:
     """Go on with files that a dead process was about to write: to be called by whoever takes over. Else nothing; one
     who may not write leaves it to the next."""
     begun = driver.state.runtime.get(RESTORING)
-    if not begun or kit.gate.mode is PermissionMode.READ_ONLY:
+    if not begun or context.gate.mode is PermissionMode.READ_ONLY:
         return []
     seq = begun["rewound_seq"] if begun["undo"] else rewind_to_undo(driver.state)
     _, event = await driver.event(seq) if seq else (None, None)
     changes = file_restore.changes_in(event.files) if isinstance(event, e.Rewound) else []
-    place = _files(driver, kit)
+    place = _files(driver, context)
     if begun["undo"]:
         changes = await asyncio.to_thread(file_restore.decided, file_restore.undone(changes), place.read)
     return await _restored(driver, place, changes)
@@ -164,10 +170,10 @@ async def _restored(driver: Driver, place: ProjectFiles, changes: list[FileChang
     return left
 
 
-def _files(driver: Driver, kit: TurnContext) -> ProjectFiles:
-    if kit.gate.mode is PermissionMode.READ_ONLY:
+def _files(driver: Driver, context: TurnContext) -> ProjectFiles:
+    if context.gate.mode is PermissionMode.READ_ONLY:
         raise InvalidInput("files are read-only here; rewind without them, or start with --permission-mode")
-    return ProjectFiles(kit, driver.session_id)
+    return ProjectFiles(context, driver.session_id)
 
 
 async def _rows(driver: Driver, after: int) -> list[Row]:

@@ -88,5 +88,5 @@ class TurnContext:
     price: Callable[[str, Usage], int | None] | None = None
     ttl_ms: int = LEASE_MS
     depth: int = 0
-    sub_kit: Callable[[TurnContext, str | None], TurnContext] | None = None
+    sub_agent_context: Callable[[TurnContext, str | None], TurnContext] | None = None
     drain: Callable[[Store, str, TurnContext], Awaitable[str]] | None = None

@@ -91,9 +91,9 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 class GuidedPolicy:
     """The workflow of one turn."""
 
-    def __init__(self, driver: Driver, kit: TurnContext) -> None:
+    def __init__(self, driver: Driver, context: TurnContext) -> None:
         self.driver = driver
-        self.kit = kit
+        self.context = context
         self._route: Route | None = None
         self._prompt: tuple[int, SystemPrompt] | None = None
 
@@ -123,7 +123,7 @@ class GuidedPolicy:
     @property
     def simple(self) -> bool:
         """A small demo model talks; it is neither routed nor pressed."""
-        return self.kit.model is not None and self.kit.model.abilities.chat_profile
+        return self.context.model is not None and self.context.model.abilities.chat_profile
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self.driver.clock.now_us() / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -146,7 +146,7 @@ class GuidedPolicy:
             "usage_before_turn": totals(self.driver.state.usage),
             "active_turn_phase": "prepare",
             **self._route.changes(),
-            **self.kit.gate.facts(),
+            **self.context.gate.facts(),
         }
         if answering and brief is not None:
             changes |= briefs.stored(clarify.answered(brief, clarify.decide(brief)))
@@ -170,7 +170,7 @@ class GuidedPolicy:
         return plans.of_runtime(self.runtime) is not None and self.runtime.get("workflow_mode") == WorkflowMode.PLAN
 
     def _signals(self, answering: bool) -> Signals:
-        config, asked, brief = self.kit.config, self._requested(), briefs.of_runtime(self.runtime)
+        config, asked, brief = self.context.config, self._requested(), briefs.of_runtime(self.runtime)
         before = self.done
         return Signals(
             requested=WorkflowMode.EXECUTE if self.simple else asked,
@@ -185,8 +185,8 @@ class GuidedPolicy:
         )
 
     def _requested(self) -> WorkflowMode | None:
-        if self.kit.config.workflow_mode is not None:
-            return mode_of(self.kit.config.workflow_mode)
+        if self.context.config.workflow_mode is not None:
+            return mode_of(self.context.config.workflow_mode)
         if self.runtime.get("workflow_decision_kind") == "requested" and self.driver.state.usage.turns == 0:
             return mode_of(self.runtime.get("workflow_mode"))
         return None
@@ -201,26 +201,26 @@ class GuidedPolicy:
         return self._prompt[1]
 
     def _prompted(self) -> SystemPrompt:
-        kit = self.kit
-        assert kit.model is not None
+        context = self.context
+        assert context.model is not None
         return system_prompt(
             PromptInputs(
                 mode=self.mode,
-                permission_mode=kit.gate.mode,
-                project=str(kit.project),
-                extra_roots=tuple(str(root) for root in kit.roots[1:]),
-                platform=kit.platform,
+                permission_mode=context.gate.mode,
+                project=str(context.project),
+                extra_roots=tuple(str(root) for root in context.roots[1:]),
+                platform=context.platform,
                 date=self._now()[:10],
-                tools=kit.tools.specs(),
-                native_tools=kit.model.abilities.tools and kit.config.prompt_format != "react",
+                tools=context.tools.specs(),
+                native_tools=context.model.abilities.tools and context.config.prompt_format != "react",
                 chat_profile=self.simple,
-                prompting=kit.prompting,
+                prompting=context.prompting,
                 brief=briefs.of_runtime(self.runtime),
                 plan=plans.of_runtime(self.runtime),
                 ledger=load(ledger.WorkflowLedger, self.driver.state.ledger),
-                project_notes=kit.notes,
-                memory=kit.memory,
-                persona=kit.persona,
+                project_notes=context.notes,
+                memory=context.memory,
+                persona=context.persona,
             )
         )
 
@@ -231,7 +231,7 @@ class GuidedPolicy:
             prompt,
             timestamp=self._now(),
             workflow_mode=self.mode,
-            permission_mode=self.kit.gate.mode,
+            permission_mode=self.context.gate.mode,
             current_task=self.task,
         )
         known = read_list(PromptSnapshot, self.driver.state.prompts[-1:])
@@ -258,7 +258,7 @@ class GuidedPolicy:
             call.name,
             call.arguments,
             is_error=outcome.is_error,
-            project=str(self.kit.project),
+            project=str(self.context.project),
             facts=outcome.facts,
         )
         after = worked(self.done, work)
@@ -299,12 +299,12 @@ class GuidedPolicy:
         return self._judged(decide(self._facts(record.last_answer, record)))
 
     def _facts(self, answer: str, record: TurnRecord, *, halted: bool = False) -> CompletionFacts:
-        config = self.kit.config.reasoning
-        tools = () if self.simple else tuple(spec.name for spec in self.kit.tools.specs())
+        config = self.context.config.reasoning
+        tools = () if self.simple else tuple(spec.name for spec in self.context.tools.specs())
         done = self.done
         commands: tuple[str, ...] = ()
         if done.mutated and config.verification:
-            commands = commands_for(done, project_of(self.kit.project, done.touched_files, python="python3"))
+            commands = commands_for(done, project_of(self.context.project, done.touched_files, python="python3"))
         return CompletionFacts(
             task=self.task,
             answer=answer,
@@ -430,7 +430,7 @@ class GuidedPolicy:
         )
         found = drift(reality, brief, plan)
         rerouted = route(self.task, self._signals(False))
-        moved = after_drift(found, clarify_allowed=self.kit.config.clarify and not self.simple, route=rerouted)
+        moved = after_drift(found, clarify_allowed=self.context.config.clarify and not self.simple, route=rerouted)
         if moved is None:
             return None, ()
         known = load(ledger.WorkflowLedger, self.driver.state.ledger)

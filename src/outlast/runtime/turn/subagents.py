@@ -26,14 +26,16 @@ AGENT = Actor("user", "task").text()
 _SAID = frozenset({"AssistantReplied", "TurnEnded"})
 
 
-async def delegated(driver: Driver, kit: TurnContext, call_id: str, prompt: str, persona: str | None) -> ToolOutcome:
+async def delegated(
+    driver: Driver, context: TurnContext, call_id: str, prompt: str, persona: str | None
+) -> ToolOutcome:
     """Run the task to its end in a child session, or go on with the one that was begun for this call."""
-    if kit.depth >= MAX_DEPTH:
+    if context.depth >= MAX_DEPTH:
         raise ToolFault(f"a sub-agent may not start another one below depth {MAX_DEPTH}; do this part yourself")
-    assert kit.sub_kit is not None
-    assert kit.drain is not None
+    assert context.sub_agent_context is not None
+    assert context.drain is not None
     try:
-        sub = kit.sub_kit(kit, persona)
+        sub = context.sub_agent_context(context, persona)
         child = await _child(driver, sub, call_id, prompt)
         await _drained(driver, sub, child)
     except OutlastError as error:
@@ -47,13 +49,13 @@ def child_of(session_id: str, requested_seq: int, call_id: str) -> str:
     return id_from(hashlib.sha256(named).digest()[:16])
 
 
-async def _drained(driver: Driver, kit: TurnContext, child: str) -> None:
+async def _drained(driver: Driver, context: TurnContext, child: str) -> None:
     """Drive the child until nobody waits in it. While somebody else does that, for example whom we took the parent over
     from, it is waited for."""
-    assert kit.drain is not None
+    assert context.drain is not None
     while True:
         try:
-            await kit.drain(driver.store, driver.store.tip(child), kit)
+            await context.drain(driver.store, driver.store.tip(child), context)
         except SessionBusy:
             await driver.clock.sleep(driver.ttl_ms / 1000 * RENEW_AFTER)
         except ModelError:
@@ -78,7 +80,7 @@ def _answered(store: Store, child: str) -> ToolOutcome:
     return ToolOutcome(text=f"{answer}{note}" or "(the sub-agent gave no answer)", facts=facts)
 
 
-async def _child(driver: Driver, kit: TurnContext, call_id: str, prompt: str) -> str:
+async def _child(driver: Driver, context: TurnContext, call_id: str, prompt: str) -> str:
     """The child session of this call, with the prompt admitted to it; the same one however often it is asked for."""
     parent = driver.store.head(driver.session_id)
     # A provider may use the same id again in its next reply; that is another call.
@@ -87,18 +89,18 @@ async def _child(driver: Driver, kit: TurnContext, call_id: str, prompt: str) ->
     key = f"task-{made}"
     created = SessionCreated(
         title=prompt[:50],
-        persona=kit.persona.name,
+        persona=context.persona.name,
         project_root=parent.project_root,
         project_key=parent.project_key,
         project_fingerprint=parent.project_fingerprint,
         parent_session_id=driver.session_id,
-        depth=kit.depth,
+        depth=context.depth,
     )
     header = Header(
         session_id=made,
         owner_id=parent.owner_id,
         parent_session_id=driver.session_id,
-        depth=kit.depth,
+        depth=context.depth,
         project_root=parent.project_root,
         project_key=parent.project_key,
         project_fingerprint=parent.project_fingerprint,

@@ -87,12 +87,12 @@ Noted = Callable[[ToolCall, ToolOutcome, str], tuple[Event, ...]]
 class ToolExecutor:
     """The calls of one turn."""
 
-    def __init__(self, driver: Driver, kit: TurnContext, noted: Noted) -> None:
+    def __init__(self, driver: Driver, context: TurnContext, noted: Noted) -> None:
         self.driver = driver
-        self.kit = kit
+        self.context = context
         self.finished: list[Done] = []
         self._noted = noted
-        self._here = whereabouts(kit.project)
+        self._here = whereabouts(context.project)
 
     async def carry_out(self) -> None:
         """Answer every open call of the newest reply, in its order."""
@@ -125,14 +125,14 @@ class ToolExecutor:
         return ToolCall(id=call.call_id, name=call.name, arguments=arguments)
 
     async def _run_if_permitted(self, call: ToolCall) -> None:
-        tool = self.kit.tools.get(call.name)
+        tool = self.context.tools.get(call.name)
         if tool is None:
-            names = ", ".join(sorted(spec.name for spec in self.kit.tools.specs()))
+            names = ", ".join(sorted(spec.name for spec in self.context.tools.specs()))
             await self._answer(
                 call, "unknown_tool", f"Not executed: there is no tool '{call.name}'. There are: {names}."
             )
             return
-        fault = self.kit.tools.fault(call.name, call.arguments)
+        fault = self.context.tools.fault(call.name, call.arguments)
         if fault is not None:
             await self._answer(call, "invalid_arguments", f"Not executed: {fault}")
             return
@@ -145,27 +145,27 @@ class ToolExecutor:
     async def _permitted(self, call: ToolCall) -> tuple[int | None, tuple[Event, ...]] | None:
         """The approval it rests on and what to write with the start; None when it was refused and answered."""
         digest = call_digest(call.name, call.arguments)
-        decision = self.kit.gate.judge(call, self.driver.state, await self.kit.hooks.before(call))
+        decision = self.context.gate.judge(call, self.driver.state, await self.context.hooks.before(call))
         reach("call.decided")
         if decision.verdict is Verdict.DENY:
             await self._answer(call, "blocked", f"Not executed: {decision.reason}", decision)
             return None
         if decision.verdict is Verdict.ALLOW:
             return None, ()
-        mode = self.kit.gate.mode
-        if not self.kit.prompting and approvals.existing_answer(self.driver.state, call.id, digest, mode) is None:
+        mode = self.context.gate.mode
+        if not self.context.prompting and approvals.existing_answer(self.driver.state, call.id, digest, mode) is None:
             await self._answer(call, "declined", f"Not executed: {decision.reason}; nobody can be asked here", decision)
             return None
         seq, answer = await approvals.ask_and_wait(
             self.driver,
-            self.kit.answerer,
+            self.context.answerer,
             call_id=call.id,
             name=call.name,
             arguments=call.arguments,
             digest=digest,
             reason=decision.reason,
             mode=mode,
-            aside=self.kit.aside,
+            aside=self.context.aside,
         )
         if answer not in {"once", "session", "always"}:
             await self._answer(call, "declined", "Not executed: the user declined this call.", decision)
@@ -174,10 +174,10 @@ class ToolExecutor:
 
     def _remembered(self, call: ToolCall, answer: str) -> tuple[Event, ...]:
         if answer == "always":
-            self.kit.gate.always(call)
+            self.context.gate.always(call)
         if answer == "once":
             return ()
-        grants = [*self.driver.state.runtime.get("grants", []), self.kit.gate.grant(call)]
+        grants = [*self.driver.state.runtime.get("grants", []), self.context.gate.grant(call)]
         return (RuntimeStateChanged(changes={"grants": grants[-64:]}),)
 
     # --- effect
@@ -221,7 +221,7 @@ class ToolExecutor:
         except (OutlastError, OSError) as error:
             outcome, status = ToolOutcome(text=f"{call.name} failed: {error}", is_error=True), "failed"
         reach("effect.done")
-        note = await self.kit.hooks.after(call, outcome)
+        note = await self.context.hooks.after(call, outcome)
         await self._finish(call, outcome, "failed" if outcome.is_error else status, note)
 
     def _context(self, call: ToolCall) -> ToolContext:
@@ -232,32 +232,32 @@ class ToolExecutor:
             reach("process.spawned")
 
         async def ask(question: str, choices: list[str]) -> str:
-            if not self.kit.prompting and self.kit.answerer is None:
+            if not self.context.prompting and self.context.answerer is None:
                 raise ToolFault("nobody is here to answer; decide yourself and say what you assumed")
             arguments = {"question": question, "choices": choices}
             digest = call_digest(call.name, arguments)
             _, answer = await approvals.ask_and_wait(
                 self.driver,
-                self.kit.answerer,
+                self.context.answerer,
                 call_id=call.id,
                 name=call.name,
                 arguments=arguments,
                 digest=digest,
                 reason=question,
-                aside=self.kit.aside,
+                aside=self.context.aside,
             )
             return answer
 
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
-            return await delegated(self.driver, self.kit, call.id, prompt, persona)
+            return await delegated(self.driver, self.context, call.id, prompt, persona)
 
-        context = tool_context(self.kit, self.driver.session_id, call.id, self.driver.state.runtime)
+        context = tool_context(self.context, self.driver.session_id, call.id, self.driver.state.runtime)
         return msgspec.structs.replace(context, spawned=spawned, ask=ask, delegate=delegate)
 
     # --- after a crash
 
     async def _resume(self, call: OpenCall, asked: ToolCall) -> None:
-        tool = self.kit.tools.get(call.name)
+        tool = self.context.tools.get(call.name)
         if tool is not None and call.name in RESUMABLE:
             await self._effect(asked, tool, self._context(asked))
         elif tool is not None and call.effect is EffectClass.READ:

@@ -1,4 +1,4 @@
-"""What a tool is given by a driver's kit.
+"""What a tool is given by a turn context.
 
 Where a turn runs: which folder of which machine. What a call did can only be looked at there.
 """
@@ -19,7 +19,7 @@ UNCONFINED = frozenset({PermissionMode.DANGER_FULL_ACCESS, PermissionMode.ALLOW}
 
 
 def tool_context(
-    kit: TurnContext, session_id: str, call_id: str, runtime: Mapping[str, Any] | None = None
+    context: TurnContext, session_id: str, call_id: str, runtime: Mapping[str, Any] | None = None
 ) -> ToolContext:
     """The context of a tool that asks nobody and starts nothing; `outlast.runtime.turn.tool_calls` adds what does."""
 
@@ -29,17 +29,17 @@ def tool_context(
     return ToolContext(
         session_id=session_id,
         call_id=call_id,
-        project=kit.project,
-        roots=kit.roots,
-        state_dir=kit.state_dir,
-        mode=kit.gate.mode,
-        environment={**kit.environment, "OUTLAST_SESSION_ID": session_id},
+        project=context.project,
+        roots=context.roots,
+        state_dir=context.state_dir,
+        mode=context.gate.mode,
+        environment={**context.environment, "OUTLAST_SESSION_ID": session_id},
         runtime=runtime or {},
         spawned=refused,
-        progress=lambda text: kit.progress(call_id, text),
+        progress=lambda text: context.progress(call_id, text),
         ask=refused,
         delegate=refused,
-        confined=kit.gate.mode not in UNCONFINED,
+        confined=context.gate.mode not in UNCONFINED,
     )
 
 

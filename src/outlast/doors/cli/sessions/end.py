@@ -21,14 +21,14 @@ def end(
     json: Json = False,
 ) -> None:
     """Stop a session; it takes no more input until it is reopened."""
-    from outlast.app.sessions.boundaries import kit_without_model
+    from outlast.app.sessions.boundaries import context_without_model
     from outlast.runtime.service import SessionService
 
     with open_for_change(store) as opened:
         name = resolve_session(opened, session)
         header = opened.head(name)
         refuse_ended(header)
-        asyncio.run(SessionService(opened, "cli").end(name, kit_without_model(store, opened, header), reason))
+        asyncio.run(SessionService(opened, "cli").end(name, context_without_model(store, opened, header), reason))
     if json:
         print_json({"session_id": name, "state": "ended"})
     else:

@@ -35,19 +35,19 @@ async def list_approvals(server: OpenDesk, session_id: SessionId) -> list[Approv
     return [await _row(server, asking, one) for asking, one in found]
 
 
-async def _kit(server: ServerState, session_id: str) -> TurnContext | None:
+async def _turn_context(server: ServerState, session_id: str) -> TurnContext | None:
     """What the call would be made with; without it the question is shown, only not what it would change."""
     try:
-        return await server.read(server.pool.kit, session_id)
+        return await server.read(server.pool.turn_context, session_id)
     except ConfigError:
         return None
 
 
 async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalInfo:
-    kit = server.pool.running_kit(session_id) or await _kit(server, session_id)
+    context = server.pool.running_kit(session_id) or await _turn_context(server, session_id)
     [(stored, event)] = await server.read(rows_of, server.store, session_id, after=one.seq - 1, before=one.seq + 1)
     arguments = event.arguments if isinstance(event, e.ApprovalRequested) else {}
-    is_call = one.name != ASK_USER and kit is not None
+    is_call = one.name != ASK_USER and context is not None
     return ApprovalInfo(
         session_id=session_id,
         approval_id=one.seq,
@@ -57,8 +57,8 @@ async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalI
         call_digest=one.call_digest,
         reason=one.reason,
         mode=one.mode,
-        diff=await change_of(kit, session_id, one.name, arguments) if is_call and kit is not None else None,
-        scope=await server.read(scope_of, kit, one.name, arguments) if is_call else None,
+        diff=await change_of(context, session_id, one.name, arguments) if is_call and context is not None else None,
+        scope=await server.read(scope_of, context, one.name, arguments) if is_call else None,
         answers=[] if one.name == ASK_USER else ANSWERS,
         asked_at=stored.at,
     )

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from litestar import delete, patch, post
 from litestar.params import JSONBody, QueryParameter
 
-from outlast.app.sessions.boundaries import bare_kit, forked
+from outlast.app.sessions.boundaries import context_for_door, forked
 from outlast.app.sessions.delete import delete as erase
 from outlast.app.sessions.listing import refuse_ended, summary_of
 from outlast.app.sessions.messages_page import last_input
@@ -66,8 +66,8 @@ async def end(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequ
     header = await server.named(session_id)
     if header.has_ended:
         return VerbAck(session_id=header.session_id, state="ended", result="nothing")
-    kit = await server.read(bare_kit, server.settings, server.store, header)
-    await server.service.end(header.session_id, kit, data.reason if data is not None else None)
+    context = await server.read(context_for_door, server.settings, server.store, header)
+    await server.service.end(header.session_id, context, data.reason if data is not None else None)
     return await _done(server, header.session_id)
 
 
@@ -202,13 +202,13 @@ async def _boundary(server: ServerState, session_id: str, what: str, arguments: 
     header = await server.named(session_id)
     refuse_ended(header)
     if what != "compact":
-        kit = await server.read(bare_kit, server.settings, server.store, header)
+        context = await server.read(context_for_door, server.settings, server.store, header)
     elif server.pool.answers:
-        kit = await server.read(server.pool.kit, header.session_id)
+        context = await server.read(server.pool.turn_context, header.session_id)
     else:
         raise ConflictError("this server was started with --model none, so there is no window to make smaller")
     with _as_conflict():
-        result = await server.service.boundary(header.session_id, what, arguments, kit)
+        result = await server.service.boundary(header.session_id, what, arguments, context)
     return await _done(server, header.session_id, result)
 
 
@@ -223,9 +223,9 @@ def _as_conflict() -> Generator[None]:
 
 async def _drawn(server: ServerState, header: Header, what: str, arguments: dict[str, Any]) -> None:
     """The same, and wait until it is drawn: what follows must come after it."""
-    kit = await server.read(bare_kit, server.settings, server.store, header)
+    context = await server.read(context_for_door, server.settings, server.store, header)
     with _as_conflict():
-        result = await server.service.boundary(header.session_id, what, arguments, kit)
+        result = await server.service.boundary(header.session_id, what, arguments, context)
     if result == "requested":
         server.pool.wake(header.session_id)
         await server.until(header.session_id, lambda now: not now.requests, STOP_SECONDS)

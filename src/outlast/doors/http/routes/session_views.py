@@ -107,10 +107,10 @@ async def tree(server: OpenDesk, session_id: SessionId) -> LineageTree:
 async def usage(server: OpenDesk, session_id: SessionId) -> UsageInfo:
     header = await server.named(session_id)
     try:
-        kit = await server.read(server.pool.kit, header.session_id)
+        turn_context = await server.read(server.pool.turn_context, header.session_id)
     except ConfigError:
-        kit = None  # the window is unknown then, and everything else is not
-    return _usage(header.session_id, await server.read(spending_of, server.store, header.session_id, kit))
+        turn_context = None  # the window is unknown then, and everything else is not
+    return _usage(header.session_id, await server.read(spending_of, server.store, header.session_id, turn_context))
 
 
 def _usage(session_id: str, found: SessionSpending) -> UsageInfo:

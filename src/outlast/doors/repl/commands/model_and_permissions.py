@@ -75,7 +75,7 @@ async def permissions(controller: ReplController, arguments: str) -> None:
             )
         choose_mode(controller, wanted)
         return
-    facts = controller.kit().gate.facts()
+    facts = controller.turn_context().gate.facts()
     controller.put(Text(f"  mode     {facts['permission_mode']}  (at most {ceiling}; Shift-Tab changes it)"))
     counts: dict[str, int] = facts.get("permission_rule_counts") or {}
     controller.put(Text(f"  rules    {', '.join(f'{n} {kind}' for kind, n in counts.items()) or 'none'}"))
