@@ -106,7 +106,7 @@ def test_an_error_that_nobody_foresaw_is_found_in_the_log_that_hides_its_words()
     def line(event: str, *, raised: bool) -> str:
         trace = sys.exc_info() if raised else None
         return LogLineFormatter(TEXT, "w").format(
-            logging.LogRecord("outlast.crew", logging.ERROR, "", 1, event, (), trace)
+            logging.LogRecord("outlast.workers", logging.ERROR, "", 1, event, (), trace)
         )
 
     try:

@@ -227,7 +227,8 @@ def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch:
 
 KILLED = """
 import sys
-from outlast.store import migrations, open_store
+from outlast.store import open_store
+from outlast.store.maintenance import migrations
 from outlast.store.maintenance.migrations import Migration
 known = (*migrations.migrations(sys.argv[2]), Migration(99, "extra", sys.argv[3], "x", 1))
 migrations.migrations = lambda dialect: known

@@ -175,9 +175,10 @@ def test_what_a_lock_waits_for_is_named(folder: Path, monkeypatch: pytest.Monkey
     program = (
         "import sys, fcntl, time\n"
         "from outlast.store.files import FilesStore\n"
-        "from outlast.store.files.lock import Lock, Me\n"
+        "from outlast.store.files.lock import LockOwner, SessionLock\n"
         "from pathlib import Path\n"
-        "lock = Lock(Path(sys.argv[1]), 5.0); lock.open(create=False); lock.enter(); lock.sign(Me.mark())\n"
+        "lock = SessionLock(Path(sys.argv[1]), 5.0); lock.open(create=False); lock.enter()\n"
+        "lock.sign(LockOwner.mark())\n"
         "print('held', flush=True); time.sleep(60)\n"
     )
     with FilesStore(folder) as store:

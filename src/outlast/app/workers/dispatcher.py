@@ -31,7 +31,7 @@ BETWEEN_SECONDS = 0.05
 CALLED_SECONDS = 30.0
 """How long it is remembered that a session was called for."""
 
-_log = logging.getLogger("outlast.rounds")
+_log = logging.getLogger("outlast.dispatcher")
 
 
 class Dispatcher:

@@ -60,7 +60,7 @@ PAGE = 200
 BACK_OFF = (1.0, 5.0, 30.0, 60.0)
 STOP_SECONDS = 10.0
 
-_log = logging.getLogger("outlast.crew")
+_log = logging.getLogger("outlast.workers")
 
 
 class SessionTrouble(msgspec.Struct, kw_only=True):
