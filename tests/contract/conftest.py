@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from outlast.store.memory import discard
 from tests.pg import PgServer, pg_server, shared_server
 
 __all__ = ["pg_server", "store_url", "store_urls"]
 
 
-KINDS = ("sqlite", "files", "postgres")
+KINDS = ("sqlite", "files", "postgres", "memory")
 
 
 @contextmanager
@@ -24,6 +26,10 @@ def place(kind: str, folder: Path) -> Generator[str]:
             yield f"sqlite:///{folder}/store.db"
         case "files":
             yield f"files:///{folder}/store"
+        case "memory":
+            url = f"memory://{next(_numbers)}"
+            yield url
+            discard(url)
         case _:
             url = _emptied_database()
             yield url
@@ -47,6 +53,7 @@ def _emptied_database() -> str:
 
 
 _databases: dict[PgServer, str] = {}
+_numbers = itertools.count(1)
 
 
 def _server(request: pytest.FixtureRequest, kind: str) -> None:
@@ -56,7 +63,7 @@ def _server(request: pytest.FixtureRequest, kind: str) -> None:
 
 @pytest.fixture(params=KINDS)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty store; each test that asks for it runs on all three."""
+    """The URL of an empty store; each test that asks for it runs on all four."""
     _server(request, request.param)
     with place(request.param, tmp_path) as url:
         yield url

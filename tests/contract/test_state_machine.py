@@ -27,8 +27,8 @@ from outlast.store.engine.encode import event_of
 from outlast.store.port import Append, Create, Lease, NewEvent, Query, Receipt, Store, Write
 from tests.contract.model import Fact, Model, Session
 
-EXAMPLES = {"sqlite": (60, 30), "files": (40, 25), "postgres": (12, 25)}
-SOAK = {"sqlite": (1_000, 60), "files": (1_000, 60), "postgres": (400, 60)}
+EXAMPLES = {"sqlite": (60, 30), "files": (40, 25), "postgres": (12, 25), "memory": (60, 30)}
+SOAK = {"sqlite": (1_000, 60), "files": (1_000, 60), "postgres": (400, 60), "memory": (1_000, 60)}
 MONTH = 31 * 24 * 3_600_000_000
 NAMES = st.sampled_from(["a", "b", "c"])
 KEYS = st.sampled_from([None, None, None, "k1", "k2", "k3", "k4", "k5"])

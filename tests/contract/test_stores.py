@@ -38,6 +38,13 @@ class TestFilesStore(Stored):
             yield
 
 
+class TestMemoryStore(Stored):
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> Iterator[None]:
+        with place("memory", tmp_path) as self.url:
+            yield
+
+
 class TestPostgresStore(Stored):
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path, pg_server: object) -> Iterator[None]:

@@ -19,9 +19,9 @@ from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.header import Header
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.turn.context import TurnContext
+from outlast.store.memory import Memory
 from tests.crash.evidence import Evidence, Head, Row, Stored
 from tests.simulation.loop import Process, SimulatedLoop
-from tests.simulation.memory import Memory
 from tests.simulation.network import Network, SimulatedStore
 from tests.simulation.parts import SimulatedModel, tools
 from tests.simulation.users import Member, Users

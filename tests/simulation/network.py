@@ -15,11 +15,11 @@ from typing import Any
 
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
 from outlast.store.engine.encode import EncodedCommit
+from outlast.store.memory import Memory, MemoryStore
 from outlast.store.notify import brings_work
 from outlast.store.port import Receipt, Write
 from outlast.store.read.read_view import ReadView
 from tests.simulation.loop import NOWHERE, Process, SimulatedLoop
-from tests.simulation.memory import Memory, MemoryStore
 
 PURSUED_SECONDS = 15.0
 NOTICED_SECONDS = 0.5

@@ -21,9 +21,9 @@ from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.context import TurnContext
+from outlast.store.memory import Memory, MemoryStore
 from outlast.store.port import Batch, Create, NewEvent
 from outlast.testing.contract.exam import new_id
-from tests.simulation.memory import Memory, MemoryStore
 
 
 def session_in(store: MemoryStore) -> str:

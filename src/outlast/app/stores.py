@@ -39,7 +39,7 @@ def store_of(settings: Settings) -> LogStore:
 
 def shown_url(url: str) -> str:
     """A store's URL without its password, wherever in it that stands."""
-    if place_of(url)[1] is not None:
+    if place_of(url)[0] != "postgresql":
         return url
     from outlast.store.postgres.dsn import PostgresAddress  # with its driver, which only those have who use it
 

@@ -1,4 +1,4 @@
-"""The log on disk: one port, three adapters. `open_store` is the only place that picks one."""
+"""The log: one port, four adapters. `open_store` is the only place that picks one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ def open_store(url: str, *, watch: UpgradeProgress | None = None) -> LogStore:
     """Open (and if need be create or migrate) the store at a URL.
 
     `sqlite:///PATH`, `files:///DIR` (after the three slashes a relative or an absolute path, so an absolute one gives
-    four), `postgresql://...`. `watch` is told how far a migration is.
+    four), `postgresql://...`, `memory://` (see `outlast.store.memory`). `watch` is told how far a migration is.
     """
     scheme, path = place_of(url)
+    if scheme == "memory":
+        from outlast.store.memory import MemoryStore, memory_at
+
+        return MemoryStore(memory_at(url), url)
     if path is None:
         from outlast.store.postgres import PostgresStore
 
@@ -56,8 +60,12 @@ def open_to_read(url: str) -> LogStore:
 
 
 def _refuse_missing(url: str) -> None:
-    _, path = place_of(url)
-    if path is None:
+    scheme, path = place_of(url)
+    if scheme == "memory":
+        from outlast.store.memory import is_open
+
+        there, where = is_open(url), url
+    elif path is None:
         from outlast.store.postgres.migrate import applied
 
         there, where = bool(applied(url)), _shown(url)
@@ -75,7 +83,7 @@ def _holds_something(path: Path) -> bool:
 
 
 def place_of(url: str) -> tuple[str, Path | None]:
-    """Which adapter a URL names (sqlite, files, postgresql), and the path of its file or directory if it has one."""
+    """Which adapter a URL names (sqlite, files, postgresql, memory), and the path of its file or directory if any."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme in ("sqlite", "files") and rest.startswith("/") and len(rest) > 1:
         path = Path(unquote(rest[1:])).expanduser()
@@ -84,8 +92,10 @@ def place_of(url: str) -> tuple[str, Path | None]:
         return scheme, path
     if scheme in ("postgresql", "postgres") and separator:
         return "postgresql", None
+    if scheme == "memory" and separator:
+        return scheme, None
     raise ConfigError(
-        f"'{_shown(url)}' is not a store: use sqlite:///PATH, files:///DIR or postgresql://USER@HOST/DATABASE"
+        f"'{_shown(url)}' is not a store: use sqlite:///PATH, files:///DIR, postgresql://USER@HOST/DATABASE or memory://"
     )
 
 

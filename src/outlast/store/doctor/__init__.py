@@ -23,7 +23,9 @@ def examine(url: str, home: Path) -> Iterator[Check]:
     yield from versions()
     if home.exists():
         yield private("home", home)
-    if path is not None and not path.exists():
+    if scheme == "memory":
+        yield ok("store", f"{url} keeps its sessions only as long as the process runs")
+    elif path is not None and not path.exists():
         yield _not_made_yet(path)
     elif path is None:
         yield from _of_postgres(url)

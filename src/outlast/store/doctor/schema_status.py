@@ -24,6 +24,8 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
 def schema_of(url: str) -> SchemaStatus:
     """Read, not changed. `SchemaTooNew` when a newer Outlast wrote it, `StoreUnavailable` when there is none."""
     scheme, path = place_of(url)
+    if scheme == "memory":
+        return SchemaStatus(store=scheme, version=0, known=0, applied=[], outstanding=[])
     if scheme == "files" and path is not None:
         return _format(path)
     dialect = "postgres" if path is None else "sqlite"

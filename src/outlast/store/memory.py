@@ -1,12 +1,15 @@
-"""A store in memory: dicts for tables, an undo list for a transaction, and the engine's own rules on top.
+"""The in-memory store: dicts for tables, an undo list for a transaction, and the engine's own rules on top.
 
-It is the database of the simulation, and an adapter like the others: it takes the exam (`test_memory.py`). It is also
-the shortest example of what an adapter has to do.
+`memory://` is a new, empty store each time it is opened. `memory://NAME` is one store for the whole process: it keeps
+its sessions when its last handle is closed, until the process ends or `discard` drops it. Nothing reaches the disk. The
+store passes the same exam as every adapter, and is the shortest example of what an adapter has to do.
 """
 
 from __future__ import annotations
 
 import copy
+import os
+import re
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -14,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from outlast.core.errors import OutlastError
+from outlast.core.errors import ConfigError, OutlastError, StoreUnavailable
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.store import process_identity
@@ -37,6 +40,10 @@ from outlast.store.read.read_view import (
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+SCHEME = "memory://"
+_NAME = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 
 @dataclass
@@ -91,7 +98,7 @@ class Memory:
 
 
 class MemoryRows:
-    """Both sides, `Tx` and `View`."""
+    """The tables as the engine writes them (`Transaction`) and as readers see them (`ReadView`)."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -208,7 +215,7 @@ class MemoryRows:
     def route(self, route: str) -> str | None:
         return self._memory.route.get(route)
 
-    locked_route = route  # whoever writes is alone
+    locked_route = route  # a writer holds the mutex
 
     def put_route(self, route: str, session_id: str | None) -> None:
         self._memory.put(self._memory.route, route, session_id)
@@ -321,13 +328,51 @@ class MemoryRows:
         yield from ()
 
 
-class MemoryStore(LogStore):
-    """A handle on a memory, which any number of handles of this process may share."""
+_named: dict[str, Memory] = {}
 
-    def __init__(self, memory: Memory, url: str = "memory://") -> None:
+
+def memory_at(url: str) -> Memory:
+    """The tables that a URL names: new ones for `memory://`, those of the process for `memory://NAME`."""
+    name = name_of(url)
+    return _named.setdefault(name, Memory()) if name else Memory()
+
+
+def name_of(url: str) -> str:
+    """The NAME of `memory://NAME`; empty for `memory://`. `ConfigError` for any other URL."""
+    name = url.removeprefix(SCHEME)
+    if not url.startswith(SCHEME) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"'{url}' is not a store: use memory://, or memory://NAME with letters, digits, '.', '_', '-'"
+        )
+    return name
+
+
+def is_open(url: str) -> bool:
+    """Whether this process has a store of that name."""
+    return name_of(url) in _named
+
+
+def discard(url: str) -> None:
+    """Drop the sessions of `memory://NAME`. A handle that is still open keeps what it has."""
+    _named.pop(name_of(url), None)
+
+
+os.register_at_fork(after_in_child=_named.clear)  # a copy would take writes that the parent never sees
+
+
+class MemoryStore(LogStore):
+    """A handle on tables in memory. Any number of handles of this process may share them."""
+
+    def __init__(self, memory: Memory, url: str = SCHEME) -> None:
         super().__init__(url)
         self.memory = memory
         self._heard = memory.ended
+        self._pid = os.getpid()
+
+    def _usable(self) -> None:
+        super()._usable()
+        if os.getpid() != self._pid:
+            raise StoreUnavailable("this store was opened before a fork; open a store in the child process")
 
     def _run(self, batch: list[PendingCommit]) -> None:
         for entry in batch:
@@ -357,4 +402,4 @@ class MemoryStore(LogStore):
         return changed
 
     def _close(self) -> None:
-        """The memory is its owner's."""
+        """The tables stay: other handles may use them."""
