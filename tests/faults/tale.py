@@ -13,7 +13,7 @@ from pathlib import Path
 from outlast import Agent, AgentConfig, CompletionResponse, ToolCall
 from outlast.app.settings import load_settings
 from outlast.models.port import Abilities, ModelEvent, ModelRequest
-from outlast.models.scripted import Item, ScriptedBackend, ScriptedReply
+from outlast.models.scripted import Item, Line, ScriptedBackend
 from outlast.runtime.turn.approvals import Question
 from outlast.store.log_store import LogStore
 from outlast.testing.validity import rejections
@@ -51,7 +51,7 @@ SCRIPT: list[Item] = [
     ),
     _calls("", _call("n2", "bash", command=f"bash -c '{_echo(COMMANDS['n2'])}'"), usage=PAST_THE_THRESHOLD),
     _calls("", _call("s1", "task", prompt=SUBTASK)),
-    ScriptedReply(reply=ANSWER, delay=0.03),
+    Line(reply=ANSWER, delay=0.03),
 ]
 CHILD: list[Item] = [_calls("", _call("n3", "bash", command=_echo(COMMANDS["n3"]))), COUNTED]
 

@@ -20,7 +20,7 @@ from outlast.core import events as e
 from outlast.core.errors import ModelError, ModelRefused
 from outlast.core.header import Header
 from outlast.models.port import ModelEvent, ModelRequest
-from outlast.models.scripted import Item, ScriptedReply
+from outlast.models.scripted import Item, Line
 from outlast.store.log_store import LogStore
 from outlast.store.port import Batch, Query
 from outlast.testing import ScriptedBackend
@@ -147,7 +147,7 @@ class TestPeriodicCheckpoint:
         assert other.head(one).turn is None
 
     async def test_checkpoint_fires_on_new_text(self, store: LogStore, other: LogStore, temp_dir: Path) -> None:
-        worker = agent(store, temp_dir, ScriptedReply(reply="one two three four five six seven eight", delay=2))
+        worker = agent(store, temp_dir, Line(reply="one two three four five six seven eight", delay=2))
         running = asyncio.create_task(worker.run("talk"))
         texts = await _drafts(other, worker, 2)
         assert len(texts) >= 2
@@ -158,7 +158,7 @@ class TestPeriodicCheckpoint:
     async def test_checkpoint_does_not_fire_without_activity(
         self, store: LogStore, other: LogStore, temp_dir: Path
     ) -> None:
-        worker = agent(store, temp_dir, ScriptedReply(reply="late", delay=30))
+        worker = agent(store, temp_dir, Line(reply="late", delay=30))
         running = asyncio.create_task(worker.run("wait"))
         head = await _asked(other, worker)
         await asyncio.sleep(0.5)  # five times as long as a draft may wait
@@ -171,7 +171,7 @@ class TestPeriodicCheckpoint:
     async def test_checkpoint_stops_on_signal(self, store: LogStore, temp_dir: Path) -> None:
         """Nothing that watched or wrote for a turn is left when it ends, however it ends."""
         before = asyncio.all_tasks()
-        worker = agent(store, temp_dir, "well", ScriptedReply(reply="one two three four", delay=5))
+        worker = agent(store, temp_dir, "well", Line(reply="one two three four", delay=5))
         await worker.run("first")
         assert asyncio.all_tasks() <= before
         running = asyncio.create_task(worker.run("second"))
@@ -272,9 +272,7 @@ class TestCheckpointVariableLifecycle:
         assert "hello" in [message.content for message in worker.session.history()]
 
     async def test_failure_in_the_middle_keeps_what_had_come(self, store: LogStore, temp_dir: Path) -> None:
-        worker = agent(
-            store, temp_dir, ScriptedReply(reply="half an answer", breaks_after=8, error=ModelRefused("cut off"))
-        )
+        worker = agent(store, temp_dir, Line(reply="half an answer", breaks_after=8, error=ModelRefused("cut off")))
         with pytest.raises(ModelError, match="cut off"):
             await worker.run("hello")
         broken = [m for m in worker.session.history(include_archived=True) if m.interrupted]

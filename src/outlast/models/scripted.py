@@ -33,7 +33,7 @@ PIECE_MS = 40
 """A reply of a file that takes its time comes in pieces of about this length, as a model's tokens do."""
 
 
-class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
+class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One reply of a script, with how it comes.
 
     Each text comes in about `pieces`, and `delay` seconds pass before each. After `breaks_after` characters the stream
@@ -47,7 +47,7 @@ class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
     pieces: int = DELTAS
 
 
-Item = ScriptedReply | CompletionResponse | Finished | str | BaseException
+Item = Line | CompletionResponse | Finished | str | BaseException
 
 
 class ScriptedBackend:
@@ -93,10 +93,10 @@ class ScriptedBackend:
         self.closed = True
 
 
-def _line(item: Item) -> ScriptedReply:
-    if isinstance(item, ScriptedReply):
+def _line(item: Item) -> Line:
+    if isinstance(item, Line):
         return item
-    return ScriptedReply(error=item, breaks_after=0) if isinstance(item, BaseException) else ScriptedReply(reply=item)
+    return Line(error=item, breaks_after=0) if isinstance(item, BaseException) else Line(reply=item)
 
 
 def _finished(reply: CompletionResponse | Finished | str, name: str) -> Finished:
@@ -110,7 +110,7 @@ def _finished(reply: CompletionResponse | Finished | str, name: str) -> Finished
     return finished
 
 
-async def _spoken(line: ScriptedReply, name: str, streams: bool) -> AsyncIterator[ModelEvent]:
+async def _spoken(line: Line, name: str, streams: bool) -> AsyncIterator[ModelEvent]:
     finished = _finished(line.reply, name)
     left = line.breaks_after
     for event in _deltas(finished.parts, line.pieces) if streams else ():
@@ -226,7 +226,7 @@ def _fault(text: str, status: int | None) -> ModelUnavailable | ModelRefused:
     return ModelUnavailable(text, status=status)
 
 
-def _paced(line: FileLine, position: int) -> ScriptedReply:
+def _paced(line: FileLine, position: int) -> Line:
     calls = [
         ToolCall(id=call.id or f"call_{position}_{n}", name=call.name, arguments=call.arguments)
         for n, call in enumerate(line.tool_calls)
@@ -234,7 +234,7 @@ def _paced(line: FileLine, position: int) -> ScriptedReply:
     reply = CompletionResponse(content=line.content, tool_calls=calls, usage=usage_of(line.usage))
     pieces = max(DELTAS, int(line.delay_ms / PIECE_MS))
     delays = sum(1 for _ in _deltas(reply.finished().parts, pieces))
-    return ScriptedReply(reply=reply, delay=line.delay_ms / 1000 / max(1, delays), pieces=pieces)
+    return Line(reply=reply, delay=line.delay_ms / 1000 / max(1, delays), pieces=pieces)
 
 
 def _read(path: Path) -> list[FileLine]:

@@ -10,10 +10,10 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from outlast.models.scripted import ScriptedBackend, ScriptedReply
+    from outlast.models.scripted import Line, ScriptedBackend
     from outlast.testing.contract import StoreContract
 
-__all__ = ["ScriptedBackend", "ScriptedReply", "StoreContract"]
+__all__ = ["Line", "ScriptedBackend", "StoreContract"]
 
 
 def __getattr__(name: str) -> object:

@@ -16,7 +16,7 @@ from outlast.app.terminal import consent, context_use, modes_under, pending_cons
 from outlast.app.turn_setup import build_turn_context
 from outlast.core import events as e
 from outlast.doors.repl.resume_prompt import interruption
-from outlast.models.scripted import ScriptedReply
+from outlast.models.scripted import Line
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call
 
@@ -41,7 +41,7 @@ def test_no_mode_above_the_ceiling_can_be_chosen() -> None:
 
 
 async def test_the_feed_tells_every_event_once_and_drafts_before_their_reply(store: LogStore, project: Path) -> None:
-    agent = agent_with(store, project, ScriptedReply(reply="A text that comes slowly.", delay=0.1))
+    agent = agent_with(store, project, Line(reply="A text that comes slowly.", delay=0.1))
     agent.session.persist()
     told: list[EventStored | DraftChunk] = []
 

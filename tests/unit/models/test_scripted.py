@@ -18,7 +18,7 @@ from outlast.models.port import (
     ReasoningDelta,
     TextDelta,
 )
-from outlast.models.scripted import ScriptedBackend, ScriptedFile, ScriptedReply
+from outlast.models.scripted import Line, ScriptedBackend, ScriptedFile
 
 CALL = ToolCall(id="c1", name="read", arguments={"file_path": "a.txt"})
 
@@ -81,7 +81,7 @@ async def test_an_exception_is_raised_in_its_turn() -> None:
 
 async def test_a_reply_can_break_off_after_some_characters() -> None:
     heard: list[ModelEvent] = []
-    model = ScriptedBackend([ScriptedReply(reply="0123456789", breaks_after=5, error=ModelUnavailable("cut"))])
+    model = ScriptedBackend([Line(reply="0123456789", breaks_after=5, error=ModelUnavailable("cut"))])
     try:
         async for event in model.stream(asked()):
             heard.append(event)
@@ -91,7 +91,7 @@ async def test_a_reply_can_break_off_after_some_characters() -> None:
 
 
 async def test_a_reply_can_break_off_without_a_word() -> None:
-    events = await said(ScriptedBackend([ScriptedReply(reply="0123456789", breaks_after=7)]))
+    events = await said(ScriptedBackend([Line(reply="0123456789", breaks_after=7)]))
     assert not any(isinstance(event, Finished) for event in events)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "0123456"
 

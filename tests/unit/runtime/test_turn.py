@@ -20,7 +20,7 @@ from outlast.core.errors import (
 )
 from outlast.core.messages import TextPart
 from outlast.models.port import ModelEvent
-from outlast.models.scripted import ScriptedReply
+from outlast.models.scripted import Line
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import RENEW_AFTER
 from outlast.runtime.turn.approvals import Question
@@ -126,7 +126,7 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
         context.clock = clock
         return context
 
-    broken = ScriptedReply(reply="half an ans", breaks_after=6, error=ModelUnavailable("overloaded", status=529))
+    broken = Line(reply="half an ans", breaks_after=6, error=ModelUnavailable("overloaded", status=529))
     agent = agent_with(store, project, broken, ModelUnavailable("busy", retry_after=1.5), "Whole.", context=fast)
     assert await agent.run("Say it.") == "Whole."
     asked = only(agent, e.ModelRequested)
@@ -236,7 +236,7 @@ async def test_the_same_call_over_and_over_is_halted(store: LogStore, project: P
 
 async def test_cancelling_in_mid_stream_keeps_what_came_and_the_session_goes_on(store: LogStore, project: Path) -> None:
     heard = asyncio.Event()
-    agent = agent_with(store, project, ScriptedReply(reply="one two three four five six " * 20, delay=0.2), "Fine.")
+    agent = agent_with(store, project, Line(reply="one two three four five six " * 20, delay=0.2), "Fine.")
 
     def hear(_: ModelEvent) -> None:
         heard.set()
