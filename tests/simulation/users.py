@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from outlast.app.sessions.create import create
 from outlast.app.settings import Settings
-from outlast.app.streams.broadcast import BEGINNING, StreamHub, cursor_from
+from outlast.app.streams.broadcast import StreamHub
+from outlast.app.streams.cursor import BEGINNING, cursor_from
 from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.errors import OutlastError
 from outlast.core.events import Delivery

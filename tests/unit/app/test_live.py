@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.streams.broadcast import BEGINNING, TAIL_FRAMES, StreamCursor, StreamHub, cursor_from
+from outlast.app.streams.broadcast import TAIL_FRAMES, StreamHub
+from outlast.app.streams.cursor import BEGINNING, StreamCursor, cursor_from
 from outlast.core import events as e
 from outlast.core.errors import InvalidInput, SessionNotFound
 from outlast.core.header import Header

@@ -11,7 +11,8 @@ import pytest
 from outlast import open_store
 from outlast.app import PermissionMode
 from outlast.app.sessions.pending_approvals import change_of
-from outlast.app.streams.event_feed import DraftChunk, EventStored, feed
+from outlast.app.streams.cursor import DraftChunk
+from outlast.app.streams.event_feed import EventStored, feed
 from outlast.app.terminal import consent, context_use, modes_under, pending_consents
 from outlast.app.turn_setup import build_turn_context
 from outlast.core import events as e

@@ -1,84 +1,29 @@
 """A session as a stream of frames: what is there after a cursor, then whatever comes, for any number of followers.
 
-One reader of the store per session and process serves all who are level with it, from a bounded tail of frames; whoever
-is not, a newcomer or a slow reader, reads from the store itself until it is. So nothing is queued for anybody, nobody
-is skipped, and a reader that stands still costs nothing but its place. A cursor is the last thing that a follower has
-seen: `<seq>` an event, `<seq>:<n>` piece n of the reply that is being written behind event seq.
+One reader of the store per session and process serves all followers that are level with it, from a bounded tail of
+frames; any other follower, a newcomer or a slow one, reads from the store itself until it is level. So the broadcast
+queues for no follower, skips none, and a reader that stands still costs nothing but its place.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
-import msgspec
-
-from outlast.app.streams.event_feed import body_json
-from outlast.core.errors import ConflictError, InvalidInput, OutlastError
-from outlast.core.event_row import StoredEvent
+from outlast.app.streams.cursor import BEGINNING, FollowerPosition, StreamCursor, Unseen
+from outlast.app.streams.event_feed import follow_unseen
+from outlast.app.streams.sse import HEARTBEAT, Frame, frames_of, resync_frame
+from outlast.core.errors import ConflictError, OutlastError
 from outlast.store.log_store import LogStore
-from outlast.store.port import Batch, Chunk
+from outlast.store.port import Batch
 
 HEARTBEAT_SECONDS = 5.0
 TAIL_FRAMES = 1_024
 TAIL_BYTES = 4 * 1024 * 1024
-SEQ_LIMIT = 2**53
 SMALL = 16 * 1024
-HEARTBEAT = b": heartbeat\n\n"
-TEXT = "text"
 
 _ATTEMPTS = frozenset({"ModelRequested", "AssistantReplied", "ReplyInterrupted"})
-_CURSOR = re.compile(r"(0|[1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?", re.ASCII)
-
-
-class StreamCursor(NamedTuple):
-    """Everything up to event `seq`, and the first `n` pieces of the draft that is open behind it. Cursors of one
-    session are ordered."""
-
-    seq: int
-    n: int = 0
-
-
-BEGINNING = StreamCursor(0)
-
-
-def cursor_from(text: str) -> StreamCursor:
-    """The cursor in a Last-Event-ID; `InvalidInput` when it is none."""
-    found = _CURSOR.fullmatch(text.strip())
-    if found is None or int(found[1]) > SEQ_LIMIT:
-        raise InvalidInput("that is no cursor: it is the id of the last frame you saw, like 12 or 12:3, or 0 for all")
-    return StreamCursor(int(found[1]), int(found[2] or 0))
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """One frame as it goes over the wire, and the cursor of whoever has seen it. `attempt` is 0 for an event."""
-
-    cursor: StreamCursor
-    data: bytes
-    attempt: int = 0
-    is_last: bool = False
-
-
-class FollowerPosition:
-    """What a follower has: everything up to `cursor.seq`, and the first `n` pieces of an attempt.
-
-    Of the attempt that a cursor came with nothing is known but that it had begun by then.
-    """
-
-    def __init__(self, cursor: StreamCursor) -> None:
-        self.cursor = cursor
-        self._attempt, self._n = (cursor.seq, cursor.n) if cursor.n else (0, 0)
-
-    def take(self, frame: Frame) -> None:
-        self.cursor = frame.cursor
-        if frame.attempt:
-            self._attempt, self._n = frame.attempt, frame.cursor.n
-
-    def has(self, attempt: int, n: int) -> bool:
-        return attempt <= self._attempt and n <= self._n
 
 
 class StreamHub:
@@ -210,12 +155,11 @@ class SessionBroadcast:
             head = await asyncio.to_thread(self._store.head, self.session_id)
             self.before = self.end = StreamCursor(head.last_seq)
             self.begun.set_result(None)
-            seen = FollowerPosition(self.end)
-            async for batch in self._store.follow_async(self.session_id, after=head.last_seq):
-                if _is_small(batch):
-                    self._put(frames_of(self._store, self.session_id, batch, seen))
+            async for unseen in follow_unseen(self._store, self.session_id, FollowerPosition(self.end)):
+                if _is_small(unseen):
+                    self._put(frames_of(self._store, self.session_id, unseen))
                 else:
-                    self._put(await asyncio.to_thread(frames_of, self._store, self.session_id, batch, seen))
+                    self._put(await asyncio.to_thread(frames_of, self._store, self.session_id, unseen))
         except OutlastError as error:  # deleted, damaged, or the store is gone: each follower finds out by itself
             if not self.begun.done():
                 self.begun.set_exception(error)
@@ -258,7 +202,7 @@ class CatchUpReader:
         """Those that were not seen yet, which are from now on."""
         found = [frame for frame in frames if not (frame.attempt and self.seen.has(frame.attempt, frame.cursor.n))]
         for frame in found:
-            self.seen.take(frame)
+            self.seen.move(frame.cursor, frame.attempt)
         self.over = bool(found) and found[-1].is_last
         return found
 
@@ -271,7 +215,9 @@ class CatchUpReader:
             self._checked = True
             if self.seen.cursor.n > self._pieces(batch):
                 return self._resynced()
-        return frames_of(self._store, self._session_id, batch, self.seen, whole=True) if batch is not None else []
+        if batch is None:
+            return []
+        return frames_of(self._store, self._session_id, self.seen.take(batch), whole=True)
 
     def _pieces(self, batch: Batch | None) -> int:
         """How many pieces of the cursor's draft there are; how many a draft had that is closed, nobody knows."""
@@ -290,77 +236,12 @@ class CatchUpReader:
     def _resynced(self) -> list[Frame]:
         last_seq = self._store.head(self._session_id).last_seq
         self.seen = FollowerPosition(StreamCursor(last_seq))
-        return [Frame(StreamCursor(last_seq), sse("resync", msgspec.json.encode({"last_seq": last_seq})))]
+        return [resync_frame(last_seq)]
 
 
-def _is_small(batch: Batch) -> bool:
-    """Whether its frames are made faster than somebody else could be asked to, and without looking into the store."""
-    events = batch.events
+def _is_small(unseen: Unseen) -> bool:
+    """Whether the loop makes its frames faster than it could ask a thread to, and without a look into the store."""
+    events = unseen.events
     return sum(len(event.body) for event in events) <= SMALL and all(
         event.enc == "plain" and b"$" not in event.body for event in events
     )
-
-
-def frames_of(
-    store: LogStore, session_id: str, batch: Batch, seen: FollowerPosition, *, whole: bool = False
-) -> list[Frame]:
-    """What is new in a batch to somebody who has seen that much, and has seen it from now on. A batch with events
-    repeats the open draft; with `whole`, a draft of which nothing was seen comes in one piece."""
-    frames = [event_frame(store, stored, session_id) for stored in batch.events]
-    at = batch.events[-1].seq if batch.events else seen.cursor.seq
-    new = [chunk for chunk in batch.chunks if not seen.has(chunk.attempt_seq, chunk.n)]
-    if new and whole and new[0].n == 1:
-        frames.append(whole_draft_frame(at, new))
-    else:
-        frames += [draft_frame(at, chunk) for chunk in new]
-    for frame in frames:
-        seen.take(frame)
-    return frames
-
-
-# --- frames ----------------------------------------------------------------------------------------------------------
-
-
-def sse(event: str, data: bytes, cursor: str | None = None) -> bytes:
-    name = f"id: {cursor}\nevent: {event}\ndata: " if cursor is not None else f"event: {event}\ndata: "
-    return b"".join((name.encode(), data, b"\n\n"))
-
-
-def event_frame(store: LogStore, stored: StoredEvent, session_id: str) -> Frame:
-    """A fork shows the end of a session that it goes on from, too; only its own is the end."""
-    data = msgspec.json.encode(
-        {"seq": stored.seq, "kind": stored.kind, "at": stored.at, "turn": stored.turn, "body": body_json(store, stored)}
-    )
-    kind = stored.kind if stored.kind.isidentifier() else "unknown"
-    is_last = stored.kind == "SessionRotated" and stored.session_id == session_id
-    return Frame(StreamCursor(stored.seq), sse(kind, data, str(stored.seq)), is_last=is_last)
-
-
-def draft_frame(seq: int, chunk: Chunk) -> Frame:
-    data = {"attempt": chunk.attempt_seq, "n": chunk.n, "part": chunk.part, "text": _text(chunk)}
-    return _delta(seq, chunk, data)
-
-
-def whole_draft_frame(seq: int, chunks: list[Chunk]) -> Frame:
-    """The whole draft so far, which takes the place of what a client may have of it. `text` is the reply's text;
-    reasoning and calls are among the `parts`."""
-    parts: list[dict[str, str]] = []
-    for chunk in chunks:
-        if parts and parts[-1]["part"] == chunk.part:
-            parts[-1]["text"] += _text(chunk)
-        else:
-            parts.append({"part": chunk.part, "text": _text(chunk)})
-    text = "".join(part["text"] for part in parts if part["part"] == TEXT)
-    last = chunks[-1]
-    data = {"attempt": last.attempt_seq, "n": last.n, "part": TEXT, "text": text, "replace": True, "parts": parts}
-    return _delta(seq, last, data)
-
-
-def _delta(seq: int, last: Chunk, data: Mapping[str, object]) -> Frame:
-    return Frame(
-        StreamCursor(seq, last.n), sse("delta", msgspec.json.encode(data), f"{seq}:{last.n}"), last.attempt_seq
-    )
-
-
-def _text(chunk: Chunk) -> str:
-    return chunk.data.decode("utf-8", "replace")  # half a character: the closing event will have it as it is

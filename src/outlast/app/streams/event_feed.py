@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from outlast.app.streams.cursor import DraftChunk, FollowerPosition, StreamCursor, Unseen
 from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
@@ -27,36 +28,28 @@ class EventStored(msgspec.Struct, frozen=True):
     event: e.Event | e.Opaque
 
 
-class DraftChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """The next piece of the reply that is being written. `part` is text, reasoning or call:INDEX:NAME."""
-
-    attempt_seq: int
-    after_seq: int
-    n: int
-    part: str
-    text: str
-
-
 class CaughtUp(msgspec.Struct, frozen=True):
     """Everything up to this event has been told; what follows is new."""
 
     seq: int
 
 
+async def follow_unseen(store: Store, session_id: str, seen: FollowerPosition) -> AsyncIterator[Unseen]:
+    """What the follower has not seen, as it lies in the log: what is there, then whatever comes, until the session is
+    deleted or rotated. The position moves along."""
+    async for batch in store.follow_async(session_id, after=seen.cursor.seq):
+        yield seen.take(batch)
+
+
 async def feed(store: Store, session_id: str, *, after: int = 0) -> AsyncIterator[EventStored | DraftChunk | CaughtUp]:
     """What follows event `after`, then whatever comes, until the caller stops listening or the session is deleted."""
-    attempt = n = 0
-    async for batch in store.follow_async(session_id, after=after):
-        for stored, event in await asyncio.to_thread(decode_events, store, batch.events):
+    seen = FollowerPosition(StreamCursor(after))
+    async for unseen in follow_unseen(store, session_id, seen):
+        for stored, event in await asyncio.to_thread(decode_events, store, unseen.events):
             yield EventStored(stored, event)
-            after = stored.seq
-        for chunk in batch.chunks:
-            if (chunk.attempt_seq, chunk.n) <= (attempt, n):
-                continue  # told before: a batch with events repeats the draft that is open
-            attempt, n = chunk.attempt_seq, chunk.n
-            text = chunk.data.decode("utf-8", "replace")
-            yield DraftChunk(attempt_seq=attempt, after_seq=after, n=n, part=chunk.part, text=text)
-        yield CaughtUp(after)
+        for draft in unseen.drafts:
+            yield draft
+        yield CaughtUp(seen.cursor.seq)
 
 
 def rows_of(store: Store, session_id: str, *, after: int = 0, before: int | None = None) -> list[Row]:

@@ -14,7 +14,8 @@ from time import monotonic
 from typing import NamedTuple
 
 from outlast.app.chat.delivery_log import DeliveryLog
-from outlast.app.streams.event_feed import CaughtUp, DraftChunk, EventStored, feed
+from outlast.app.streams.cursor import DraftChunk
+from outlast.app.streams.event_feed import CaughtUp, EventStored, feed
 from outlast.context import set_current_session_id
 from outlast.core import events as e
 from outlast.core.chat_route import address_of

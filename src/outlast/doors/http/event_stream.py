@@ -20,7 +20,9 @@ from litestar.params import HeaderParameter, QueryParameter
 from litestar.response.base import ASGIResponse, Response
 
 from outlast.app.logging_setup import error_fields, log_event
-from outlast.app.streams.broadcast import BEGINNING, HEARTBEAT, StreamCursor, StreamHub, cursor_from
+from outlast.app.streams.broadcast import StreamHub
+from outlast.app.streams.cursor import BEGINNING, StreamCursor, cursor_from
+from outlast.app.streams.sse import HEARTBEAT
 from outlast.core.errors import InvalidInput, OutlastError
 from outlast.doors.http.parameters import SESSION, OpenDesk, SessionId
 

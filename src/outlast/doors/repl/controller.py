@@ -12,7 +12,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from outlast.app.sessions.pending_approvals import change_of, scope_of
-from outlast.app.streams.event_feed import DraftChunk, EventStored, feed, rows_of
+from outlast.app.streams.cursor import DraftChunk
+from outlast.app.streams.event_feed import EventStored, feed, rows_of
 from outlast.app.terminal import TurnContext, context_use, is_driven
 from outlast.app.turn_setup import build_turn_context
 from outlast.core import events as e

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from outlast.app.streams.event_feed import DraftChunk
+from outlast.app.streams.cursor import DraftChunk
 from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
 from outlast.core.messages import Part, Role, ToolCall, text_of

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import typer
 
-from outlast.app.streams.event_feed import CaughtUp, DraftChunk, EventStored, feed, rows_of
+from outlast.app.streams.cursor import DraftChunk
+from outlast.app.streams.event_feed import CaughtUp, EventStored, feed, rows_of
 from outlast.app.terminal import is_driven
 from outlast.core import codec
 from outlast.core import events as e
