@@ -1,18 +1,17 @@
 """The token that the HTTP door wants: the user's own (`OUTLAST_TOKEN`), else 256 bits made once and kept in the home.
 
 It survives restarts, so a page that is open in a browser goes on after one. Replacing it is effective at once, in a
-server that is running too: whoever holds a `TokenFile` looks whether the file changed.
+server that is running too: a `TokenFile` looks each time whether the file changed.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
-from pathlib import Path
 
 from outlast.app.settings import TOKEN_MIN_CHARS, Settings
 from outlast.core.errors import ConfigError
+from outlast.runtime import private_file
 
 LONGEST = 4096
 
@@ -47,36 +46,22 @@ class TokenFile:
         """Make a new one. Whatever was signed with the old one is worth nothing from now on."""
         if self._given is not None:
             raise ConfigError("the token is set by you (OUTLAST_TOKEN or the setting `token`); change it there")
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        with suppress(FileNotFoundError):
-            partial.unlink()
-        self._write(partial)
-        partial.replace(self.path)
+        try:
+            private_file.replace(self.path, _new_token())
+        except OSError as error:
+            raise self._not_kept(error) from error
 
     def _make(self) -> None:
         """Two servers that start at once must agree on one, so it appears whole or not at all."""
-        partial = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
-        self._write(partial)
         try:
-            os.link(partial, self.path)
-        except FileExistsError:
-            return
-        finally:
-            partial.unlink()
-
-    def _write(self, path: Path) -> None:
-        try:
-            path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(f"{secrets.token_urlsafe(32)}\n")
-                file.flush()
-                os.fsync(file.fileno())
+            private_file.create(self.path, _new_token())
         except OSError as error:
-            raise ConfigError(
-                f"the token cannot be kept at {self.path} ({error.strerror}); set OUTLAST_TOKEN or OUTLAST_HOME"
-            ) from error
+            raise self._not_kept(error) from error
+
+    def _not_kept(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"the token cannot be kept at {self.path} ({error.strerror}); set OUTLAST_TOKEN or OUTLAST_HOME"
+        )
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -87,10 +72,13 @@ class TokenFile:
 
     def _read(self) -> str:
         try:
-            with open(self.path, encoding="ascii") as file:
-                token = file.read(LONGEST).strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = (private_file.read_bytes(self.path) or b"")[:LONGEST].decode("ascii").strip()
+        except (ConfigError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self.path} cannot be read; remove it, and a new token is made") from error
         if len(token) < TOKEN_MIN_CHARS:
             raise ConfigError(f"{self.path} holds no token; remove it, and a new one is made")
         return token
+
+
+def _new_token() -> bytes:
+    return f"{secrets.token_urlsafe(32)}\n".encode()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 from pathlib import Path
@@ -22,6 +20,7 @@ from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
 from outlast.models.providers import ProviderModel
 from outlast.models.scripted import ScriptedFile
+from outlast.runtime import private_file
 
 __all__ = [
     "LOCAL_NOTE",
@@ -102,12 +101,7 @@ def remember_model(settings: Settings, model: str) -> Path:
     top = takewhile(lambda line: not line.lstrip().startswith("["), before.splitlines())
     if any(line.split("=")[0].strip() == "model" for line in top):
         raise InvalidInput(f"{path} already names a model; change it there or give --model")
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=settings.home, encoding="utf-8", delete=False) as new:
-        new.write(f"model = {json.dumps(model)}\n{before}")
-        new.flush()
-        os.fsync(new.fileno())
-    os.replace(new.name, path)
+    private_file.replace(path.resolve(), f"model = {json.dumps(model)}\n{before}".encode())
     return path
 
 

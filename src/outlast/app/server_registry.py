@@ -1,15 +1,14 @@
-"""Where a server of this home listens, for those who want to reach it: `$OUTLAST_HOME/state/serve.json`, mode 0600."""
+"""Where a server of this home listens, for programs that look for it: `$OUTLAST_HOME/state/serve.json`, mode 0600."""
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from outlast.app.settings import Settings
 from outlast.core.errors import ConfigError
+from outlast.runtime import private_file
 from outlast.store.process_identity import holder, holder_is_gone
 
 
@@ -26,16 +25,8 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 def note_running(settings: Settings, running: RunningServer) -> None:
     """Say where this server is. The newest one of a home is the one that is found."""
     path = _path(settings)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with suppress(FileNotFoundError):
-            partial.unlink()
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(running))
-        partial.replace(path)
+        private_file.replace(path, msgspec.json.encode(running))
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); correct its permissions") from error
 
@@ -55,8 +46,8 @@ def forget_running(settings: Settings) -> None:
 
 def _noted(settings: Settings) -> RunningServer | None:
     try:
-        return msgspec.json.decode(_path(settings).read_bytes(), type=RunningServer)
-    except (OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(private_file.read_bytes(_path(settings)) or b"", type=RunningServer)
+    except (ConfigError, msgspec.MsgspecError):
         return None
 
 

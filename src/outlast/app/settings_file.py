@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 from pathlib import Path
 
 from outlast.app.settings import Settings, load_settings
 from outlast.core.errors import ConfigError
+from outlast.runtime import private_file
 
 NAMES = (
     "store",
@@ -49,8 +49,7 @@ def change_setting(home: Path, name: str, value: str) -> Path:
     after = _changed(_text(path), name, _written(name, value) if value else None)
     _refuse_bad(path, after)
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(path, after)
+        private_file.replace(path.resolve(), after.encode())  # it may be a link into a folder of such files
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); correct its permissions") from error
     return path
@@ -96,12 +95,3 @@ def _changed(text: str, name: str, written: str | None) -> str:
     if line.search(top):
         return line.sub(lambda _: new, top, count=1) + rest
     return f"{new}{text}"
-
-
-def _replace(path: Path, text: str) -> None:
-    path = path.resolve()  # it may be a link into a folder where such files are kept
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as new:
-        new.write(text)
-        new.flush()
-        os.fsync(new.fileno())
-    os.replace(new.name, path)

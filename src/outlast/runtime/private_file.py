@@ -1,8 +1,8 @@
-"""Small JSON files that decide what may happen: read strictly, written whole.
+"""Small files of the owner: settings, rules, consents, tokens, notes. Read strictly, written whole.
 
 A file that is there but cannot be read as exactly what it should be is an error with its name and a remedy, never
-"nothing there". Writing is atomic, for the owner only, and two processes that change a file do not lose each other's
-change.
+"nothing there". Writing is atomic and durable, for the owner only (mode 0600, new folders 0700), and two processes that
+change a file under its lock do not lose each other's change.
 """
 
 from __future__ import annotations
@@ -48,12 +48,18 @@ def parsed(path: Path, content: bytes) -> Table:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8 or remove it") from error
     except RecursionError as error:
-        raise ConfigError(f"{path}: is nested too deeply; write it anew or remove it") from error
+        raise ConfigError(f"{path}: is nested too deeply; correct it or remove the file") from error
     except ValueError as error:
         raise ConfigError(f"{path}: is not valid JSON ({error}); correct it or remove the file") from error
     if not isinstance(value, dict):
         raise ConfigError(f"{path}: must hold one JSON object; write it as {{...}} or remove the file")
     return cast("Table", value)
+
+
+def read_json(path: Path) -> Table | None:
+    """The JSON object that a file holds; None only when there is no such file."""
+    content = read_bytes(path)
+    return None if content is None else parsed(path, content)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -69,21 +75,20 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def change(path: Path, edit: Callable[[Table], Table]) -> None:
+def update_locked(path: Path, edit: Callable[[Table], Table]) -> None:
     """Replace the object in `path` (`{}` when there is none yet) by what `edit` makes of it, durably."""
     try:
-        for folder in [*reversed(path.parents)]:
-            folder.mkdir(mode=0o700, exist_ok=True)
-        with _locked(path):
-            content = read_bytes(path)
-            edited = edit(parsed(path, content) if content is not None else {})
-            _write(path, json.dumps(edited, indent=2, ensure_ascii=False).encode() + b"\n")
+        with locked(path):
+            edited = edit(read_json(path) or {})
+            replace(path, json.dumps(edited, indent=2, ensure_ascii=False).encode() + b"\n")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); correct its permissions") from error
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Generator[None]:
+def locked(path: Path) -> Generator[None]:
+    """One process at a time changes the file. The lock is a file beside it, which stays. `OSError` as it comes."""
+    _make_folders(path)
     handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -92,19 +97,53 @@ def _locked(path: Path) -> Generator[None]:
         os.close(handle)
 
 
-def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the start
+def replace(path: Path, content: bytes) -> None:
+    """Write the whole file: after a crash it holds the old content or the new one. `OSError` as it comes."""
+    _make_folders(path)
+    temporary = _written_beside(path, content)
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Write the whole file unless there is one; whether this call wrote it. `OSError` as it comes."""
+    _make_folders(path)
+    temporary = _written_beside(path, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    _sync_folder(path.parent)
+    return True
+
+
+def _make_folders(path: Path) -> None:
+    for folder in reversed(path.parents):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _written_beside(path: Path, content: bytes) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the start
+    temporary = Path(name)
     try:
         with open(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(handle)
-        os.replace(temporary, path)
     except OSError:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return temporary
+
+
+def _sync_folder(folder: Path) -> None:
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

@@ -17,7 +17,7 @@ from typing import cast
 from outlast.app.gateway_settings import SECRET_LENGTH, GatewaySettings
 from outlast.app.settings import Settings, variables
 from outlast.core.errors import ConfigError
-from outlast.runtime.private_file import Table, change, parsed, read_bytes
+from outlast.runtime.private_file import Table, read_json, update_locked
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8
@@ -54,9 +54,7 @@ class Pairing:
         if stamp is None:
             return frozenset()
         if self._known[0] != stamp:
-            content = read_bytes(self.path)
-            table = parsed(self.path, content) if content is not None else {}
-            self._known = (stamp, frozenset(_object(table, "owners")))
+            self._known = (stamp, frozenset(_object(read_json(self.path) or {}, "owners")))
         return self._known[1]
 
     def issue(self, now: float) -> str:
@@ -64,7 +62,7 @@ class Pairing:
         code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
         salt = secrets.token_hex(16)
         entry = {"salt": salt, "digest": _digest(salt, code), "until": now + CODE_SECONDS, "tries": 0}
-        change(self.path, lambda table: {**table, "code": entry})
+        update_locked(self.path, lambda table: {**table, "code": entry})
         return f"{code[:4]}-{code[4:]}"
 
     def pair(self, user: str, text: str, now: float) -> bool:
@@ -86,20 +84,19 @@ class Pairing:
             tries = _number(code, "tries") + 1
             return {**rest, "code": {**code, "tries": tries}} if tries < MOST_TRIES else rest
 
-        change(self.path, tried)
+        update_locked(self.path, tried)
         return paired
 
     def unpair(self, user: str) -> bool:
         """Take an owner away again; whether there was one."""
         there = user in self.owners()
         if there:
-            change(self.path, lambda table: {**table, "owners": _without(_object(table, "owners"), user)})
+            update_locked(self.path, lambda table: {**table, "owners": _without(_object(table, "owners"), user)})
         return there
 
     def is_open(self, now: float) -> bool:
         """Whether there is a code that could be used."""
-        content = read_bytes(self.path)
-        return content is not None and _is_valid(_object(parsed(self.path, content), "code"), now)
+        return _is_valid(_object(read_json(self.path) or {}, "code"), now)
 
 
 def _is_valid(code: Mapping[str, object], now: float) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings, variables
 from outlast.core.chat_route import route_prefix
 from outlast.core.errors import ConfigError
+from outlast.runtime import private_file
 from outlast.store import open_to_read, place_of
 from outlast.store.process_identity import holder, holder_is_gone
 
@@ -50,15 +50,8 @@ class _Noted(msgspec.Struct, kw_only=True):
 
 def note_gateway(settings: Settings, lines: list[AccountState]) -> None:
     """Say how the lines of this process are doing. A home that cannot be written to only costs the status."""
-    path = _path(settings)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(_Noted(holder=holder(), lines=lines)))
-        partial.replace(path)
+        private_file.replace(_path(settings), msgspec.json.encode(_Noted(holder=holder(), lines=lines)))
 
 
 def forget_gateway(settings: Settings) -> None:
@@ -127,8 +120,8 @@ def _count(chats: ChatRouter, deliveries: DeliveryLog, table: GatewaySettings) -
 
 def _noted(settings: Settings) -> _Noted | None:
     try:
-        return msgspec.json.decode(_path(settings).read_bytes(), type=_Noted)
-    except (OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(private_file.read_bytes(_path(settings)) or b"", type=_Noted)
+    except (ConfigError, msgspec.MsgspecError):
         return None
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from outlast.app.settings import Settings
-from outlast.runtime.private_file import Table, change, parsed, read_bytes
+from outlast.runtime.private_file import Table, read_json, update_locked
 
 NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -36,9 +36,8 @@ class SyncPosition:
 
     def save(self, account: str, position: str, invitations: Mapping[str, str] = NONE) -> None:
         told: Table = {"account": account, "position": position, "invitations": dict(invitations)}
-        change(self.path, lambda _: told)
+        update_locked(self.path, lambda _: told)
 
     def _found(self, account: str) -> Table:
-        content = read_bytes(self.path)
-        found = parsed(self.path, content) if content is not None else {}
+        found = read_json(self.path) or {}
         return found if found.get("account") == account else {}

@@ -8,8 +8,8 @@ replies they lack.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from outlast.core.errors import DamagedSession, SessionNotFound
 from outlast.core.header import Header
 from outlast.core.messages import Usage
 from outlast.core.usage import ModelUsage
+from outlast.runtime import private_file
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.store.engine.encode import event_of
 from outlast.store.log_store import LogStore
@@ -230,12 +231,5 @@ def _read(place: Path) -> dict[str, UsageTally]:
 
 def _write(place: Path, tallies: dict[str, UsageTally]) -> None:
     """As well as it can be done: it is only a cache."""
-    partial = place.with_name(f"{place.name}.{os.getpid()}")
-    try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.msgpack.encode(_Cache(CACHE_VERSION, tallies)))
-        partial.replace(place)
-    except OSError:
-        partial.unlink(missing_ok=True)
+    with suppress(OSError):
+        private_file.replace(place, msgspec.msgpack.encode(_Cache(CACHE_VERSION, tallies)))

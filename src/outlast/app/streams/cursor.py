@@ -76,7 +76,7 @@ class FollowerPosition:
             self._attempt, self._n = attempt, cursor.n
 
     def take(self, batch: Batch) -> Unseen:
-        """What is new in the batch, which the follower has seen from now on. Events come with the open draft once more."""
+        """What is new in the batch; the follower has seen it from now on. Events come with the open draft once more."""
         if batch.events:
             self.move(StreamCursor(batch.events[-1].seq))
         at = self.cursor.seq

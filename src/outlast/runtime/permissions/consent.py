@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from outlast.core.errors import ConfigError
-from outlast.runtime.private_file import Table, change, parsed, read_bytes
+from outlast.runtime.private_file import Table, read_json, update_locked
 
 
 def content_digest(*contents: bytes) -> str:
@@ -31,19 +31,17 @@ class Consents:
         self.path = home / "consents.json"
 
     def covers(self, path: Path, digest: str) -> bool:
-        content = read_bytes(self.path)
-        if content is None:
-            return False
-        return digest in self._digests(parsed(self.path, content), os.path.realpath(path))
+        table = read_json(self.path)
+        return table is not None and digest in self._digests(table, os.path.realpath(path))
 
     def give(self, path: Path, digest: str) -> None:
         """Consent to this content of this file, and to no other one: an earlier consent for the file is replaced."""
         real = os.path.realpath(path)
-        change(self.path, lambda table: {**table, real: [digest]})
+        update_locked(self.path, lambda table: {**table, real: [digest]})
 
     def withdraw(self, path: Path) -> None:
         real = os.path.realpath(path)
-        change(self.path, lambda table: {name: value for name, value in table.items() if name != real})
+        update_locked(self.path, lambda table: {name: value for name, value in table.items() if name != real})
 
     def _digests(self, table: Table, real: str) -> Sequence[str]:
         found = table.get(real, [])

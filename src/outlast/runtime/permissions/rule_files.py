@@ -20,7 +20,7 @@ import msgspec
 from outlast.core.errors import ConfigError
 from outlast.runtime.permissions.consent import Consents, content_digest
 from outlast.runtime.permissions.rules import FILE_NAME, PermissionRule, RuleSet, flag_rules, parse_rules, read_rules
-from outlast.runtime.private_file import Table, change, read_bytes
+from outlast.runtime.private_file import Table, read_bytes, update_locked
 
 
 class PendingConsent(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,4 +68,4 @@ def save_grant(home: Path, project_key: str, *rules: PermissionRule) -> None:
         known = cast("list[object]", table.get("allow", []))
         return {**table, "allow": [*known, *(new for new in (rule.table() for rule in rules) if new not in known)]}
 
-    change(path, edit)
+    update_locked(path, edit)
