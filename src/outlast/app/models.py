@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -20,7 +18,6 @@ from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
 from outlast.models.providers import ProviderModel
 from outlast.models.scripted import ScriptedFile
-from outlast.runtime import private_file
 
 __all__ = [
     "LOCAL_NOTE",
@@ -96,13 +93,11 @@ def choice_for(settings: Settings) -> Choice:
 
 def remember_model(settings: Settings, model: str) -> Path:
     """Write the user's choice into `config.toml` of the Outlast home, so that it is asked for once only."""
-    path = settings.home / "config.toml"
-    before = path.read_text("utf-8") if path.exists() else ""
-    top = takewhile(lambda line: not line.lstrip().startswith("["), before.splitlines())
-    if any(line.split("=")[0].strip() == "model" for line in top):
-        raise InvalidInput(f"{path} already names a model; change it there or give --model")
-    private_file.replace(path.resolve(), f"model = {json.dumps(model)}\n{before}".encode())
-    return path
+    from outlast.app.settings_file import change_setting, config_path, is_written  # it loads tomlkit
+
+    if is_written(settings.home, "model"):
+        raise InvalidInput(f"{config_path(settings.home)} already names a model; change it there or give --model")
+    return change_setting(settings.home, "model", model)
 
 
 def has_price(model: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from pathlib import Path
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
 
 from outlast.app.settings import Settings, load_settings
 from outlast.core.errors import ConfigError
@@ -22,6 +24,7 @@ NAMES = (
     "context_window",
     "resume_on_start",
 )
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 
 
@@ -46,17 +49,24 @@ def change_setting(home: Path, name: str, value: str) -> Path:
     if not value.isprintable():
         raise ConfigError(f"the value of {name} has characters that cannot be seen; give plain text")
     path = config_path(home)
-    after = _changed(_text(path), name, _written(name, value) if value else None)
-    _refuse_bad(path, after)
     try:
-        private_file.replace(path.resolve(), after.encode())  # it may be a link into a folder of such files
+        with private_file.locked(path):
+            after = _changed(path, _text(path), name, _written(name, value) if value else None)
+            _refuse_bad(path, after)
+            private_file.replace(path.resolve(), after.encode())  # it may be a link into a folder of such files
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); correct its permissions") from error
     return path
 
 
+def is_written(home: Path, name: str) -> bool:
+    """Whether the file sets that value."""
+    path = config_path(home)
+    return name in _document(path, _text(path))
+
+
 def _refuse_bad(path: Path, text: str) -> None:
-    """`ConfigError` when that text would not do as the file; nobody has seen it then."""
+    """`ConfigError` when that text would not do as the file, which still is as it was."""
     with tempfile.TemporaryDirectory() as folder:
         tried = config_path(Path(folder))
         tried.write_text(text, "utf-8")
@@ -68,30 +78,38 @@ def _refuse_bad(path: Path, text: str) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); correct or remove it") from error
 
 
-def _written(name: str, value: str) -> str:
-    if name == "context_window":
-        return value if value.isdecimal() else json.dumps(value)
-    if name == "resume_on_start":
-        return value.lower() if value.lower() in {"true", "false"} else json.dumps(value)
+def _written(name: str, value: str) -> str | int | bool | list[str]:
+    """The value as its setting wants it; what does not fit stays text, which the check of the file refuses."""
+    if name == "context_window" and _NUMBER.fullmatch(value):
+        return int(value)
+    if name == "resume_on_start" and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
     if name == "allowed_hosts":
-        return json.dumps([host.strip() for host in value.split(",") if host.strip()])
-    return json.dumps(value, ensure_ascii=False)
+        return [host.strip() for host in value.split(",") if host.strip()]
+    return value
 
 
-def _changed(text: str, name: str, written: str | None) -> str:
-    """The file's text with that one top-level line replaced, added or left out. Tables, which come last, may have lines
-    of the same name."""
-    line = re.compile(rf"^[ \t]*{re.escape(name)}[ \t]*=.*(\n|\Z)", re.MULTILINE)
-    new = "" if written is None else f"{name} = {written}\n"
-    table = re.search(r"^[ \t]*\[", text, re.MULTILINE)
-    top, rest = (text[: table.start()], text[table.start() :]) if table else (text, "")
-    if line.search(top):
-        return line.sub(lambda _: new, top, count=1) + rest
-    return f"{new}{text}"
+def _changed(path: Path, text: str, name: str, value: str | int | bool | list[str] | None) -> str:
+    """The file's text with that one top-level value changed, added on top or left out."""
+    document = _document(path, text)
+    if name in document and value is None:
+        document.remove(name)
+    elif name in document:
+        document[name] = value
+    elif value is not None:
+        return f"{name} = {tomlkit.item(value).as_string()}\n{text}"
+    return document.as_string()
+
+
+def _document(path: Path, text: str) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except (TOMLKitError, RecursionError) as error:
+        raise ConfigError(f"{path}: is not valid TOML ({error}); correct that line or remove the file") from error

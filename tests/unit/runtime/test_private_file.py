@@ -56,9 +56,14 @@ def test_a_write_that_fails_leaves_the_old_content_and_no_rest(tmp_path: Path, m
 
 def test_of_many_that_create_a_file_one_does(tmp_path: Path) -> None:
     path = tmp_path / "file"
+
+    def create(n: int) -> bool:
+        return private_file.create(path, b"%d" % n)
+
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda n: (private_file.create(path, b"%d" % n), n), range(16)))
-    [winner] = [n for is_made, n in made if is_made]
+        made = list(pool.map(create, range(16)))
+    winner = made.index(True)
+    assert made.count(True) == 1
     assert path.read_bytes() == b"%d" % winner
     assert os.listdir(tmp_path) == ["file"]
 
