@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from outlast.runtime.tools.builtin import glob, search
-from outlast.runtime.tools.files.gitignore import is_ignored, rules
+from outlast.runtime.tools.files.gitignore import IgnoreFile, is_ignored
 from outlast.runtime.tools.files.glob_pattern import anywhere, matcher
 from tests.conftest import needs
 from tests.unit.runtime.tools.setting import PATH, Setting
@@ -245,14 +248,76 @@ def test_pattern_of_one_name_may_match_anywhere() -> None:
         ("a/b", "a/b", False, True),
         ("a/b", "c/a/b", False, False),
         ("doc/**/x", "doc/1/2/x", False, True),
-        ("[", "[", False, True),
+        ("[", "[", False, False),  # git and ripgrep take an open bracket for a mistake, too
+        ("[z-a]\nx", "x", False, True),
+        ("a\\ ", "a ", False, True),
+        ("a ", "a", False, True),
+        ("x\r\ny\r\n", "x", False, True),
     ],
 )
 def test_ignore_rules(text: str, path: str, is_folder: bool, ignored: bool) -> None:
-    assert is_ignored(path, is_folder, rules(text, "")) is ignored
+    assert is_ignored(path, is_folder, [IgnoreFile(text, "")]) is ignored
 
 
 def test_rules_hold_below_their_own_folder_only() -> None:
-    known = rules("*.txt", "sub/")
+    known = [IgnoreFile("*.txt", "sub/")]
     assert is_ignored("sub/a.txt", False, known)
     assert not is_ignored("a.txt", False, known)
+
+
+IGNORING = {
+    ".gitignore": "space\\ \n[a-c]x\n[!0-9]1\n*.tmp\n!keep.tmp\n/top\nout/*\n!out/stay/\n\\#hash\n\\!bang\n"
+    "**/deep/gone\nhalf/\nopen[\n*.o\\\n",
+    "sub/.gitignore": "!*.tmp\n/top\nonly-here\n*.md\n!read.md\n",
+    "repo/.gitignore": "mine\n",
+    ".git/HEAD": "ref: refs/heads/main\n",
+    ".git/info/exclude": "excluded\n*.md\n",
+    "repo/.git/HEAD": "ref: refs/heads/main\n",
+}
+JUDGED = [
+    "space ", "space", "ax", "dx", "a1", "11", "x.tmp", "keep.tmp", "top", "sub/top", "sub/x.tmp", "sub/only-here",
+    "only-here", "out/a", "out/stay/a", "out/leave/a", "#hash", "!bang", "p/deep/gone", "p/deep/q/gone", "half",
+    "sub/half/a", "open[", "x.o", "excluded", "sub/excluded", "read.md", "sub/read.md", "sub/other.md", "repo/x.tmp",
+    "repo/mine", "p/mine",
+]  # fmt: skip
+SEEN = {
+    "space", "dx", "11", "keep.tmp", "sub/x.tmp", "only-here", "out/stay/a", "p/deep/q/gone", "half", "open[", "x.o",
+    "sub/read.md", "repo/x.tmp", "p/mine",
+}  # fmt: skip
+
+
+@pytest.fixture
+def ignoring(searching: Setting) -> Setting:
+    for name in ("a.py", "src", "docs", ".hidden", "build", "keep.log", "node_modules", ".git"):
+        path = searching.project / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name in [*IGNORING, *JUDGED]:
+        path = searching.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(IGNORING.get(name, "judged\n"))
+    return searching
+
+
+async def files_with(setting: Setting, **asked: Any) -> set[str]:
+    text = (await setting.run("search", pattern="^judged$", **asked)).text
+    return {line.rpartition(":1:")[0] for line in text.splitlines() if line.endswith(":1:judged")}
+
+
+async def test_scan_and_ripgrep_ignore_the_same_files(ignoring: Setting) -> None:
+    assert await files_with(ignoring) == SEEN
+    assert await files_with(ignoring, path="sub") == {"sub/x.tmp", "sub/read.md"}
+    assert await files_with(ignoring, path="out/leave") == {"out/leave/a"}  # named, so shown
+    assert await files_with(ignoring, path="sub/half") == {"sub/half/a"}
+    assert await files_with(ignoring, glob="*.{tmp,md}") == {"keep.tmp", "sub/x.tmp", "sub/read.md", "repo/x.tmp"}
+
+
+async def test_a_file_that_only_ripgrep_knows_ignores_nothing(searching: Setting) -> None:
+    (searching.project / ".ignore").write_text("*.py\n")
+    outcome = await searching.run("search", pattern=r"^value")
+    files = {line.split(":")[0] for line in outcome.text.splitlines()}
+    assert files == {"a.py", "src/b.py", "src/deep/c.ts", "docs/read me.md", ".hidden/h.py", "keep.log"}
+
+
+def test_pathspec_is_not_loaded_in_our_own_process() -> None:
+    code = "import sys; from outlast.runtime.tools.builtin import glob, search; glob.scanner()"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'pathspec' not in sys.modules"], check=True)

@@ -90,9 +90,9 @@ async def _by_ripgrep(program: str, arguments: SearchArguments, start: ResolvedP
     options = [
         "--no-config", "--no-follow", "--hidden", "--no-messages", "--color=never", "--no-heading", "--with-filename",
         "--line-number", "--null", "--no-require-git", f"--max-columns={LINE_SHOWN}", "--max-columns-preview",
-        f"--max-count={PER_FILE}", "--max-filesize=8M", "--sort=path",
+        f"--max-count={PER_FILE}", "--max-filesize=8M", "--sort=path", "--no-ignore-dot", "--no-ignore-global",
     ]  # fmt: skip
-    options += [f"--glob={arguments.glob}"] if arguments.glob else []
+    options += _only(arguments.glob) if arguments.glob else []
     options += [f"--glob=!{name}" for name in sorted(ALWAYS)]
     argv = [program, *options, f"--regexp={arguments.pattern}", "--", f"./{only}" if only else "."]
     gathered = await gather(argv, seconds=SECONDS, limit=OUTPUT_LIMIT, cwd=start.path)
@@ -100,6 +100,11 @@ async def _by_ripgrep(program: str, arguments: SearchArguments, start: ResolvedP
         reason = gathered.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise ToolFault(f"'{cut(arguments.pattern, 200)}' could not be searched for: {reason}")
     return SearchMatches(list(_rows(gathered)), gathered.whole, "ripgrep")
+
+
+def _only(glob: str) -> list[str]:
+    """ripgrep's --glob finds ignored files too; a type does not, but knows names only."""
+    return [f"--glob={glob}"] if "/" in glob else ["--type-clear=wanted", f"--type-add=wanted:{glob}", "--type=wanted"]
 
 
 def _rows(gathered: HelperOutput) -> list[tuple[str, int, str]]:

@@ -1,50 +1,53 @@
-"""What a search leaves out: what `.gitignore` files say, and folders that are nobody's source."""
+"""What a search leaves out: what git's ignore files say, and folders that hold no source.
+
+pathspec reads the patterns. It is loaded when the first ignore file is read, so only in the process that scans.
+"""
 
 from __future__ import annotations
 
 import re
-
-from outlast.runtime.tools.files.glob_pattern import translated
+from collections.abc import Sequence
+from typing import cast
 
 ALWAYS = frozenset({".git", ".outlast", ".hg", ".svn", "node_modules", "__pycache__"})
 LARGEST = 256 * 1024
 
 
-class IgnoreRule:
-    """One line of an ignore file that lies in `base` (a path with a slash at its end, or empty)."""
+class IgnoreFile:
+    """The patterns of one ignore file, which hold below `base` (a path with a slash at its end, or empty)."""
 
-    def __init__(self, line: str, base: str) -> None:
-        self.keeps = line.startswith("!")
-        pattern = line[1:] if self.keeps else line
-        self.folders_only = pattern.endswith("/")
-        pattern = pattern.rstrip("/")
-        anchored = "/" in pattern
-        pattern = pattern.lstrip("/")
+    def __init__(self, text: str, base: str) -> None:
+        from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
         self.base = base
-        self.pattern = re.compile(translated(pattern if anchored else f"**/{pattern}"), re.DOTALL)
+        self._patterns: list[tuple[re.Pattern[str], bool]] = []
+        for line in text.removeprefix("\ufeff").split("\n"):
+            try:
+                pattern = GitIgnoreSpecPattern(line.removesuffix("\r"))
+            except (ValueError, re.error):
+                continue  # a line that cannot be understood ignores nothing
+            regex = cast("re.Pattern[str] | None", pattern.regex)  # pyright: ignore[reportUnknownMemberType]
+            if regex is not None and pattern.include is not None:
+                self._patterns.append((regex, pattern.include))
 
-    def fits(self, path: str, is_folder: bool) -> bool:
-        if (self.folders_only and not is_folder) or not path.startswith(self.base):
-            return False
-        return self.pattern.match(path[len(self.base) :]) is not None
-
-
-def rules(text: str, base: str) -> list[IgnoreRule]:
-    """The rules of an ignore file. A line that cannot be understood ignores nothing."""
-    found: list[IgnoreRule] = []
-    for line in text.splitlines():
-        stripped = line.rstrip()
-        if not stripped.strip("!/") or stripped.startswith("#"):
-            continue
-        try:
-            found.append(IgnoreRule(stripped, base))
-        except re.error:
-            continue
-    return found
+    def verdict(self, path: str) -> bool | None:
+        """Whether the last pattern that fits this path itself ignores it; None when no pattern fits. The path of a
+        folder ends with a slash."""
+        below = path[len(self.base) :]
+        return next((ignores for pattern, ignores in reversed(self._patterns) if _fits(pattern, below)), None)
 
 
-def is_ignored(path: str, is_folder: bool, known: list[IgnoreRule]) -> bool:
-    """Whether the last rule that fits says so."""
-    if path.rpartition("/")[2] in ALWAYS and is_folder:
+def _fits(pattern: re.Pattern[str], path: str) -> bool:
+    """pathspec also matches what lies in a folder that fits, and marks it by its only group. The walk has judged that
+    folder already: it is not ignored, or the caller named it."""
+    found = pattern.match(path)
+    return found is not None and (found.lastindex is None or found.end() == len(path))
+
+
+def is_ignored(path: str, is_folder: bool, known: Sequence[IgnoreFile]) -> bool:
+    """Whether the nearest ignore file that has a pattern for it says so; `known` has the nearest last."""
+    if is_folder and path.rpartition("/")[2] in ALWAYS:
         return True
-    return next((not rule.keeps for rule in reversed(known) if rule.fits(path, is_folder)), False)
+    path = f"{path}/" if is_folder else path
+    verdicts = (file.verdict(path) for file in reversed(known) if path.startswith(file.base))
+    return next((verdict for verdict in verdicts if verdict is not None), False)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from outlast.runtime.tools.files.gitignore import LARGEST, IgnoreRule, is_ignored, rules
+from outlast.runtime.tools.files.gitignore import LARGEST, IgnoreFile, is_ignored
 from outlast.runtime.tools.files.glob_pattern import anywhere, matcher
 
 FILE_LIMIT = 8 * 1024 * 1024
@@ -32,12 +32,12 @@ class FolderWalk:
     """Every file beneath `start` that is not ignored: its folder's descriptor, its name, its path below `start`."""
 
     def __init__(self, root: int, start: list[str], until: float) -> None:
-        self.known: list[IgnoreRule] = []
+        self._on_the_way: list[tuple[str, list[IgnoreFile]]] = []
         self.until = until
         self.in_time = True
         here, base = root, ""
         for name in start:
-            self._learn(here, base)
+            self._learned(here, base)
             here = os.open(name, _FOLDER, dir_fd=here)
             base += f"{name}/"
         self.here = here
@@ -49,18 +49,46 @@ class FolderWalk:
                 self.in_time = False
                 return
             below = "" if folder == "." else f"{folder[2:]}/"
-            self._learn(here, self.base + below)
-            folders[:] = sorted(n for n in folders if not is_ignored(f"{self.base}{below}{n}", True, self.known))
+            known = self._learned(here, self.base + below)
+            folders[:] = sorted(n for n in folders if not is_ignored(f"{self.base}{below}{n}", True, known))
             for name in sorted(names):
-                if not is_ignored(f"{self.base}{below}{name}", False, self.known):
+                if not is_ignored(f"{self.base}{below}{name}", False, known):
                     yield here, name, below + name
 
-    def _learn(self, here: int, base: str) -> None:
-        # Rules of folders that were left behind fit nothing more; keeping them would make every look slower.
-        self.known = [rule for rule in self.known if base.startswith(rule.base)]
-        text = content(here, ".gitignore", LARGEST)
-        if text:
-            self.known.extend(rules(text.decode("utf-8", "replace"), base))
+    def _learned(self, here: int, base: str) -> list[IgnoreFile]:
+        """The ignore files that hold in this folder, the nearest last: its parent's and its own. A repository within
+        another one has its own only."""
+        while self._on_the_way and not base.startswith(self._on_the_way[-1][0]):
+            self._on_the_way.pop()
+        is_repository = _is_there(here, ".git")
+        inherited = self._on_the_way[-1][1] if self._on_the_way and not is_repository else []
+        texts = [_excluded(here) if is_repository else None, content(here, ".gitignore", LARGEST)]
+        known = [*inherited, *(IgnoreFile(text.decode("utf-8", "replace"), base) for text in texts if text)]
+        self._on_the_way.append((base, known))
+        return known
+
+
+def _is_there(here: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=here, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _excluded(here: int) -> bytes | None:
+    """What `.git/info/exclude` holds; None when it, or a folder on the way, is a link or not there."""
+    opened: list[int] = []
+    try:
+        for name in (".git", "info"):
+            here = os.open(name, _FOLDER, dir_fd=here)
+            opened.append(here)
+        return content(here, "exclude", LARGEST)
+    except OSError:
+        return None
+    finally:
+        for folder in opened:
+            os.close(folder)
 
 
 def content(here: int, name: str, limit: int) -> bytes | None:
@@ -126,7 +154,7 @@ def _search_file(pattern: re.Pattern[str], path: str, data: bytes, room: int) ->
 
 def main() -> None:
     asked = json.loads(sys.stdin.buffer.read())
-    signal.alarm(int(asked["seconds"]) + 2)  # nobody needs to be left to kill us
+    signal.alarm(int(asked["seconds"]) + 2)  # it ends even if the process that started it is gone
     walk = FolderWalk(int(asked["root"]), asked["start"], time.monotonic() + asked["seconds"])
     if asked["what"] == "glob":
         glob(walk, asked)

@@ -10,13 +10,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 _PACKAGES = str(Path(__file__).parents[4])
-_SCAN = "import sys; sys.path.append(sys.argv[1]); from outlast.runtime.tools.files.scan_process import main; main()"
+_SCAN = "import sys; sys.path += sys.argv[1:]; from outlast.runtime.tools.files.scan_process import main; main()"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
@@ -30,8 +31,12 @@ class HelperOutput(msgspec.Struct, frozen=True):
 
 
 def scanner() -> list[str]:
-    """The command line of `outlast.runtime.tools.files.scan_process`."""
-    return [sys.executable, "-I", "-S", "-c", _SCAN, _PACKAGES]
+    """The command line of `outlast.runtime.tools.files.scan_process`. It sees the standard library, this package and
+    the folder that holds pathspec, which this process only looks up."""
+    found = find_spec("pathspec")
+    assert found is not None
+    assert found.origin is not None
+    return [sys.executable, "-I", "-S", "-c", _SCAN, _PACKAGES, str(Path(found.origin).parents[1])]
 
 
 async def gather(
