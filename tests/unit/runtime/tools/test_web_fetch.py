@@ -15,7 +15,7 @@ from outlast.runtime.tools.builtin import web_fetch
 from outlast.runtime.tools.builtin.web_fetch import WebFetch, checked
 from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.runtime.tools.web.html_text import readable
-from outlast.runtime.tools.web.http_get import forbidden, is_odd_number
+from outlast.runtime.tools.web.public_address import forbidden, is_odd_number
 from tests.conftest import needs
 from tests.unit.runtime.tools.setting import Setting
 
@@ -257,6 +257,12 @@ async def test_chunked_gzip_and_endless_answers_are_read(setting: Setting) -> No
     assert texts == ["hello world", "packed text", "until the end", "after all"]
 
 
+async def test_of_a_length_and_chunks_the_chunks_count(setting: Setting) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serving(lambda _: head + b"5\r\nhello\r\n0\r\n\r\n") as site:
+        assert (await site.fetch(setting)).text.splitlines()[1] == "hello"
+
+
 async def test_answer_is_cut_at_the_limit_packed_or_not(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_fetch, "SIZE_LIMIT", 1000)
     bomb = gzip.compress(bytes(b"x" * 50_000_000))
@@ -279,6 +285,20 @@ async def test_answer_is_cut_at_the_limit_packed_or_not(setting: Setting, monkey
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nnot gzip",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2, 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0x5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nX\0Y: z\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 100 + b"\r\nhello",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/2 200 OK\r\n\r\nhello",
     ],
 )
 async def test_answer_that_is_no_http_is_told_in_one_sentence(setting: Setting, answer: bytes) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from msgspec import Meta
@@ -21,7 +21,10 @@ from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.output_limit import bounded, cut
 from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.tools.web.html_text import readable
-from outlast.runtime.tools.web.http_get import HEAD_LIMIT, BadReply, HttpReply, forbidden, get, is_odd_number
+from outlast.runtime.tools.web.public_address import forbidden, is_odd_number
+
+if TYPE_CHECKING:  # h11 loads with the first fetch
+    from outlast.runtime.tools.web.http_get import HttpReply
 
 SIZE_LIMIT = 2 * 1024 * 1024
 SECONDS = 20
@@ -85,6 +88,8 @@ class WebFetch:
         raise ToolFault(f"{url} redirects more than {REDIRECTS} times; nothing was fetched")
 
     async def _once(self, url: str) -> HttpReply:
+        from outlast.runtime.tools.web.http_get import BadReply
+
         parts, host, port = checked(url)
         address = await self._checked_address(host, port)
         try:
@@ -105,6 +110,8 @@ class WebFetch:
         return addresses[0]
 
     async def _asked(self, parts: SplitResult, host: str, port: int, address: str) -> HttpReply:
+        from outlast.runtime.tools.web.http_get import HEAD_LIMIT, get
+
         secure = parts.scheme == "https"
         reader, writer = await asyncio.open_connection(address, port, limit=HEAD_LIMIT)
         try:

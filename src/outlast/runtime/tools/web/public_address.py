@@ -1,0 +1,49 @@
+"""Which addresses the web is made of. Everything near us is not: this machine, its networks, its cloud's metadata."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IGNORECASE)
+
+
+def forbidden(address: str) -> str | None:
+    """Why an address may not be fetched from, or None. What is inside a mapped or translated one counts."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "it is not an address"
+    for each in (found, *_inside(found)):
+        if each.is_loopback or each.is_unspecified:
+            return "it is this machine"
+        if each.is_multicast:
+            return "it is a multicast address"
+        if each.is_link_local:
+            return "it is a link-local address"
+        if not each.is_global:
+            return "it is not a public address"
+    return None
+
+
+def _inside(address: IPAddress) -> list[IPAddress]:
+    """The addresses that an IPv6 address carries: mapped, compatible, 6to4, Teredo, NAT64."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    found: list[IPAddress | None] = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if address in _NAT64 or int(address) >> 32 == 0:
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in found if each is not None]
+
+
+def is_odd_number(host: str) -> bool:
+    """A host that some resolvers take for an address although it is not written as one: 2130706433, 0x7f.1, 127.1."""
+    if _NUMERIC.fullmatch(host) is None:
+        return False
+    try:
+        return str(ipaddress.IPv4Address(host)) != host
+    except ValueError:
+        return True
