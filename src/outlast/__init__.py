@@ -24,11 +24,16 @@ if TYPE_CHECKING:
         StoreUnavailable,
     )
     from outlast.core.messages import Message, Role, ToolCall
+    from outlast.core.workflow_records import (
+        CompletionTraceEntry,
+        EvidenceProvenance,
+        PromptSnapshot,
+        WorkflowLedger,
+        WorkflowLedgerItem,
+        WorkflowTimelineEntry,
+    )
     from outlast.models.port import CompletionResponse
     from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
-    from outlast.runtime.workflow.evidence import EvidenceProvenance
-    from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-    from outlast.runtime.workflow.timeline import CompletionTraceEntry, PromptSnapshot, WorkflowTimelineEntry
     from outlast.session import ConversationSession
     from outlast.store import open_store
 
@@ -64,12 +69,12 @@ __all__ = [
 ]
 
 _HOME_OF = {
-    "WorkflowTimelineEntry": "outlast.runtime.workflow.timeline",
-    "WorkflowLedgerItem": "outlast.runtime.workflow.ledger",
-    "WorkflowLedger": "outlast.runtime.workflow.ledger",
-    "PromptSnapshot": "outlast.runtime.workflow.timeline",
-    "EvidenceProvenance": "outlast.runtime.workflow.evidence",
-    "CompletionTraceEntry": "outlast.runtime.workflow.timeline",
+    "WorkflowTimelineEntry": "outlast.core.workflow_records",
+    "WorkflowLedgerItem": "outlast.core.workflow_records",
+    "WorkflowLedger": "outlast.core.workflow_records",
+    "PromptSnapshot": "outlast.core.workflow_records",
+    "EvidenceProvenance": "outlast.core.workflow_records",
+    "CompletionTraceEntry": "outlast.core.workflow_records",
     "CompletionResponse": "outlast.models.port",
     "ReasoningConfig": "outlast.runtime.agent_config",
     "AgentConfig": "outlast.runtime.agent_config",

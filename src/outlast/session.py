@@ -24,9 +24,19 @@ from outlast.core.fold import Row, folded
 from outlast.core.header import Header
 from outlast.core.ids import ID_LENGTH, id_from
 from outlast.core.messages import Message
+from outlast.core.record_storage import dump, load, read_list
 from outlast.core.state import SessionState
 from outlast.core.transcript import transcript
 from outlast.core.window import unread, window
+from outlast.core.workflow_records import (
+    CompletionTraceEntry,
+    DefinitionOfDone,
+    PromptSnapshot,
+    WorkflowLedger,
+    WorkflowTimelineEntry,
+    completion_trace,
+    is_new,
+)
 from outlast.runtime.history.compaction import (
     KEEP_LAST,
     Compaction,
@@ -38,16 +48,6 @@ from outlast.runtime.message_events import ACTORS, LIBRARY, appended, message_ev
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.runtime.session_attributes import LoggedAttribute, checked, number, text, texts
 from outlast.runtime.turn.turn_stats import totals
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
-from outlast.runtime.workflow.ledger import WorkflowLedger
-from outlast.runtime.workflow.storage import dump, load, read_list
-from outlast.runtime.workflow.timeline import (
-    CompletionTraceEntry,
-    PromptSnapshot,
-    WorkflowTimelineEntry,
-    completion_trace,
-    is_new,
-)
 from outlast.store.lineage import fork
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, Query, Receipt, Write

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.workflow_records import WorkflowLedger, WorkflowLedgerItem
 from outlast.models.port import ToolSpec
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
 from outlast.runtime.prompt.system_prompt import GUIDANCE, PromptInputs, snapshot, system_prompt
 from outlast.runtime.workflow.brief import Brief
-from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
 from outlast.runtime.workflow.plan import WorkPlan
 from outlast.runtime.workflow.text_tool_calls import calls_in
 

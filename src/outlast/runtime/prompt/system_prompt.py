@@ -14,6 +14,7 @@ import msgspec
 
 from outlast.core.text import show_invisible
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.workflow_records import PromptSnapshot, WorkflowLedger
 from outlast.models.port import ToolSpec
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt import memory_files
@@ -22,9 +23,7 @@ from outlast.runtime.prompt.personas import Persona
 from outlast.runtime.workflow import brief as briefs
 from outlast.runtime.workflow import plan as plans
 from outlast.runtime.workflow.brief import Brief
-from outlast.runtime.workflow.ledger import WorkflowLedger
 from outlast.runtime.workflow.plan import WorkPlan
-from outlast.runtime.workflow.timeline import PromptSnapshot
 
 NATIVE, REACT, CHAT = "native", "react", "chat"
 

@@ -21,7 +21,16 @@ from outlast.core.events import (
     TimelineRecorded,
 )
 from outlast.core.messages import Part, TextPart, ToolCall, text_of
+from outlast.core.record_storage import dump, load, read_list
 from outlast.core.workflow_mode import WorkflowMode, mode_of
+from outlast.core.workflow_records import (
+    DefinitionOfDone,
+    DoneStatus,
+    EvidenceStatus,
+    PromptSnapshot,
+    WorkflowTimelineEntry,
+    is_new,
+)
 from outlast.runtime.driver import Driver
 from outlast.runtime.prompt.system_prompt import PromptInputs, SystemPrompt, snapshot, system_prompt
 from outlast.runtime.tools.port import ToolOutcome
@@ -32,24 +41,13 @@ from outlast.runtime.workflow import clarify, ledger
 from outlast.runtime.workflow import plan as plans
 from outlast.runtime.workflow.completion import CompletionFacts, decide
 from outlast.runtime.workflow.completion_decision import CompletionAction, CompletionDecision
-from outlast.runtime.workflow.definition_of_done import (
-    DefinitionOfDone,
-    DoneStatus,
-    begun,
-    entered,
-    next_command,
-    observed,
-    worked,
-)
+from outlast.runtime.workflow.definition_of_done import begun, entered, next_command, observed, worked
 from outlast.runtime.workflow.drift import Reality, Strategy, drift
-from outlast.runtime.workflow.evidence import EvidenceStatus
 from outlast.runtime.workflow.handoff import Handoff, after_drift, handed_over, planned
 from outlast.runtime.workflow.manifests import project_of
 from outlast.runtime.workflow.router import Route, route
 from outlast.runtime.workflow.signals import Signals
-from outlast.runtime.workflow.storage import dump, load, read_list
 from outlast.runtime.workflow.text_tool_calls import before_calls
-from outlast.runtime.workflow.timeline import PromptSnapshot, WorkflowTimelineEntry, is_new
 from outlast.runtime.workflow.tool_effect import work_of
 from outlast.runtime.workflow.verification import commands_for, evidence_of
 

@@ -14,11 +14,11 @@ import msgspec
 from outlast.core.events import AssistantReplied, CompletionDecided, ToolCallFinished, ToolCallStarted, TurnStarted
 from outlast.core.fold import Row
 from outlast.core.messages import ToolCall, text_of
+from outlast.core.record_storage import load
 from outlast.core.state import SessionState
 from outlast.core.usage import UsageTotals
+from outlast.core.workflow_records import DefinitionOfDone
 from outlast.runtime.permissions.evaluate import call_digest
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
-from outlast.runtime.workflow.storage import load
 
 RAN = frozenset({"executed", "failed", "recovered"})
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from outlast.core.record_storage import dump, load
 from outlast.runtime.workflow.markdown_sections import listed, one_line, sections
-from outlast.runtime.workflow.storage import dump, load
 
 KEY = "workflow_brief"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode
+from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
 from outlast.runtime.workflow.brief import Brief, Slot
-from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
 ROUNDS = 3
 REQUIRED = (Slot.DESIRED_OUTCOME, Slot.ACCEPTANCE_CRITERIA, Slot.NON_GOALS, Slot.DECISION_BOUNDARIES)

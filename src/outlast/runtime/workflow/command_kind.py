@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.runtime.workflow.evidence import CommandKind
+from outlast.core.workflow_records import CommandKind
 
 _ENV = r"^(?:\w+=\S*\s+)*(?:(?:uv|poetry|pipenv|pdm|hatch)\s+run\s+|npx\s+|\.?[\w./-]*/bin/)?"
 _PYTHON_M = r"(?:python[\d.]*\s+-m\s+)?"

@@ -20,6 +20,14 @@ from typing import Any
 import msgspec
 
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.workflow_records import (
+    DefinitionOfDone,
+    DoneStatus,
+    EvidenceProvenance,
+    EvidenceStatus,
+    VerificationEvidence,
+    VerificationObservation,
+)
 from outlast.runtime.workflow.command_kind import installs, looks_like_a_test
 from outlast.runtime.workflow.completion_decision import (
     EMPTY,
@@ -31,8 +39,6 @@ from outlast.runtime.workflow.completion_decision import (
     verdict,
 )
 from outlast.runtime.workflow.definition_of_done import (
-    DefinitionOfDone,
-    DoneStatus,
     failed,
     finished,
     fixing,
@@ -40,12 +46,6 @@ from outlast.runtime.workflow.definition_of_done import (
     observations,
     passed,
     verifying,
-)
-from outlast.runtime.workflow.evidence import (
-    EvidenceProvenance,
-    EvidenceStatus,
-    VerificationEvidence,
-    VerificationObservation,
 )
 from outlast.runtime.workflow.task_intent import (
     actions,

@@ -16,9 +16,15 @@ import msgspec
 from outlast.core.messages import ToolCall
 from outlast.core.text import fenced
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
-from outlast.runtime.workflow.evidence import EvidenceProvenance, VerificationEvidence, VerificationObservation
-from outlast.runtime.workflow.timeline import PREFIX, EntryKind, WorkflowTimelineEntry
+from outlast.core.workflow_records import (
+    COMPLETION_PREFIX,
+    DefinitionOfDone,
+    EntryKind,
+    EvidenceProvenance,
+    VerificationEvidence,
+    VerificationObservation,
+    WorkflowTimelineEntry,
+)
 
 
 class CompletionStage(StrEnum):
@@ -190,7 +196,7 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
             kind=str(CODES[self.code].kind),
             mode=str(mode),
             reason_code=self.code,
-            summary=f"{PREFIX}{self.summary}",
+            summary=f"{COMPLETION_PREFIX}{self.summary}",
             decision_kind=str(DecisionKind.FORCED),
             evidence_summary=list(self.evidence),
             evidence_provenance=list(self.provenance),

@@ -6,81 +6,26 @@ A value: every function gives a new one. It is stored whole in `DefinitionOfDone
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 import msgspec
 
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.workflow_records import (
+    DefinitionOfDone,
+    DoneStatus,
+    EvidenceStatus,
+    TaskSize,
+    VerificationEvidence,
+    VerificationObservation,
+)
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.command_kind import kind_of
-from outlast.runtime.workflow.evidence import EvidenceStatus, VerificationEvidence, VerificationObservation
 from outlast.runtime.workflow.plan import WorkPlan
 from outlast.runtime.workflow.tool_effect import ToolEffect
 
-RETRIES = 3
 MAX_FILES, MAX_COMMANDS, MAX_ITEMS, MAX_EVIDENCE = 500, 100, 100, 24
 MAX_OUTPUT = 2_000
 MAX_TEXT = 500
-
-
-class DoneStatus(StrEnum):
-    DRAFT = "draft"
-    IN_PROGRESS = "in_progress"
-    VERIFYING = "verifying"
-    FIXING = "fixing"
-    DONE = "done"
-    FAILED = "failed"
-
-
-class TaskSize(StrEnum):
-    SMALL = "small"
-    STANDARD = "standard"
-    LARGE = "large"
-
-
-class DefinitionOfDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`failed_commands` are those whose last run failed; `line_changes` counts lines written or replaced;
-    `verification_commands` are those of the latest attempt, `planned_commands` those that the plan asks for.
-
-    Paths of brief and plans are where they were exported to, if they were; the log holds the originals.
-    """
-
-    task_statement: str
-    acceptance_criteria: list[str] = []
-    verification_commands: list[str] = []
-    planned_commands: list[str] = []
-    pending_items: list[str] = []
-    completed_items: list[str] = []
-    evidence: list[VerificationEvidence] = []
-    confidence: str = "medium"
-    status: str = "draft"
-    task_size: str = "small"
-    retry_budget: int = RETRIES
-    retry_count: int = 0
-    touched_files: list[str] = []
-    successful_commands: list[str] = []
-    failed_commands: list[str] = []
-    mutating_actions: list[str] = []
-    line_changes: int = 0
-    storage_path: str | None = None
-    last_verification_result: str | None = None
-    verification_attempt_counter: int = 0
-    active_verification_attempt_id: str | None = None
-    active_verification_attempt_number: int = 0
-    current_mode: str = "execute"
-    mode_history: list[str] = []
-    clarify_brief_path: str | None = None
-    implementation_plan_path: str | None = None
-    verification_plan_path: str | None = None
-
-    @property
-    def mutated(self) -> bool:
-        return bool(self.mutating_actions)
-
-    def of_attempt(self) -> list[VerificationEvidence]:
-        """What the active attempt has shown so far."""
-        active = self.active_verification_attempt_id
-        return [item for item in self.evidence if active is not None and item.attempt_id == active]
 
 
 def size_of(files: int, lines: int) -> TaskSize:

@@ -7,70 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-
-class EvidenceStatus(StrEnum):
-    """What a verification has come to."""
-
-    PENDING = "pending"
-    PASSED = "passed"
-    FAILED = "failed"
-    MISSING = "missing"
-    STALE = "stale"
-    SKIPPED = "skipped"
-
-
-class CommandKind(StrEnum):
-    TEST = "test"
-    TYPECHECK = "typecheck"
-    LINT = "lint"
-    BUILD = "build"
-    SMOKE = "smoke"
-    RUNTIME = "runtime"
-    MANUAL = "manual"
-
-
-class EvidenceProvenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One piece of evidence: what it is about (`subject`), what it says, and which record it comes from."""
-
-    category: str
-    source: str
-    summary: str
-    status: str = ""
-    subject: str | None = None
-    attempt_id: str | None = None
-
-
-class VerificationEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a verification command said. `skipped`: it could not be run (denied, or the program is not installed)."""
-
-    command: str
-    passed: bool = False
-    exit_code: int | None = None
-    stdout: str = ""
-    stderr: str = ""
-    kind: str = "runtime"
-    skipped: bool = False
-    attempt_id: str | None = None
-    attempt_number: int = 0
-
-    @property
-    def status(self) -> EvidenceStatus:
-        if self.skipped:
-            return EvidenceStatus.SKIPPED
-        return EvidenceStatus.PASSED if self.passed else EvidenceStatus.FAILED
-
-
-class VerificationObservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the verification by one command stands. A later attempt supersedes what an earlier one showed."""
-
-    command: str
-    status: str
-    summary: str = ""
-    kind: str = "runtime"
-    exit_code: int | None = None
-    attempt_id: str | None = None
-    attempt_number: int = 0
-    supersedes: str | None = None
+from outlast.core.workflow_records import EvidenceProvenance
 
 
 class EvidenceKind(StrEnum):

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode
+from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
 from outlast.runtime.workflow.drift import Drift, Strategy
 from outlast.runtime.workflow.evidence import DriftEvidence, provenance_of
 from outlast.runtime.workflow.router import SUMMARIES as ROUTE_SUMMARIES
 from outlast.runtime.workflow.router import Route
-from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
 SUMMARIES = {
     "stale_plan_artifacts": ROUTE_SUMMARIES["stale_plan_artifacts"],

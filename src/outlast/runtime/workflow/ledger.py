@@ -6,25 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from outlast.core.workflow_records import WorkflowLedger, WorkflowLedgerItem
 from outlast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
 from outlast.runtime.workflow.text_similarity import best_match, normalised
 
 LENGTH = 64
 """Items per list; the oldest that nothing has happened to make room."""
-
-
-class WorkflowLedgerItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    text: str
-    status: str = ""
-    introduced_phase: str = ""
-    updated_phase: str | None = None
-    evidence: list[str] = []
-
-
-class WorkflowLedger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    assumptions: list[WorkflowLedgerItem] = []
-    acceptance_anchors: list[WorkflowLedgerItem] = []
-    decision_boundaries: list[WorkflowLedgerItem] = []
 
 
 FIRST_STATUS = {"assumptions": "open", "acceptance_anchors": "active", "decision_boundaries": "tracked"}

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode
+from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
 from outlast.runtime.workflow.signals import Signals, ambiguity, complexity, exact
-from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
 CLARIFY_THRESHOLD = 0.55
 PLAN_THRESHOLD = 0.45

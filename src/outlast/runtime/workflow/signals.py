@@ -7,8 +7,11 @@ import re
 import msgspec
 
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
 from outlast.runtime.workflow.text_similarity import words
-from outlast.runtime.workflow.timeline import MEMORY, EntryKind, WorkflowTimelineEntry
+
+MEMORY = 6
+"""How many of the latest entries the router looks at."""
 
 UNSURE = re.compile(
     r"\b(not sure|unsure|uncertain|unclear|ambiguous|clarify|don'?t know|do not know|no idea|ask me"

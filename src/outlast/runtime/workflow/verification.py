@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from outlast.core.workflow_records import DefinitionOfDone, TaskSize, VerificationEvidence
 from outlast.runtime.workflow.command_kind import kind_of, looks_like_a_test
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone, TaskSize
-from outlast.runtime.workflow.evidence import VerificationEvidence
 
 MAX_COMMANDS = 10
 NOT_RUNNABLE = frozenset({126, 127})

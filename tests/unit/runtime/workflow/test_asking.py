@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from outlast.core.workflow_records import DefinitionOfDone
 from outlast.runtime.workflow.completion import missing_evidence
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
 from outlast.runtime.workflow.task_intent import actions, hands_back, is_broad, is_informational, wants_an_install
 
 INFORMATIONAL = [

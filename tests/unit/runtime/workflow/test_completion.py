@@ -5,7 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from outlast.core.record_storage import dump, load
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.workflow_records import (
+    DefinitionOfDone,
+    EntryKind,
+    VerificationEvidence,
+    WorkflowTimelineEntry,
+    completion_trace,
+)
 from outlast.runtime.workflow.completion import MAX_EMPTY, MAX_NUDGES, MAX_RAW_TEXT, CompletionFacts, decide
 from outlast.runtime.workflow.completion_decision import (
     CODES,
@@ -16,10 +24,7 @@ from outlast.runtime.workflow.completion_decision import (
     CompletionOutcome,
     CompletionStage,
 )
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone, begun, fixing, observed, verifying, worked
-from outlast.runtime.workflow.evidence import VerificationEvidence
-from outlast.runtime.workflow.storage import dump, load
-from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry, completion_trace
+from outlast.runtime.workflow.definition_of_done import begun, fixing, observed, verifying, worked
 from outlast.runtime.workflow.tool_effect import work_of
 from outlast.runtime.workflow.verification import ProjectCommands, commands_for, evidence_of
 

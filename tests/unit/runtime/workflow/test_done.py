@@ -3,12 +3,11 @@
 import pytest
 
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.workflow_records import DefinitionOfDone, TaskSize, VerificationEvidence
 from outlast.runtime.workflow.brief import Brief
 from outlast.runtime.workflow.definition_of_done import (
     MAX_EVIDENCE,
     MAX_OUTPUT,
-    DefinitionOfDone,
-    TaskSize,
     begun,
     entered,
     failed,
@@ -22,7 +21,6 @@ from outlast.runtime.workflow.definition_of_done import (
     verifying,
     worked,
 )
-from outlast.runtime.workflow.evidence import VerificationEvidence
 from outlast.runtime.workflow.plan import WorkPlan
 from outlast.runtime.workflow.tool_effect import ToolEffect, relative, work_of
 

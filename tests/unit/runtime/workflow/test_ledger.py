@@ -1,7 +1,8 @@
 """The ledger: what is introduced merges, what drifts is marked."""
 
+from outlast.core.workflow_records import WorkflowLedger, WorkflowLedgerItem
 from outlast.runtime.workflow.evidence import DriftEvidence, EvidenceKind
-from outlast.runtime.workflow.ledger import LENGTH, WorkflowLedger, WorkflowLedgerItem, drifted, introduced
+from outlast.runtime.workflow.ledger import LENGTH, drifted, introduced
 from outlast.runtime.workflow.text_similarity import best_match, likeness, meaningful, normalised
 
 START = introduced(

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode, mode_of
+from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
 from outlast.runtime.workflow.router import (
     SUMMARIES,
     clarify_pressure,
@@ -12,7 +13,6 @@ from outlast.runtime.workflow.router import (
     route,
 )
 from outlast.runtime.workflow.signals import Signals, ambiguity, complexity
-from outlast.runtime.workflow.timeline import EntryKind, WorkflowTimelineEntry
 
 THIRTY = " ".join(f"word{n}" for n in range(30))
 EIGHTEEN = " ".join(f"word{n}" for n in range(18))

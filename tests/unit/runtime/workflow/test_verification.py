@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outlast.core.workflow_records import CommandKind, DefinitionOfDone, EvidenceStatus
 from outlast.runtime.workflow.command_kind import changes_something, installs, kind_of, looks_like_a_test
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
-from outlast.runtime.workflow.evidence import CommandKind, EvidenceStatus
 from outlast.runtime.workflow.manifests import project_of
 from outlast.runtime.workflow.verification import ProjectCommands, commands_for, evidence_of, quoted, summary_of
 

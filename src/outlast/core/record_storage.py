@@ -1,4 +1,4 @@
-"""Workflow values to plain ones for the log, and back.
+"""Workflow records to plain values for the log, and back.
 
 What is written today is read by every later version and what a later one writes by this one: a field that is unknown is
 passed over, one that does not fit keeps its default, an item that does not fit is left out of its list. Nothing raises.
@@ -21,7 +21,7 @@ def dump(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def load(cls: type[S], value: object) -> S:
-    """A `cls` from what the log holds, whoever wrote it. Required fields, all of them texts, are empty when absent."""
+    """A `cls` from what the log holds, of any version. Required fields, all of them texts, are empty when absent."""
     try:
         return msgspec.convert(value, cls)
     except (msgspec.ValidationError, ValueError, OverflowError):
@@ -50,7 +50,7 @@ def read_list(cls: type[S], values: object) -> list[S]:
 
 @cache
 def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(cls)  # works its annotations out anew at every call
+    return msgspec.structs.fields(cls)  # reads its annotations again at every call
 
 
 _NOTHING = object()

@@ -1,4 +1,4 @@
-"""The public value types: made as seed 000 makes them, stored, and read back whoever wrote them."""
+"""The public value types: made as seed 000 makes them, stored, and read back from any version."""
 
 from typing import Any
 
@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 
 from outlast.core.codec import decode, encode
 from outlast.core.events import TimelineRecorded
-from outlast.runtime.workflow.definition_of_done import DefinitionOfDone
-from outlast.runtime.workflow.evidence import EvidenceProvenance, VerificationEvidence, VerificationObservation
-from outlast.runtime.workflow.ledger import WorkflowLedger, WorkflowLedgerItem
-from outlast.runtime.workflow.storage import dump, load, read_list
-from outlast.runtime.workflow.timeline import (
+from outlast.core.record_storage import dump, load, read_list
+from outlast.core.workflow_records import (
     CompletionTraceEntry,
+    DefinitionOfDone,
+    EvidenceProvenance,
     PromptSnapshot,
+    VerificationEvidence,
+    VerificationObservation,
+    WorkflowLedger,
+    WorkflowLedgerItem,
     WorkflowTimelineEntry,
     completion_trace,
     is_new,
