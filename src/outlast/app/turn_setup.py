@@ -29,7 +29,8 @@ from outlast.runtime.tools.process.environment import clean_environment
 from outlast.runtime.tools.registry import BuiltinRegistry
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.workflow.manifests import project_of
+from outlast.workflow.guided_policy import GuidedPolicy
+from outlast.workflow.verification import project_of
 
 __all__ = ["AgentConfig", "ReasoningConfig", "build_turn_context", "permitted_mode", "persona_for"]
 
@@ -86,6 +87,7 @@ def build_turn_context(
         state_dir=settings.home / "state",
         environment=clean,
         persona=persona,
+        policy=GuidedPolicy,
         memory=read_memory(project) if config.auto_context else (),
         notes=_notes(project) if config.auto_context else (),
         platform=platform.system(),

@@ -6,6 +6,7 @@ import asyncio
 import random
 import secrets
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -27,6 +28,11 @@ class Clock(Protocol):
     def token(self) -> bytes:
         """16 random bytes."""
         ...
+
+
+def timestamp(clock: Clock) -> str:
+    """Now as a record of the session says it: UTC, ISO 8601, whole seconds."""
+    return datetime.fromtimestamp(clock.now_us() / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -22,7 +22,6 @@ from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary_requests, rotated
 from outlast.runtime.history.rewind import finish_restoring
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.guided_policy import GuidedPolicy
 from outlast.runtime.turn.recovery import closing_events, handover_events, take_over
 from outlast.runtime.turn_loop import BUDGET, INTERRUPTED, Turn
 from outlast.store.port import Store
@@ -130,10 +129,10 @@ class Runner:
         """In rotate mode a window that is due is left behind before the next turn begins."""
         if self.context.config.compaction_mode != "rotate" or not next_inputs(driver.state):
             return False
-        policy = GuidedPolicy(driver, self.context)
+        policy = self.context.policy(driver, self.context)
         if driver.lease is None:
             await driver.claim()
-        if await rotated(driver, self.context, policy.prompt().text, self.context.tools.specs()):
+        if await rotated(driver, self.context, policy.system_prompt().text, self.context.tools.specs()):
             self.session_id = driver.session_id
             return True
         return False
@@ -144,12 +143,11 @@ class Runner:
             inputs = next_inputs(driver.state)
             if not inputs or driver.state.life == ENDED or driver.state.turn is not None:
                 return driver.state.turn is not None
-            policy = GuidedPolicy(driver, self.context)
-            begun = await policy.begun(inputs)
+            opening = await self.context.policy(driver, self.context).begin(inputs)
             assert self.context.model is not None
-            started = TurnStarted(inputs=inputs, model=self.context.model.name, mode=policy.mode)
+            started = TurnStarted(inputs=inputs, model=self.context.model.name, mode=opening.mode)
             try:
-                await driver.write(started, *begun, claim=driver.lease is None, unmoved=True)
+                await driver.write(started, *opening.events, claim=driver.lease is None, unmoved=True)
             except ConflictError:
                 await driver.catch_up()
                 continue

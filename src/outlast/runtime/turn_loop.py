@@ -34,15 +34,14 @@ from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary_requests, compact, compact_if_needed
 from outlast.runtime.history.compaction import request_tokens
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.guided_policy import GuidedPolicy, PolicyVerdict
 from outlast.runtime.turn.model_call import ModelCaller
 from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
+from outlast.runtime.turn.policy import CONTINUE, FINAL, VERIFY, PolicyVerdict
 from outlast.runtime.turn.tool_calls import ToolExecutor
+from outlast.runtime.turn.turn_opening import prompt_events
 from outlast.runtime.turn.turn_stats import TurnRecord
 
 COMPLETED, STOPPED, FAILED, BUDGET, INTERRUPTED = "completed", "stopped", "failed", "budget_exhausted", "interrupted"
-VERIFY, CONTINUE = "verify", "continue"
-FINAL = frozenset({"accept", "complete", "finalize", "failed"})
 
 
 class Turn:
@@ -53,8 +52,8 @@ class Turn:
         self.driver = driver
         self.context = context
         self.model = context.model
-        self.policy = GuidedPolicy(driver, context)
-        self.calls = ToolExecutor(driver, context, self.policy.noted)
+        self.policy = context.policy(driver, context)
+        self.calls = ToolExecutor(driver, context, self.policy.note_call)
         self.attempts = ModelCaller(driver, context.model, context.heard)
         self.phases = Phases.resume(driver.state.runtime.get("active_turn_phase"))
         self.error: ModelError | None = None
@@ -96,7 +95,8 @@ class Turn:
             self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
         estimate = request_tokens(request.messages, request.system, request.tools)
         opened = self.attempts.requested(request, _digest(request), estimate)
-        await self.driver.write(*self._moved(), *self.policy.prompted(), opened)
+        prompted = prompt_events(self.driver, self.context, self.policy.system_prompt())
+        await self.driver.write(*self._moved(), *prompted, opened)
         try:
             finished = await self.attempts.reply(request)
         except ContextOverflow as error:
@@ -108,7 +108,7 @@ class Turn:
 
     async def _request(self) -> ModelRequest:
         seen = window(await self.driver.rows(), self.state, provider=self.model.provider, asking=True)
-        prompt = self.policy.prompt()
+        prompt = self.policy.system_prompt()
         tools = self.context.tools.specs() if self.model.abilities.tools and prompt.format == "native" else ()
         return ModelRequest(
             system=prompt.text,
@@ -162,7 +162,7 @@ class Turn:
             await self.driver.write(replied)
             reach("reply.recorded")
             return
-        judged = self.policy.judged_reply(parts, await self._record())
+        judged = self.policy.judge_reply(parts, await self._record())
         if judged.parts is not None:  # a tool call that was written as text
             self.phases.enter(Phase.REPAIR, "repair_raw_text_tool_fallback", judged.summary, PhaseEnd.RETRY)
             replied = msgspec.structs.replace(replied, parts=judged.parts)
@@ -181,21 +181,21 @@ class Turn:
         if self.phases.now in {Phase.ASSISTANT, Phase.REPAIR}:
             self.phases.enter(Phase.TOOLS, "execute_tool_batch", "Carrying out tool calls")
         await self.calls.carry_out()
-        judged = self.policy.judged_tools(await self._record())
+        judged = self.policy.after_tools(await self._record())
         if judged is not None:
             await self._decided(judged)
 
     async def _verify(self) -> None:
-        """The next verification command of the definition of done; when all have run, what they come to."""
-        call = self.policy.next_verification()
-        if call is not None:
+        """The next check that the policy asks for; when all have run, its verdict."""
+        due = self.policy.next_verification(await self._record())
+        if isinstance(due, ToolCall):
             reach("verification.started")
-            await self.calls.verify(call)
+            await self.calls.verify(due)
             reach("verification.done")
             return
         if self.phases.now is not Phase.COMPLETION:
             self.phases = Phases(Phase.COMPLETION)
-        await self._decided(self.policy.judged_verification(await self._record()))
+        await self._decided(due)
 
     # --- decisions and the end
 
@@ -227,9 +227,8 @@ class Turn:
         self.answer = f"{self.answer or (await self._record()).last_answer}{note or ''}"
         ended = TurnEnded(outcome=outcome, reason=reason, answered=list(turn.inputs), facts=facts)
         others = [seq for seq in self.state.unanswered if seq not in turn.inputs]
-        await self.driver.write(
-            *first, *self._moved(), *self.policy.closing(outcome, reason), ended, release=not others
-        )
+        told = RuntimeStateChanged(changes={"last_turn": {"outcome": outcome, "reason": reason}})
+        await self.driver.write(*first, *self._moved(), told, ended, release=not others)
         reach("turn.ended")
 
     def _moved(self) -> tuple[Event, ...]:

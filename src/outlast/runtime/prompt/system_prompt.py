@@ -1,9 +1,9 @@
 """The system prompt: the same inputs give the same bytes, in a fixed order of sections.
 
-    Introduction > Runtime Config > Tools > Mode Guidance > Workflow Context > Project Context > Memory Files > Persona
+    Introduction > Runtime Config > Tools > the policy's own > Project Context > Memory Files > Persona
 
-No clock, no counters and nothing of the running turn stand in it: it changes when the mode, the plan, the permissions
-or the day changes, and is otherwise a prefix that providers can cache.
+No clock, no counters and nothing of the running turn stand in it: it changes when the policy's sections, the
+permissions or the day change, and is otherwise a prefix that providers can cache.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ import msgspec
 
 from outlast.core.text import show_invisible
 from outlast.core.workflow_mode import WorkflowMode
-from outlast.core.workflow_records import PromptSnapshot, WorkflowLedger
+from outlast.core.workflow_records import PromptSnapshot
 from outlast.models.port import ToolSpec
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt import memory_files
 from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
-from outlast.runtime.workflow import brief as briefs
-from outlast.runtime.workflow import plan as plans
-from outlast.runtime.workflow.brief import Brief
-from outlast.runtime.workflow.plan import WorkPlan
 
 NATIVE, REACT, CHAT = "native", "react", "chat"
 
@@ -31,7 +27,6 @@ NATIVE, REACT, CHAT = "native", "react", "chat"
 class PromptInputs(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a prompt is made of. `date` is a day (2026-11-16), never a time."""
 
-    mode: WorkflowMode = WorkflowMode.EXECUTE
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
     project: str = ""
     extra_roots: tuple[str, ...] = ()
@@ -41,10 +36,9 @@ class PromptInputs(msgspec.Struct, frozen=True, kw_only=True):
     native_tools: bool = True
     chat_profile: bool = False
     prompting: bool = False
-    """Whether somebody can be asked."""
-    brief: Brief | None = None
-    plan: WorkPlan | None = None
-    ledger: WorkflowLedger = WorkflowLedger()
+    """Whether the user can be asked."""
+    sections: tuple[tuple[str, str], ...] = ()
+    """What the policy of the turn adds, by name and text, in its order."""
     project_notes: tuple[str, ...] = ()
     memory: tuple[MemoryFile, ...] = ()
     persona: Persona | None = None
@@ -66,8 +60,7 @@ def system_prompt(inputs: PromptInputs) -> SystemPrompt:
     made = {
         "Runtime Config": _runtime_config(inputs),
         "Tools": _tools(inputs.tools, react=react),
-        "Mode Guidance": GUIDANCE[inputs.mode],
-        "Workflow Context": _workflow(inputs),
+        **dict(inputs.sections),
         "Project Context": "\n".join(f"- {show_invisible(note)}" for note in inputs.project_notes),
         "Memory Files": memory_files.rendered(inputs.memory),
         "Persona": _persona(inputs.persona),
@@ -118,22 +111,6 @@ CHAT_INTRODUCTION = (
     "briefly and honestly. If you do not know, say so."
 )
 
-GUIDANCE = {
-    WorkflowMode.CLARIFY: """\
-Mode: clarify. Do not change anything yet. Look at the project where it helps, then write down what is known as Markdown
-with these headings, bullets under each: Desired outcome, Non-goals, Acceptance criteria, Constraints, Decision
-boundaries, Likely touchpoints, Assumptions, Open questions. Write "none" where nothing is known; do not guess.""",
-    WorkflowMode.PLAN: """\
-Mode: plan. Do not change anything yet. Look at the project, then write a plan as Markdown with these headings, bullets
-under each: Steps, Files, Acceptance criteria, Verification commands (each in back-quotes), Risks.""",
-    WorkflowMode.EXECUTE: """\
-Mode: execute. Carry the task out. Where there is a plan, follow it; when it turns out wrong, say so and do what is
-right. Keep a list with the todo tool when there are more than a few steps, and close its items as you finish them.""",
-    WorkflowMode.VERIFY: """\
-Mode: verify. Check the work against the acceptance criteria with commands. Change nothing but what verification shows
-to be wrong. Say for each criterion what you saw.""",
-}
-
 _PERMISSIONS = {
     PermissionMode.READ_ONLY: "you may read, not change anything",
     PermissionMode.WORKSPACE_WRITE: "you may change files in the project; other effects are asked about or denied",
@@ -178,29 +155,6 @@ The result comes back as the next message. When you are finished, answer without
 
 def _compact(parameters: object) -> str:
     return msgspec.json.encode(parameters, order="sorted").decode()
-
-
-def _workflow(inputs: PromptInputs) -> str:
-    parts: list[str] = []
-    if inputs.brief is not None:
-        parts.append(_nested(briefs.rendered(inputs.brief)))
-    if inputs.plan is not None:
-        parts += [_nested(plans.rendered(inputs.plan)), _nested(plans.verification_rendered(inputs.plan))]
-    broken = [
-        f"- {item.text} ({item.status})"
-        for items in (inputs.ledger.assumptions, inputs.ledger.acceptance_anchors, inputs.ledger.decision_boundaries)
-        for item in items
-        if item.status in ("contradicted", "changed", "reopened")
-    ]
-    if broken:
-        parts.append("\n".join(["## No longer true", *broken]))
-    return "\n\n".join(parts)
-
-
-def _nested(markdown: str) -> str:
-    """Headings one level deeper, so that they stay inside their section."""
-    lines = (f"#{line}" if line.startswith("#") else line for line in markdown.strip().splitlines())
-    return "\n".join(line for line in lines if line)
 
 
 def _persona(persona: Persona | None) -> str:

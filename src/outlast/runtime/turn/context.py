@@ -15,6 +15,7 @@ from outlast.core.state import SessionState
 from outlast.models.port import Model, ModelEvent, ToolSpec
 from outlast.runtime.agent_config import AgentConfig, Budgets
 from outlast.runtime.clock import Clock, SystemClock
+from outlast.runtime.driver import Driver
 from outlast.runtime.hooks import Hooks
 from outlast.runtime.permissions.decision import Decision
 from outlast.runtime.permissions.mode import PermissionMode
@@ -22,6 +23,7 @@ from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
 from outlast.runtime.tools.port import Tool
 from outlast.runtime.turn.approvals import Answerer
+from outlast.runtime.turn.policy import TurnPolicy
 from outlast.store.port import LEASE_MS, Store
 
 
@@ -72,6 +74,7 @@ class TurnContext:
     state_dir: Path
     environment: Mapping[str, str]
     persona: Persona
+    policy: PolicyFactory
     memory: tuple[MemoryFile, ...] = ()
     notes: tuple[str, ...] = ()
     platform: str = ""
@@ -90,3 +93,7 @@ class TurnContext:
     depth: int = 0
     sub_agent_context: Callable[[TurnContext, str | None], TurnContext] | None = None
     drain: Callable[[Store, str, TurnContext], Awaitable[str]] | None = None
+
+
+PolicyFactory = Callable[[Driver, TurnContext], TurnPolicy]
+"""Makes the policy that leads a turn of this driver."""

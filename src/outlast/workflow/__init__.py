@@ -1,0 +1,1 @@
+"""The guided way to work: routing, lanes, definition of done, completion checks."""

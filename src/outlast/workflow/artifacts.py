@@ -1,0 +1,280 @@
+"""Brief and plan: what the clarify lane and the plan lane leave behind, and the Markdown that models write them in.
+
+The log is the only truth: both are values in `RuntimeStateChanged`, under `BRIEF_KEY` and `PLAN_KEY`. Markdown is an
+export, and the form that models write. A heading is `# Name`, `**Name**` or `Name:` on its own line; items are bullets,
+numbers, check boxes or plain lines. Verification commands come from a model: they pass the same permissions as any
+tool call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from outlast.core.record_storage import dump, load
+
+MAX_TEXT = 64 * 1024
+MAX_ITEMS = 50
+MAX_ITEM = 1_000
+
+_HASHES = re.compile(r"#{1,6}[ \t]+(.+)")
+_BOLD = re.compile(r"\*\*([^*]+)\*\*:?")
+_COLON = re.compile(r"([A-Za-z][\w /-]{2,40}):")
+_BULLET = re.compile(r"(?:[-*+]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.*)")
+_NOTHING = frozenset({"none", "(none)", "n/a", "nothing", "-", "tbd", "unknown"})
+
+
+def heading(line: str) -> str | None:
+    """The normalised name that this line announces, if it is a heading."""
+    line = line.strip()
+    for pattern in (_HASHES, _BOLD, _COLON):
+        if found := pattern.fullmatch(line):
+            return name_of(found.group(1))
+    return None
+
+
+def name_of(text: str) -> str:
+    return " ".join(re.sub(r"[^a-z]+", " ", text.lower()).split())
+
+
+def sections(text: str, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """The items under every heading that `names` knows, by what it calls them; other headings are passed over."""
+    found: dict[str, list[str]] = {}
+    current: str | None = None
+    for line in text[:MAX_TEXT].splitlines():
+        if (announced := heading(line)) is not None:
+            current = names.get(announced)
+            continue
+        item = item_of(line)
+        if current is None or item is None:
+            continue
+        items = found.setdefault(current, [])
+        if item not in items and len(items) < MAX_ITEMS:
+            items.append(item)
+    return found
+
+
+def item_of(line: str) -> str | None:
+    """One item, on one line; None for a line that says nothing."""
+    bullet = _BULLET.fullmatch(line.strip())
+    text = one_line(bullet.group(1) if bullet else line)
+    return None if not text or text.lower().rstrip(".") in _NOTHING or set(text) <= set("-*_`") else text
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())[:MAX_ITEM]
+
+
+def listed(title: str, items: Iterable[str], *, empty: str = "(none)") -> str:
+    """A heading and its items as Markdown."""
+    lines = [f"- {one_line(item)}" for item in items]
+    return "\n".join([f"## {title}", "", *(lines or [f"- {empty}"]), ""])
+
+
+# --- the brief -------------------------------------------------------------------------------------------------------
+
+
+BRIEF_KEY = "workflow_brief"
+
+
+class Slot(StrEnum):
+    """What has to be known before work on an unclear task, in the order it is asked for."""
+
+    DESIRED_OUTCOME = "desired_outcome"
+    ACCEPTANCE_CRITERIA = "acceptance_criteria"
+    NON_GOALS = "non_goals"
+    DECISION_BOUNDARIES = "decision_boundaries"
+    CONSTRAINTS = "constraints"
+    LIKELY_TOUCHPOINTS = "likely_touchpoints"
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`rounds` counts the answers of the user it is made of; `pressure_passed` is set once a scope was challenged."""
+
+    task: str
+    desired_outcome: list[str] = []
+    non_goals: list[str] = []
+    acceptance_criteria: list[str] = []
+    constraints: list[str] = []
+    decision_boundaries: list[str] = []
+    likely_touchpoints: list[str] = []
+    assumptions: list[str] = []
+    open_questions: list[str] = []
+    rounds: int = 0
+    pressure_passed: bool = False
+
+    def slot(self, slot: Slot) -> list[str]:
+        return getattr(self, slot.value)
+
+
+_BRIEF_NAMES = {
+    "desired outcome": "desired_outcome",
+    "outcome": "desired_outcome",
+    "goal": "desired_outcome",
+    "goals": "desired_outcome",
+    "non goals": "non_goals",
+    "non goal": "non_goals",
+    "out of scope": "non_goals",
+    "acceptance criteria": "acceptance_criteria",
+    "done when": "acceptance_criteria",
+    "constraints": "constraints",
+    "constraint": "constraints",
+    "decision boundaries": "decision_boundaries",
+    "decision boundary": "decision_boundaries",
+    "ask before": "decision_boundaries",
+    "escalate": "decision_boundaries",
+    "likely touchpoints": "likely_touchpoints",
+    "touchpoints": "likely_touchpoints",
+    "files": "likely_touchpoints",
+    "assumptions": "assumptions",
+    "open questions": "open_questions",
+    "questions": "open_questions",
+}
+_BRIEF_TITLES = {
+    "desired_outcome": "Desired outcome",
+    "non_goals": "Non-goals",
+    "acceptance_criteria": "Acceptance criteria",
+    "constraints": "Constraints",
+    "decision_boundaries": "Decision boundaries",
+    "likely_touchpoints": "Likely touchpoints",
+    "assumptions": "Assumptions",
+    "open_questions": "Open questions",
+}
+
+
+def parsed_brief(text: str, task: str, before: Brief | None = None) -> Brief:
+    """The brief in a model's text, on top of the one there was: a section that is missing there stays as it was."""
+    found: dict[str, Any] = dict(sections(text, _BRIEF_NAMES))
+    base = before if before is not None and before.task == task else Brief(task=task)
+    return msgspec.structs.replace(base, **found)
+
+
+def rendered_brief(brief: Brief) -> str:
+    """The brief as Markdown that `parsed_brief` reads."""
+    body = [listed(title, getattr(brief, name)) for name, title in _BRIEF_TITLES.items()]
+    return "\n".join([f"# Brief: {one_line(brief.task)}", "", *body])
+
+
+def stored_brief(brief: Brief | None) -> dict[str, Any]:
+    """The change of runtime state that records it; None forgets it."""
+    return {BRIEF_KEY: None if brief is None else dump(brief)}
+
+
+def brief_of(runtime: dict[str, Any]) -> Brief | None:
+    value = runtime.get(BRIEF_KEY)
+    return None if value is None else load(Brief, value)
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+PLAN_KEY = "workflow_plan"
+MAX_COMMANDS = 10
+
+_FILE = re.compile(r"(?:[\w.@+-]+/)*[\w@+.-]*[\w@+-]\.[A-Za-z]\w{0,7}|(?:[\w.@+-]+/)+")
+_TOKEN = re.compile(r"[^\s`'\"(),;<>]+")
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+class WorkPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`touchpoints` are files and folders (ending in `/`) that it means to change. `revision` counts refreshes."""
+
+    task: str
+    steps: list[str] = []
+    touchpoints: list[str] = []
+    acceptance_criteria: list[str] = []
+    verification_commands: list[str] = []
+    risks: list[str] = []
+    revision: int = 1
+
+
+_PLAN_NAMES = {
+    "steps": "steps",
+    "step": "steps",
+    "plan": "steps",
+    "implementation": "steps",
+    "implementation steps": "steps",
+    "implementation plan": "steps",
+    "tasks": "steps",
+    "files": "files",
+    "files to change": "files",
+    "file changes": "files",
+    "touchpoints": "files",
+    "acceptance criteria": "acceptance_criteria",
+    "acceptance": "acceptance_criteria",
+    "done when": "acceptance_criteria",
+    "verification": "verification",
+    "verification commands": "verification",
+    "verification plan": "verification",
+    "verify": "verification",
+    "tests": "verification",
+    "risks": "risks",
+}
+
+
+def parsed_plan(text: str, task: str, before: WorkPlan | None = None) -> WorkPlan:
+    """The plan in a model's text. Files named in steps count as touchpoints where there is no list of files."""
+    found = sections(text, _PLAN_NAMES)
+    steps = found.get("steps", [])
+    files = [path for item in found.get("files", []) for path in paths_in(item)]
+    if not files:
+        files = [path for step in steps for path in paths_in(step)]
+    again = before is not None and before.task == task
+    return WorkPlan(
+        task=task,
+        steps=steps,
+        touchpoints=list(dict.fromkeys(files)),
+        acceptance_criteria=found.get("acceptance_criteria", []),
+        verification_commands=_commands(found.get("verification", [])),
+        risks=found.get("risks", []),
+        revision=before.revision + 1 if again and before is not None else 1,
+    )
+
+
+def paths_in(text: str) -> list[str]:
+    """What looks like a file or, with a slash at its end, a folder; never an absolute path or one that climbs out."""
+    tokens = (token.removeprefix("./").rstrip(".:!?") for token in _TOKEN.findall(text))
+    return [token for token in tokens if _FILE.fullmatch(token) and ".." not in token.split("/")]
+
+
+def _commands(items: list[str]) -> list[str]:
+    """Commands in back-quotes or after a `$`; prose is left to people."""
+    found: list[str] = []
+    for item in items:
+        quoted = _CODE.findall(item)
+        found += quoted or ([item[2:]] if item.startswith("$ ") else [])
+    return list(dict.fromkeys(one_line(command) for command in found if command.strip()))[:MAX_COMMANDS]
+
+
+def rendered_plan(plan: WorkPlan) -> str:
+    """The implementation plan as Markdown."""
+    parts = [
+        listed("Steps", plan.steps),
+        listed("Files", [f"`{path}`" for path in plan.touchpoints]),
+        listed("Acceptance criteria", plan.acceptance_criteria),
+        listed("Risks", plan.risks),
+    ]
+    return "\n".join([f"# Implementation plan: {one_line(plan.task)}", "", *parts])
+
+
+def rendered_verification_plan(plan: WorkPlan) -> str:
+    """The verification plan as Markdown."""
+    parts = [
+        listed("Acceptance criteria", plan.acceptance_criteria),
+        listed("Verification commands", [f"`{command}`" for command in plan.verification_commands]),
+    ]
+    return "\n".join([f"# Verification plan: {one_line(plan.task)}", "", *parts])
+
+
+def stored_plan(plan: WorkPlan | None) -> dict[str, Any]:
+    """The change of runtime state that records it; None forgets it."""
+    return {PLAN_KEY: None if plan is None else dump(plan)}
+
+
+def plan_of(runtime: dict[str, Any]) -> WorkPlan | None:
+    value = runtime.get(PLAN_KEY)
+    return None if value is None else load(WorkPlan, value)
