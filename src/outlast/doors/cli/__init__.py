@@ -1,8 +1,9 @@
-"""The command line: `outlast`, one file a command.
+"""The command line: `outlast`, a file per subject.
 
-A command lives in its own module with a `typer.Typer` called `app`: unnamed with one `@app.command("verify")`, or named
-(`typer.Typer(name="sessions")`) for a group. It is listed in `commands` and imported only when it is asked for. A first
-word that is no command is a prompt: `outlast.doors.cli.main_command`.
+A module holds the commands of one subject in a `typer.Typer` called `app`: unnamed with an `@app.command("verify")` for
+each, or named (`typer.Typer(name="sessions")`) for a group. `COMMANDS` lists every command with its module, which is
+imported only when one of its commands is asked for. A first word that is no command is a prompt:
+`outlast.doors.cli.main_command`.
 
 Promise: a user's mistake is one line on stderr and the exit code of its error (1 failed, 2 wrong usage, 3 not found or
 ambiguous, 4 conflict), never a traceback. Anything that is not a `OutlastError` is our mistake and may look like one.
@@ -32,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_what_was_closed() -> None:
-    """Whoever started us may have closed a standard stream. The next file that is opened, a store's perhaps, would take
-    its number, and get whatever a program that we start prints."""
+    """The process that started us may have closed a standard stream. The next file that is opened, a store's perhaps,
+    would take its number, and get what a program that we start prints."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -48,17 +49,17 @@ def _answered(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except typer.TyperException as error:
-        _tell(_one_line(_misused(error)))
+        _tell(_misused(error))
         return error.exit_code
     except OutlastError as error:
-        _tell(_one_line(str(error)))
+        _tell(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has seen enough
         return ENOUGH
     except OSError as error:  # what no layer below could put into better words
-        _tell(_one_line(_failed(error)))
+        _tell(_failed(error))
         return 1
 
 
@@ -75,8 +76,11 @@ def _flushed(code: int) -> int:
 
 
 def _tell(sentence: str) -> None:
-    with suppress(OSError):  # a terminal that is gone: there is nobody to be told
-        print(f"outlast: {sentence}", file=sys.stderr)
+    """Say what is wrong. The ids, paths and contents that it quotes must not break the line or steer the terminal."""
+    from outlast.doors.cli.output import plain
+
+    with suppress(OSError):  # a terminal that is gone: no user reads it
+        print(f"outlast: {plain(sentence)}", file=sys.stderr)
 
 
 def _let_go(stream: TextIO) -> OSError | None:
@@ -134,7 +138,7 @@ def _is_somewhere() -> bool:
 
 
 def _only(name: str) -> typer.Typer:
-    """A command line that has this command and no other."""
+    """A command line that has the commands of this one's module and no others."""
     from outlast.doors.cli.quick import QuickGroup
 
     alone = typer.Typer(cls=QuickGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -145,11 +149,3 @@ def _only(name: str) -> typer.Typer:
 
 def _callback() -> None:
     """A coding agent whose sessions cannot be lost."""
-
-
-def _one_line(text: str) -> str:
-    """Error texts quote ids, paths and file contents; none of them may break the line or steer the terminal."""
-    joined = " ".join(text.split())
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in joined
-    )

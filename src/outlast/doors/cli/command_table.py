@@ -1,4 +1,4 @@
-"""What can be typed after `outlast`, for whoever dispatches, helps or completes: no command is imported for it."""
+"""The commands of `outlast`, for dispatch, help and completion: no command is imported for it."""
 
 from collections.abc import Mapping
 
@@ -7,13 +7,13 @@ COMMANDS: Mapping[str, str] = {
     "serve": "outlast.doors.cli.serve",
     "worker": "outlast.doors.cli.worker",
     "gateway": "outlast.doors.cli.gateway",
-    "config": "outlast.doors.cli.config",
-    "models": "outlast.doors.cli.models",
+    "config": "outlast.doors.cli.settings_commands",
+    "models": "outlast.doors.cli.settings_commands",
     "demo": "outlast.doors.cli.demo",
-    "verify": "outlast.doors.cli.verify",
-    "doctor": "outlast.doors.cli.doctor",
-    "backup": "outlast.doors.cli.backup",
-    "db": "outlast.doors.cli.db",
+    "verify": "outlast.doors.cli.maintenance",
+    "doctor": "outlast.doors.cli.maintenance",
+    "backup": "outlast.doors.cli.maintenance",
+    "db": "outlast.doors.cli.maintenance",
     "bench": "outlast.doors.cli.bench",
 }
 """What can be typed after `outlast`, and the module that holds it."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from importlib import import_module
+from inspect import signature
 from typing import Annotated
 
 import typer
@@ -119,6 +120,7 @@ def outlast(
 
     In a terminal it opens a session to talk in; without one, or with -p, it answers once and leaves.
     """
+    given = locals()
     if context.args:
         raise typer.BadParameter(_too_many(prompt or "", context.args))
     _refuse_contradictions(continue_newest, resume, session, fork=fork)
@@ -126,22 +128,8 @@ def outlast(
         _refuse_misspelled(prompt)
     from outlast.doors.repl.launch import LaunchOptions
 
-    start = LaunchOptions(
-        prompt=prompt,
-        continue_newest=continue_newest,
-        resume=session or resume,
-        fork=fork,
-        model=model,
-        base_url=base_url,
-        permission_mode=permission_mode.value if permission_mode is not None else None,
-        allow=tuple(allow or ()),
-        add_dirs=tuple(add_dir or ()),
-        max_steps=max_steps,
-        plan=plan,
-        persona=persona,
-        effort=effort.value if effort is not None else None,
-        store=store,
-    )
+    given["resume"] = session or resume
+    start = LaunchOptions(**{name: given[name] for name in LaunchOptions.__struct_fields__})
     if print_only or output_format is not OutputFormat.TEXT or not _in_a_terminal():
         from outlast.doors.repl.print_mode import answer_once
 
@@ -207,27 +195,14 @@ def whole(commands: Mapping[str, str]) -> typer.Typer:
     """Every command and every option in one tree: for shells that complete words, and for setting that up."""
     tree = typer.Typer(name="outlast", rich_markup_mode=None, pretty_exceptions_enable=False)
 
-    @tree.callback(invoke_without_command=True)
-    def options(
-        print_only: Print = False,
-        continue_newest: Continue = False,
-        resume: Resume = None,
-        session: Session = None,
-        fork: Fork = False,
-        model: Model = None,
-        base_url: BaseUrl = None,
-        permission_mode: PermissionMode = None,
-        allow: Allow = None,
-        add_dir: AddDir = None,
-        max_steps: MaxSteps = None,
-        plan: Plan = False,
-        persona: PersonaName = None,
-        effort: Effort = None,
-        output_format: Format = OutputFormat.TEXT,
-        store: Store = None,
-    ) -> None:
+    def options(**_: object) -> None:
         """A coding agent whose sessions cannot be lost."""
 
-    for module in commands.values():
+    taken = signature(outlast)
+    vars(options)["__signature__"] = taken.replace(
+        parameters=[taken.parameters[name] for name in taken.parameters if name not in ("context", "prompt", "version")]
+    )
+    tree.callback(invoke_without_command=True)(options)
+    for module in dict.fromkeys(commands.values()):
         tree.add_typer(import_module(module).app)
     return tree

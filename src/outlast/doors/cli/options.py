@@ -27,6 +27,10 @@ def session_ids(incomplete: str) -> list[str]:
     return [row.id for row in rows if row.id.startswith(incomplete)][:20]
 
 
+SessionId = Annotated[
+    str,
+    typer.Argument(metavar="ID", autocompletion=session_ids, help="The session, or its first 6 or more characters."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

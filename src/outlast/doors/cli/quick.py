@@ -1,7 +1,12 @@
-"""A command that parses plain options by itself, because the library's way first loads more than a list takes.
+"""A command that parses plain options by itself, because Typer loads pydantic before it parses the first one.
 
 Only what is plain: options that stand alone, texts, numbers within limits, names of an enumeration. Anything else,
-help and mistakes above all, goes the library's way, which knows what to say.
+help and mistakes above all, goes Typer's way, which knows what to say.
+
+Measured (15 rounds in turns, two busy cores): `outlast sessions list` takes 329 ms of processor time with this module
+and 515 ms without it. A parser of our own before Typer is imported would save more, but would spell the options of
+`list` a second time. `QuickGroup` sets `_protected_args`, a private name of Typer: there is no other way to hand over
+the name of the command without the parser.
 """
 
 from collections.abc import Iterator

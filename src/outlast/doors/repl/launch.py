@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,8 @@ REPL, CLI = "repl", "cli"
 
 
 class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for. `resume` is an id, its beginning, or `?` for a choice."""
+    """What the command line asks for: the parameters of `outlast` by their names. `resume` is an id, its beginning, or
+    `?` for a choice."""
 
     prompt: str | None = None
     continue_newest: bool = False
@@ -31,8 +33,8 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     base_url: str | None = None
     permission_mode: str | None = None
-    allow: tuple[str, ...] = ()
-    add_dirs: tuple[str, ...] = ()
+    allow: Sequence[str] | None = None
+    add_dir: Sequence[str] | None = None
     max_steps: int | None = None
     plan: bool = False
     persona: str | None = None
@@ -58,8 +60,8 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
             reasoning=ReasoningConfig(effort=self.effort),
             workflow_mode="plan" if self.plan else None,
             persona=self.persona,
-            add_dirs=self.add_dirs,
-            allow=self.allow,
+            add_dirs=tuple(self.add_dir or ()),
+            allow=tuple(self.allow or ()),
         )
         return given if self.max_steps is None else msgspec.structs.replace(given, max_steps=self.max_steps)
 

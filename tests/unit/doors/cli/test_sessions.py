@@ -229,7 +229,7 @@ def test_the_newest_hit_comes_first_whichever_session_was_active_last(store: Log
 
 
 def test_an_export_that_breaks_off_leaves_no_half_of_a_file(tmp_path: Path) -> None:
-    from outlast.doors.cli.sessions.export import _write
+    from outlast.doors.cli.sessions.transfer import _write
 
     def pieces() -> Iterator[bytes]:
         yield b"first"

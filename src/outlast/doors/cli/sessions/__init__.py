@@ -1,4 +1,4 @@
-"""`outlast sessions ...`: one file a command, each imported only when it is asked for."""
+"""`outlast sessions ...`: a file per subject, imported only when one of its commands is asked for."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -26,13 +26,22 @@ VERBS: Mapping[str, str] = {
     "stats": "Sessions, turns, tokens and cost.",
     "delete": "Erase a session for good.",
 }
-"""What can be typed after `outlast sessions`, and what help says of it. The module of a verb is called like it."""
+"""What can be typed after `outlast sessions`, and what help says of it."""
 
-_MODULES = {"list": "listing", "import": "importing"}
+_SUBJECTS: Mapping[str, tuple[str, ...]] = {
+    "list_show": ("list", "show"),
+    "lifecycle": ("end", "reopen", "rename", "archive", "unarchive", "delete"),
+    "history": ("fork", "rewind", "compact", "resume"),
+    "transfer": ("export", "import"),
+    "search_stats": ("search", "stats"),
+}
+"""The modules of this package, each with a Typer named `app`, and the commands they hold."""
+
+_MODULES = {verb: subject for subject, verbs in _SUBJECTS.items() for verb in verbs}
 
 
 class Verbs(QuickGroup):
-    """Commands that are imported when they are called."""
+    """Commands that are imported when they are called; of a module, only the command that is asked for is built."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
@@ -40,8 +49,9 @@ class Verbs(QuickGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in VERBS:
             return None
-        module = import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}")
-        command = typer.main.get_command(module.app)
+        subject: typer.Typer = import_module(f"{__name__}.{_MODULES[cmd_name]}").app
+        found = next(one for one in subject.registered_commands if one.name == cmd_name)
+        command = typer.main.get_command_from_info(found, pretty_exceptions_short=True, rich_markup_mode=None)
         command.short_help = VERBS[cmd_name]
         return command
 

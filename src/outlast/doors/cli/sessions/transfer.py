@@ -1,10 +1,11 @@
-"""`outlast sessions export ID`: JSON lines, lossless; Markdown or HTML for people, secrets redacted.
+"""`outlast sessions export` and `outlast sessions import`: a session leaves a store, and comes into another one.
 
-Of a damaged session the JSON lines hold everything that is whole.
+JSON lines are lossless, and an import has the same hashes; of a damaged session they hold everything that is whole.
+Markdown and HTML are for people, with secrets redacted. An import gives no rights here.
 """
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import chain
@@ -14,13 +15,11 @@ from typing import Annotated, BinaryIO
 import typer
 
 from outlast.core.errors import OutlastError
-from outlast.doors.cli.options import Store
-from outlast.doors.cli.output import plain
-from outlast.doors.cli.progress import bar
-from outlast.doors.cli.sessions.arguments import Session, verb
+from outlast.doors.cli.options import Json, SessionId, Store
+from outlast.doors.cli.output import Told, bar, counted, plain, print_json
 
-app = verb()
-Progress = Callable[[int, int], None] | None
+app = typer.Typer()
+IMPORTED = {"new": "imported", "continued": "continued", "here": "was here already"}
 
 
 class ExportFormat(StrEnum):
@@ -31,7 +30,7 @@ class ExportFormat(StrEnum):
 
 @app.command("export")
 def export(
-    session: Session,
+    session: SessionId,
     format: Annotated[
         ExportFormat, typer.Option("--format", help="One JSON line an event; or a document.")
     ] = ExportFormat.JSONL,
@@ -72,7 +71,7 @@ def _lines(session: str, output: Path | None, store: str | None) -> bool:
 
 
 def _document(
-    session: str, format: ExportFormat, redact: bool, store: str | None, progress: Progress
+    session: str, format: ExportFormat, redact: bool, store: str | None, progress: Told | None
 ) -> Iterator[bytes]:
     from outlast.app.sessions.detail import detail
     from outlast.app.sessions.listing import open_readonly, resolve_session
@@ -110,3 +109,24 @@ def _opened(output: Path | None) -> Generator[BinaryIO]:
         raise OutlastError(f"{output} exists already; choose another file or remove it") from error
     except OSError as error:
         raise OutlastError(f"cannot write {output}: {error.strerror}; choose another place") from error
+
+
+# ---- import ---------------------------------------------------------------------------------------------------------
+
+
+@app.command("import")
+def import_session(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `sessions export --format jsonl` wrote.")],
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Take a session over from a file, with the history it stands on. Approvals in it count for nothing here."""
+    from outlast.app.transfer.import_session import import_file
+
+    with bar("importing", wanted=not json) as progress:
+        found = import_file(store, file, progress=progress)
+    if json:
+        print_json({"sessions": found})
+        return
+    for one in found:
+        print(f"{one.session_id}  {IMPORTED[one.what]}: {counted(one.events, 'event')}, up to {one.last_seq}")

@@ -1,6 +1,8 @@
-"""`outlast config get|set|path`: your settings, where they come from and how to change them."""
+"""`outlast config get | set | path` and `outlast models`: your settings, and which model answers with them."""
 
-from typing import Annotated, cast
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -11,12 +13,17 @@ from outlast.core.errors import ConfigError
 from outlast.doors.cli.options import Json
 from outlast.doors.cli.output import plain, print_json
 
-app = typer.Typer(name="config", help="Show and change your settings.")
+if TYPE_CHECKING:
+    from outlast.app.models import ModelOverview
+
+app = typer.Typer()
+config = typer.Typer(name="config", help="Show and change your settings.")
+app.add_typer(config)
 
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One setting; all of them without it.")]
 
 
-@app.command("get")
+@config.command("get")
 def get(name: Name = None, json: Json = False) -> None:
     """Show what is in force here: flags, environment, project file, your file, defaults, in this order."""
     settings = shown_settings(load_settings())
@@ -32,7 +39,7 @@ def get(name: Name = None, json: Json = False) -> None:
             print(f"{key:<16} {_told(value)}")
 
 
-@app.command("set")
+@config.command("set")
 def set_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Which setting.")],
     value: Annotated[str, typer.Argument(metavar="VALUE", help="Its new value; '' removes it.")],
@@ -46,7 +53,7 @@ def set_(
         print(f"{plain(name)} {'is removed from' if not value else 'is set in'} {plain(str(path))}")
 
 
-@app.command("path")
+@config.command("path")
 def path(json: Json = False) -> None:
     """Show where your settings are, whether they can be read or not."""
     found = config_path(own_home())
@@ -62,3 +69,28 @@ def _told(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, cast("tuple[object, ...]", value))) or "-"
     return plain(str(value))
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("models")
+def models(json: Json = False) -> None:
+    """Show providers, Ollama and the local model, and which one is used when none is named."""
+    from outlast.app.models import overview
+
+    found = overview(load_settings())
+    if json:
+        print_json(found)
+    else:
+        _print_models(found)
+
+
+def _print_models(found: ModelOverview) -> None:
+    for row in found.rows:
+        mark = "*" if found.used is not None and found.used.partition(":")[0] == row.name else " "
+        default = f"  ({plain(row.default)})" if row.default else ""
+        print(f"{mark} {'ready' if row.ready else '-':<6} {row.name:<12} {plain(row.note)}{default}")
+        for name in row.models:
+            print(f"                      {plain(name)}")
+    print(f"\n{plain(found.used) if found.used else 'none'}: {plain(found.reason)}")

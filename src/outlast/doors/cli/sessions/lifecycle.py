@@ -1,0 +1,157 @@
+"""`outlast sessions end | reopen | rename | archive | unarchive | delete ID`.
+
+`end` stops a running turn first. `delete` asks, erases everything and leaves a receipt; no other command and no clock
+ever deletes a session.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from outlast.app.sessions.listing import open_for_change, refuse_ended, resolve_session
+from outlast.core.errors import ConflictError, InvalidInput
+from outlast.doors.cli.options import Json, SessionId, Store
+from outlast.doors.cli.output import counted, moment, plain, print_json
+
+if TYPE_CHECKING:
+    from outlast.app.sessions.delete import DeletionReceipt
+
+app = typer.Typer()
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command("end")
+def end(
+    session: SessionId,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, for the log.")] = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Stop a session; it takes no more input until it is reopened."""
+    import asyncio
+
+    from outlast.app.sessions.boundaries import context_without_model
+    from outlast.runtime.service import SessionService
+
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
+        header = opened.head(name)
+        refuse_ended(header)
+        asyncio.run(SessionService(opened, "cli").end(name, context_without_model(store, opened, header), reason))
+    if json:
+        print_json({"session_id": name, "state": "ended"})
+    else:
+        print(f"{name[:8]} has ended; `outlast sessions reopen {name[:8]}` takes it up again")
+
+
+@app.command("reopen")
+def reopen(session: SessionId, store: Store = None, json: Json = False) -> None:
+    """Take up a session that had ended."""
+    _change_state("reopen", session, store, json=json, told="is open again")
+
+
+@app.command("rename")
+def rename(
+    session: SessionId,
+    title: Annotated[str, typer.Argument(help="The new title; it stays, whatever is said first.")],
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Give a session another title."""
+    import asyncio
+
+    from outlast.runtime.service import SessionService
+
+    if not title.strip():
+        raise InvalidInput("a title must not be empty; say what the session is about")
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
+        seq = asyncio.run(SessionService(opened, "cli").rename(name, title))
+    if json:
+        print_json({"session_id": name, "seq": seq, "title": title})
+    else:
+        print(f"{name[:8]}  {plain(title)}")
+
+
+@app.command("archive")
+def archive(session: SessionId, store: Store = None, json: Json = False) -> None:
+    """Take a session out of sight; nothing is lost, and `unarchive` brings it back."""
+    _change_state("archive", session, store, json=json, told="is archived")
+
+
+@app.command("unarchive")
+def unarchive(session: SessionId, store: Store = None, json: Json = False) -> None:
+    """Bring an archived session back."""
+    _change_state("unarchive", session, store, json=json, told="is back")
+
+
+def _change_state(
+    verb: Literal["reopen", "archive", "unarchive"], session: str, store: str | None, *, json: bool, told: str
+) -> None:
+    import asyncio
+
+    from outlast.runtime.service import SessionService
+
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
+        service = SessionService(opened, "cli")
+        change = {"reopen": service.reopen, "archive": service.archive, "unarchive": service.unarchive}[verb]
+        asyncio.run(change(name))
+        state = opened.head(name).state
+    if json:
+        print_json({"session_id": name, "state": state})
+    else:
+        print(f"{name[:8]} {told}")
+
+
+# ---- delete ---------------------------------------------------------------------------------------------------------
+
+
+@app.command("delete")
+def delete(
+    session: SessionId,
+    yes: Yes = False,
+    with_forks: Annotated[bool, typer.Option("--with-forks", help="Also every session that stands on it.")] = False,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Erase a session for good: events, drafts, blobs, its words in the search index. `archive` only hides it."""
+    from outlast.app.sessions.delete import delete as erase
+    from outlast.app.sessions.delete import forks_of
+
+    with open_for_change(store) as opened:
+        name = resolve_session(opened, session)
+        header = opened.head(name)
+        if not yes:
+            forks = len(forks_of(opened, name))
+            stay = f" {counted(forks, 'fork')} will keep what they share with it." if forks and not with_forks else ""
+            _ask(f"Delete {name} '{plain(header.title or '')}', {counted(header.message_count, 'message')}?{stay}")
+        receipts = erase(store, opened, name, door="cli", with_forks=with_forks)
+    if json:
+        print_json({"deleted": receipts})
+        return
+    for receipt in receipts:
+        _print_receipt(receipt)
+
+
+def _ask(question: str) -> None:
+    """Go on only if the user says yes, in a terminal or through a pipe."""
+    if sys.stdin.isatty():
+        sys.stderr.write(f"{question} It cannot be undone. [y/N] ")
+        sys.stderr.flush()
+    said = sys.stdin.readline()
+    if not said:
+        raise ConflictError("deleting is for good, so it asks first, and nobody is here to answer; add --yes to go on")
+    if said.strip().lower() not in ("y", "yes"):
+        raise ConflictError("nothing was deleted")
+
+
+def _print_receipt(receipt: DeletionReceipt) -> None:
+    print(f"deleted {receipt.session_id} at {moment(receipt.deleted_at)} by {plain(receipt.deleted_by)}")
+    print(f"  {counted(receipt.last_seq, 'event')}, head {receipt.head_hash}")
+    if receipt.kept_for_forks:
+        print(f"  {counted(receipt.kept_for_forks, 'fork')} kept what they share with it")
