@@ -1,0 +1,101 @@
+"""The plain policy: the model works until it stops calling tools, and then the turn is over.
+
+It adds no round, no verification and no section of its own to the prompt. It records what every reader of a session
+expects: the task, a definition of done without checks, and one entry of the timeline for the end of the turn.
+"""
+
+from __future__ import annotations
+
+from outlast.core.events import DefinitionOfDoneUpdated, Event, RuntimeStateChanged, TimelineRecorded
+from outlast.core.messages import Part, ToolCall, text_of
+from outlast.core.record_storage import dump
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode, mode_of
+from outlast.core.workflow_records import COMPLETION_PREFIX, DefinitionOfDone, EntryKind, WorkflowTimelineEntry
+from outlast.runtime.clock import timestamp
+from outlast.runtime.driver import Driver
+from outlast.runtime.prompt.system_prompt import REACT, SystemPrompt, system_prompt
+from outlast.runtime.tools.port import ToolOutcome
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.policy import CALL, CONTINUE, PolicyVerdict, TurnOpening
+from outlast.runtime.turn.text_tool_calls import calls_in, with_calls
+from outlast.runtime.turn.turn_opening import admitted_text, opening_changes, prompt_inputs
+from outlast.runtime.turn.turn_stats import TurnRecord
+
+TURN_COMPLETE, EMPTY_RETRY, EMPTY_EXHAUSTED = "turn_complete", "empty_response_retry", "empty_response_exhausted"
+EMPTY = "[Outlast runtime] Your last response was empty. Go on with the task, or give your final answer as text."
+
+
+class PlainPolicy:
+    """A turn that the model leads by itself (`outlast.runtime.turn.policy.TurnPolicy`)."""
+
+    def __init__(self, driver: Driver, context: TurnContext) -> None:
+        self.driver = driver
+        self.context = context
+        self._prompt: tuple[int, SystemPrompt] | None = None
+
+    async def begin(self, inputs: list[int]) -> TurnOpening:
+        task, mode = await admitted_text(self.driver, inputs), self._mode()
+        opening = opening_changes(self.driver.state, task)
+        changes = {**opening, "workflow_mode": str(mode), **self.context.gate.facts()}
+        definition = DefinitionOfDone(task_statement=task, current_mode=str(mode), mode_history=[str(mode)])
+        events = (RuntimeStateChanged(changes=changes), DefinitionOfDoneUpdated(definition=dump(definition)))
+        return TurnOpening(mode=mode, events=events)
+
+    def _mode(self) -> WorkflowMode:
+        """The mode that the caller or the user of the session has set; execute where it is not set."""
+        runtime = self.driver.state.runtime
+        asked = runtime.get("workflow_decision_kind") == DecisionKind.REQUESTED
+        return mode_of(self.context.config.workflow_mode or (runtime.get("workflow_mode") if asked else None))
+
+    def system_prompt(self) -> SystemPrompt:
+        at = self.driver.state.last_seq
+        if self._prompt is None or self._prompt[0] != at:
+            self._prompt = (at, system_prompt(prompt_inputs(self.driver, self.context)))
+        return self._prompt[1]
+
+    def note_call(self, call: ToolCall, outcome: ToolOutcome, status: str) -> tuple[Event, ...]:
+        return ()
+
+    def after_tools(self, record: TurnRecord) -> PolicyVerdict | None:
+        return None
+
+    def judge_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
+        """The turn is over, unless the reply is empty for the first time or ends on a call in the text protocol."""
+        text = text_of(parts)
+        if not text.strip():
+            return self._empty(record)
+        if self.system_prompt().format == REACT:
+            names = tuple(spec.name for spec in self.context.tools.specs())
+            calls = calls_in(text, names, f"text-{self.driver.state.last_seq}-")
+            if calls:
+                said, summary = with_calls(parts, calls), "the reply asks for a tool call"
+                return PolicyVerdict(outcome=CALL, code="raw_text_tool_recovered", summary=summary, parts=said)
+        return self._over()
+
+    def next_verification(self, record: TurnRecord) -> ToolCall | PolicyVerdict:
+        """A turn that another policy sent to verification, and that this one took over, has its answer already."""
+        return self._over()
+
+    def _over(self) -> PolicyVerdict:
+        return self._verdict("complete", TURN_COMPLETE, "the model has answered", EntryKind.COMPLETION_FINALIZE)
+
+    def _empty(self, record: TurnRecord) -> PolicyVerdict:
+        if record.count(EMPTY_RETRY):
+            return self._verdict("failed", EMPTY_EXHAUSTED, "the responses stayed empty", EntryKind.REPAIR_FAIL)
+        summary = "asked again because the response was empty"
+        return self._verdict(CONTINUE, EMPTY_RETRY, summary, EntryKind.REPAIR_RETRY, EMPTY)
+
+    def _verdict(
+        self, outcome: str, code: str, summary: str, kind: EntryKind, nudge: str | None = None
+    ) -> PolicyVerdict:
+        entry = WorkflowTimelineEntry(
+            timestamp=timestamp(self.driver.clock),
+            kind=str(kind),
+            mode=str(mode_of(self.driver.state.runtime.get("workflow_mode"))),
+            reason_code=code,
+            summary=f"{COMPLETION_PREFIX}{summary}",
+            policy_outcome=outcome,
+        )
+        changes = {"last_completion_decision_code": code, "last_completion_decision_summary": summary}
+        events = (TimelineRecorded(entry=dump(entry)), RuntimeStateChanged(changes=changes))
+        return PolicyVerdict(outcome=outcome, code=code, summary=summary, events=events, nudge=nudge)
