@@ -15,7 +15,7 @@ from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import default_store
 from outlast.app.turn_setup import build_turn_context, permitted_mode
 from outlast.core.errors import InvalidInput
-from outlast.core.events import Delivery, InputWithdrawn
+from outlast.core.events import Delivery
 from outlast.core.messages import Message, Part, text_of
 from outlast.core.state import SessionState
 from outlast.core.workflow_mode import WorkflowMode
@@ -72,7 +72,7 @@ class Agent:
         The input is durable before anything is done with it. `ModelError` when the model did not answer: the turn then
         ended as failed, and is in the log. Cancelling it leaves every call answered and the session usable.
         """
-        admission = self.service.admission(self.session.session_id, task, key=key)
+        admission = self.service.writes.admission(self.session.session_id, task, key=key)
         [*_, receipt] = await self.session.commit_async(admission)
         self._follow(receipt.session_id)
         return await self.resume()
@@ -121,7 +121,7 @@ class Agent:
 
     def queue_steering_message(self, text: str) -> None:
         """Say something to the running turn, or to the next one; durable on return."""
-        self.session.commit(self.service.admission(self.session.session_id, text, delivery=Delivery.STEER))
+        self.session.commit(self.service.writes.admission(self.session.session_id, text, delivery=Delivery.STEER))
 
     def drain_steering_messages(self) -> list[str]:
         """Take back the steering that no turn has read yet: its texts, oldest first."""
@@ -132,7 +132,7 @@ class Agent:
         if not unread:
             return []
         texts = [text_of(event.parts) for event in self.session.inputs(unread)]
-        self.session.record(InputWithdrawn(inputs=unread, reason="drained"))
+        self.session.commit(self.service.writes.withdrawal(self.session.session_id, unread, "drained"))
         return texts
 
     # --- the session
@@ -141,14 +141,27 @@ class Agent:
         """Go on with that session (its newest one, if it was rotated); False when there is none.
 
         A damaged one raises `DamagedSession`. Its permission mode is taken over only as far as this process may.
+        One event is written, where another kind of agent went on with it last.
         """
+        if not self.open_session(session_id):
+            return False
+        self.record_owner()
+        return True
+
+    def open_session(self, session_id: str) -> bool:
+        """Come to that session as `resume_session` does, and write nothing."""
         found = ConversationSession.load(project_root=self.project_root, session_id=session_id, store=self.store)
         if found is None:
             return False
         self.session = found
         self._follow(self.store.tip(found.session_id))
-        self.session.update_runtime_state(runtime_owner_type=type(self).__name__)
         return True
+
+    def record_owner(self) -> None:
+        """Let the session remember that this kind of agent goes on with it, unless it does."""
+        owner = type(self).__name__
+        if self.session.runtime_owner_type != owner:
+            self.session.update_runtime_state(runtime_owner_type=owner)
 
     def clear_history(self) -> None:
         """Begin a fresh session; the old one stays as it is."""

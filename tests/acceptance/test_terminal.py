@@ -166,7 +166,7 @@ def test_a_session_of_another_project_goes_on_in_its_own_folder_and_brings_its_q
     place.says(call("write", file_path="made.txt", content="x\n"), *[reply("Made.")] * 8)
     with place.store() as store:
         session = ConversationSession(project_root=other, store=store, model=place.model)
-        session.commit(SessionService(store).admission(session.session_id, "make it"))
+        session.commit(SessionService(store).writes.admission(session.session_id, "make it"))
         name = session.session_id
     with opened(place) as terminal:
         terminal.types(f"/resume {name[:8]}")

@@ -211,7 +211,7 @@ async def test_what_another_door_stops_or_renames_does_not_disturb_the_chat(tmp_
     async with running(tmp_path) as world:
         await world.asked("hello")
         service = SessionService(world.store, "http")
-        await service.rename(world.session(), "another name")
+        await service.update_async(world.session(), title="another name")
         await service.interrupt(world.session())
         await world.asked("still there?")
         assert world.room.texts(OWNER) == ["re: hello", "re: still there?"]

@@ -93,11 +93,6 @@ def place_for(store: LogStore, label: str | None = None, *, here: bool = True) -
     return this_host() if here and store.writes_elsewhere else None
 
 
-def bound_to(place: str | None) -> dict[str, str]:
-    """What the first event of a session says of its place."""
-    return {"place": place} if place is not None else {}
-
-
 def checked(label: str) -> str:
     if not _LABEL.fullmatch(label):
         raise InvalidInput("a place is a label of letters, digits, '.', '_' and '-', 64 at most")

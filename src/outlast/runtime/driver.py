@@ -13,8 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from outlast.core.codec import VERSIONS
 from outlast.core.errors import OutcomeUnknown, StaleLease, StoreUnavailable
 from outlast.core.event_row import Actor, StoredEvent
@@ -23,8 +21,9 @@ from outlast.core.fold import Row, fold
 from outlast.core.ids import id_from
 from outlast.core.state import SessionState
 from outlast.runtime.clock import Clock
+from outlast.runtime.commit_retry import commit_resolved
 from outlast.runtime.imported_trust import trusted_state
-from outlast.store.port import LEASE_MS, Append, Claim, Create, Lease, NewEvent, Receipt, Release, Renew, Store, Write
+from outlast.store.port import LEASE_MS, Append, Claim, Lease, NewEvent, Receipt, Release, Renew, Store, Write
 from outlast.store.process_identity import holder
 from outlast.store.read.decode import decode_events
 
@@ -35,7 +34,6 @@ RENEW_AFTER = 0.3
 TRUST_FOR = 0.8
 QUIET_START = 0.05
 LISTEN_AGAIN = 1.0
-REPEATS = 5
 FAR_BEHIND = 500
 
 T = TypeVar("T")
@@ -216,20 +214,10 @@ class Driver:
         return f"t{self.state.last_seq + 1}" if any(isinstance(event, TurnStarted) for event in events) else None
 
     async def _commit(self, *writes: Write) -> list[Receipt]:
-        """Commit; an outcome that is not known is found out by repeating the same commit with its key."""
-        for repeat in range(REPEATS):
-            try:
-                receipts = await self.store.commit_async(*writes)
-            except OutcomeUnknown as error:
-                if repeat == REPEATS - 1:
-                    raise
-                if error.key is not None:
-                    writes = _with_key(writes, error.key)
-                await self.clock.sleep(0.05 * 2**repeat)
-            else:
-                self.commits += 1
-                return receipts
-        raise AssertionError("unreachable")
+        """Commit, and count it; an outcome that is not known is found out."""
+        receipts = await commit_resolved(self.store, *writes, sleep=self.clock.sleep)
+        self.commits += 1
+        return receipts
 
     async def _folded(self, new: tuple[NewEvent, ...], receipt: Receipt, epoch: int) -> None:
         rows = [(self._stored(item, receipt.first_seq + n, epoch), item.event) for n, item in enumerate(new)]
@@ -369,11 +357,3 @@ def _merged(events: tuple[Event, ...]) -> tuple[Event, ...]:
 
 def _actor(event: Event) -> str:
     return _ACTORS.get(KIND_OF[type(event)], SYSTEM)
-
-
-def _with_key(writes: tuple[Write, ...], key: str) -> tuple[Write, ...]:
-    """The same writes; the first one with events gets the key that the store had made for it."""
-    first = next((write for write in writes if isinstance(write, Append | Create)), None)
-    if first is None or first.key is not None:
-        return writes
-    return tuple(msgspec.structs.replace(write, key=key) if write is first else write for write in writes)

@@ -16,6 +16,7 @@ from outlast.core.events import Delivery, TurnStarted
 from outlast.core.header import ENDED
 from outlast.core.messages import Part
 from outlast.core.state import SessionState
+from outlast.runtime.commit_retry import RACES
 from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
@@ -26,7 +27,6 @@ from outlast.runtime.turn.recovery import closing_events, handover_events, take_
 from outlast.runtime.turn_loop import BUDGET, INTERRUPTED, Turn
 from outlast.store.port import Store
 
-RACES = 20
 LEFT = "left"
 
 

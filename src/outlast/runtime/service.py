@@ -1,71 +1,85 @@
-"""What doors may ask of a session: admit, answer, stop, change, read. Each verb is durable before it returns.
+"""What doors may ask of a session: create, admit, answer, stop, change, fork, end, delete, read. Each verb is durable
+before it returns, and exists here only.
 
-A door never runs a turn by calling these; `Runner` does, for whoever holds the lease. What needs the lease (clear,
-rewind, compact, rotate) is done here when the session is idle, and handed to its driver as a request when it is not.
+A door never runs a turn by calling these; `Runner` does, for the process that holds the lease. What needs the lease
+(clear, rewind, compact, rotate) is done here when the session is idle; otherwise its driver gets a request.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 from outlast.core.errors import ConflictError, InvalidInput, SessionBusy
-from outlast.core.event_row import Actor
-from outlast.core.events import (
-    BoundaryRequested,
-    Delivery,
-    Event,
-    InputAdmitted,
-    InputWithdrawn,
-    InterruptRequested,
-    ModelChanged,
-    PersonaChanged,
-    RuntimeStateChanged,
-    SessionArchived,
-    SessionClosed,
-    SessionRenamed,
-    SessionReopened,
-    SessionUnarchived,
-)
-from outlast.core.messages import Part, TextPart
+from outlast.core.events import Delivery, SessionClosed
+from outlast.core.header import Header
+from outlast.core.messages import Part
 from outlast.core.state import SessionState
+from outlast.runtime.commit_retry import RACES
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary
+from outlast.runtime.session_writes import SessionChanges, SessionWrites, new_session_id
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
-from outlast.store.port import Append, Header, NewEvent, Receipt, Store
+from outlast.store.port import Append, Create, Receipt, Store
 from outlast.store.read.decode import load_state
 
 BOUNDARIES = ("clear", "rewind", "unrewind", "compact", "uncompact", "rotate")
-RACES = 20
 
 
 class SessionService:
-    """The verbs of one door on one store. `door` and `principal` are written into every event."""
+    """The verbs of one door on one store. `door` and `principal` are written into every event. `writes` builds the
+    writes behind the verbs, for a door that needs several of them in one commit."""
 
     def __init__(self, store: Store, door: str = "library", principal: str = "") -> None:
         self.store = store
-        self.actor = Actor("user", door, principal).text()
-        self.door = door
+        self.writes = SessionWrites(door, principal)
+
+    # --- making, forking, deleting
+
+    def create(
+        self,
+        *,
+        root: Path | None,
+        title: str | None = None,
+        model: str | None = None,
+        persona: str | None = None,
+        owner_id: str = "local",
+        place: str | None = None,
+    ) -> str:
+        """Make a session with nothing said in it yet; its id. Without `root` its project is not on this machine."""
+        session_id = new_session_id()
+        self.store.commit(
+            self.writes.creation(
+                session_id, root=root, title=title, model=model, persona=persona, owner_id=owner_id, place=place
+            )
+        )
+        return session_id
+
+    def fork(self, session_id: str, *, at: int | None = None, title: str | None = None) -> str:
+        """Make a session that goes on from event `at` (the newest by default); its id. The old one is not touched."""
+        made = new_session_id()
+        self.store.commit(self.fork_write(session_id, made, at=at, title=title))
+        return made
+
+    def fork_write(self, session_id: str, made: str, *, at: int | None = None, title: str | None = None) -> Create:
+        """The write of `fork`. It costs no more than a header where the fork stands at the head and no input waits."""
+        header = self.store.head(session_id)
+        last = header.last_seq
+        at = last if at is None else at
+        if not 1 <= at <= last:
+            raise InvalidInput(f"there is no event {at} to fork at; the session has events 1 to {last}")
+        needs_state = at != last or header.pending_count
+        past = load_state(self.store, session_id, upto=at) if needs_state else None
+        return self.writes.fork(header, made, past, title=title)
+
+    def delete(self, session_id: str, *, with_forks: bool = False) -> None:
+        """Erase it, with `with_forks` also the sessions that stand on it; a tombstone stays."""
+        self.store.commit(self.writes.deletion(session_id, with_forks=with_forks))
 
     # --- input
-
-    def admission(
-        self,
-        session_id: str,
-        content: str | tuple[Part, ...],
-        *,
-        key: str | None = None,
-        delivery: Delivery = Delivery.QUEUE,
-        message_id: str | None = None,
-    ) -> Append:
-        """The write that admits an input, to the newest session of the lineage."""
-        parts: tuple[Part, ...] = (TextPart(content),) if isinstance(content, str) else content
-        if not parts or parts == (TextPart(""),):
-            raise InvalidInput("an input must not be empty; say what is to be done")
-        event = InputAdmitted(parts=parts, delivery=delivery, message_id=message_id)
-        return Append(session_id=session_id, events=(self._new(event),), key=key, to_tip=True)
 
     async def admit(
         self,
@@ -77,14 +91,13 @@ class SessionService:
         message_id: str | None = None,
     ) -> Receipt:
         """Take an input; durable on return. The same key twice is one input. The receipt names the session it is in."""
-        write = self.admission(session_id, content, key=key, delivery=delivery, message_id=message_id)
+        write = self.writes.admission(session_id, content, key=key, delivery=delivery, message_id=message_id)
         [receipt] = await self.store.commit_async(write)
         reach("input.admitted")
         return receipt
 
     async def withdraw(self, session_id: str, inputs: list[int], reason: str | None = None) -> None:
         """Take back inputs that no turn has read yet; `ConflictError` names one that was."""
-        withdrawn = InputWithdrawn(inputs=inputs, reason=reason)
         for _ in range(RACES):
             state = load_state(self.store, session_id)
             waiting = {item.seq for item in state.inbox.inputs if not item.promoted} | set(state.inbox.seqs()[64:])
@@ -92,20 +105,20 @@ class SessionService:
                 if seq not in waiting:
                     raise ConflictError(f"input {seq} is not waiting any more; interrupt the turn to stop it")
             try:
-                await self._write(session_id, withdrawn, expect=state.last_seq)
+                await self._write(self.writes.withdrawal(session_id, inputs, reason, expect=state.last_seq))
             except ConflictError:
                 continue  # something was written meanwhile, and that may be a turn that reads them
             return
         raise SessionBusy("the session changes faster than it can be looked at; try again")
 
     async def interrupt(self, session_id: str, reason: str | None = None) -> int:
-        """Ask the driver to stop the running turn; whoever follows the session sees it end."""
-        return await self._write(session_id, InterruptRequested(reason=reason))
+        """Ask the driver to stop the running turn; followers of the session see it end."""
+        return await self._write(self.writes.interruption(session_id, reason))
 
     async def go_on(self, session_id: str) -> int:
-        """Have what is open there gone on with, by whoever runs turns: an imported session, and one that could not be
-        driven, are left alone until something is new in them."""
-        return await self._write(session_id, RuntimeStateChanged(changes={"continued": True}))
+        """Ask the workers to go on with what is open there: they leave an imported session, and one that could not be
+        driven, alone until something is new in it."""
+        return await self.update_async(session_id, runtime={"continued": True})
 
     async def answer(self, session_id: str, approval_seq: int, text: str, call_digest: str | None = None) -> int:
         """Answer a question. For a call: once, session, always or deny, bound to the digest that was shown."""
@@ -119,30 +132,35 @@ class SessionService:
             )
         if found.name != "ask_user" and text not in approvals.ANSWERS:
             raise InvalidInput(f"an approval is one of {', '.join(approvals.ANSWERS)}, not '{text}'")
-        return await approvals.answer(self.store, session_id, approval_seq, text, found.call_digest, self.door)
+        return await approvals.answer(self.store, session_id, approval_seq, text, found.call_digest, self.writes.door)
 
     # --- the session itself
 
-    async def rename(self, session_id: str, title: str) -> int:
-        return await self._write(session_id, SessionRenamed(title=title))
+    def update(self, session_id: str, **changes: Unpack[SessionChanges]) -> int:
+        """Change its title, its model, its persona and what the runtime remembers: what is given, in one commit."""
+        return self.store.commit(self._update(session_id, changes))[0].seq
 
-    async def choose_model(self, session_id: str, model: str) -> int:
-        return await self._write(session_id, ModelChanged(model=model))
+    async def update_async(self, session_id: str, **changes: Unpack[SessionChanges]) -> int:
+        """The same without blocking the loop."""
+        return await self._write(self._update(session_id, changes))
 
-    async def choose_persona(self, session_id: str, persona: str) -> int:
-        return await self._write(session_id, PersonaChanged(persona=persona))
+    def _update(self, session_id: str, changes: SessionChanges) -> Append:
+        title = changes.get("title")
+        if title is not None and not title.strip():
+            raise InvalidInput("a title must not be empty; say what the session is about")
+        return self.writes.update(session_id, **changes)
 
     async def reopen(self, session_id: str) -> int:
-        return await self._write(session_id, SessionReopened())
+        return await self._write(self.writes.reopening(session_id))
 
     async def archive(self, session_id: str) -> int:
-        return await self._write(session_id, SessionArchived())
+        return await self._write(self.writes.archiving(session_id))
 
     async def unarchive(self, session_id: str) -> int:
-        return await self._write(session_id, SessionUnarchived())
+        return await self._write(self.writes.unarchiving(session_id))
 
     async def end(self, session_id: str, context: TurnContext, reason: str | None = None) -> None:
-        """End it: take the lease by force, so that whoever drives it stops, close its turn, take no more input."""
+        """End it: take the lease by force, so that its driver stops, close its turn, take no more input."""
         driver = await Driver.open(self.store, session_id, context.clock, context.ttl_ms)
         await driver.claim(force=True)
         closed = closing_events(
@@ -153,15 +171,15 @@ class SessionService:
     # --- boundaries
 
     async def boundary(self, session_id: str, what: str, arguments: dict[str, Any], context: TurnContext) -> str:
-        """Draw a boundary: now when nobody drives the session, else as a request to its driver. Which of both it was:
-        "done" or "requested"."""
+        """Draw a boundary: now when the session is idle, else as a request to its driver. Which of both it was: "done"
+        or "requested"."""
         if what not in BOUNDARIES:
             raise InvalidInput(f"'{what}' is no boundary; use one of {', '.join(BOUNDARIES)}")
         driver = await Driver.open(self.store, session_id, context.clock, context.ttl_ms)
         try:
             await driver.claim()
         except SessionBusy:
-            await self._write(session_id, BoundaryRequested(what=what, arguments=arguments))
+            await self._write(self.writes.boundary_request(session_id, what, arguments))
             return "requested"
         try:
             await apply_boundary(driver, context, what, arguments)
@@ -179,10 +197,6 @@ class SessionService:
 
     # --- inside
 
-    def _new(self, event: Event) -> NewEvent:
-        return NewEvent(event=event, actor=self.actor)
-
-    async def _write(self, session_id: str, event: Event, *, expect: int | None = None) -> int:
-        append = Append(session_id=session_id, events=(self._new(event),), expect=expect)
-        [receipt] = await self.store.commit_async(append)
+    async def _write(self, write: Append) -> int:
+        [receipt] = await self.store.commit_async(write)
         return receipt.seq

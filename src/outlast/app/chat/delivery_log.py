@@ -8,23 +8,20 @@ the sender died, or lost the platform's word: the next attempt is a possible rep
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from contextlib import suppress
 
-import msgspec
-
 from outlast.core import events as e
-from outlast.core.errors import ConflictError, OutcomeUnknown
+from outlast.core.errors import ConflictError
 from outlast.core.event_row import Actor
 from outlast.core.outbox import GATEWAY, READ, Outbox
+from outlast.runtime.commit_retry import commit_resolved
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, NewEvent
 from outlast.store.process_identity import holder, holder_is_gone
 from outlast.store.read.decode import decode_events
 
 PAGE = 256
-REPEATS = 5
 _ACTOR = Actor("system", GATEWAY).text()
 _SETTLING = frozenset({"RouteOpened", "DeliveryClosed"})
 _here: set[str] = set()
@@ -127,13 +124,4 @@ class DeliveryLog:
             to_tip=True,
             touch=False,
         )
-        for pause in range(REPEATS):
-            try:
-                await self.store.commit_async(write)
-            except OutcomeUnknown as error:
-                if pause == REPEATS - 1:
-                    raise
-                write = msgspec.structs.replace(write, key=write.key or error.key)
-                await asyncio.sleep(0.05 * 2**pause)
-            else:
-                return
+        await commit_resolved(self.store, write)

@@ -12,7 +12,6 @@ Promises:
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -21,25 +20,20 @@ from typing import Any
 import msgspec
 
 from outlast.app.chat.session_view import ShownQuestion
-from outlast.app.placement import bound_to, place_for
+from outlast.app.placement import place_for
 from outlast.core import events as e
 from outlast.core.chat_route import debt_key, named, route_of_debt
-from outlast.core.errors import ConflictError, KeyUsed, OutcomeUnknown, SessionBusy, SessionEnded, SessionNotFound
-from outlast.core.event_row import Actor
-from outlast.core.header import Header
-from outlast.core.ids import id_from
-from outlast.core.messages import TextPart
+from outlast.core.errors import ConflictError, KeyUsed, SessionBusy, SessionEnded, SessionNotFound
 from outlast.core.outbox import GATEWAY
+from outlast.runtime.commit_retry import RACES, commit_resolved
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
+from outlast.runtime.session_writes import SessionWrites, new_session_id
 from outlast.store.log_store import LogStore
-from outlast.store.port import Append, Create, NewEvent, PutRoute, Receipt, Write
+from outlast.store.port import Append, Create, PutRoute, Receipt, Write
 from outlast.store.read.decode import decode_events, load_state
 
-RACES = 20
 ASKED = "asked"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-REPEATS = 5
 ENDED_NOTICE = "The session before this one has ended, so this is a new one."
 
 
@@ -101,27 +95,25 @@ class ChatRouter:
 
         `TakenBefore` when the same id was used for something else before.
         """
-        event = e.InputAdmitted(parts=(TextPart(text),), delivery=delivery, message_id=sender.message_id)
+
+        def said(session_id: str) -> Append:
+            write = _writes(sender).admission(session_id, text, delivery=delivery, message_id=sender.message_id)
+            return _keyed(sender, write)
 
         async def once(leads: str | None) -> AdmittedMessage:
             if leads is not None and not await asyncio.to_thread(self._has_ended, leads):
-                return await self._append(leads, sender, event)
-            return await self._begin(sender, place, leads, event)
+                return await self._append(sender, said(leads))
+            # A new session, the route to it, and the message in it: one commit, or nothing.
+            notices = () if leads is None else (e.NoticePosted(route=sender.route, text=ENDED_NOTICE),)
+            session_id, create = await asyncio.to_thread(self._creation, sender, place, leads, *notices)
+            moved = PutRoute(route=sender.route, session_id=session_id, expect=leads)
+            return _taken(await commit_resolved(self.store, create, moved, said(session_id)), began=True)
 
         return await self._racing(sender, once)
 
-    async def _begin(
-        self, sender: Sender, place: NewSessionDefaults, leads: str | None, event: e.Event
-    ) -> AdmittedMessage:
-        """A new session, the route to it, and the message in it: one commit, or nothing."""
-        notices = () if leads is None else (e.NoticePosted(route=sender.route, text=ENDED_NOTICE),)
-        session_id, create = await asyncio.to_thread(self._created, sender, place, leads, *notices)
-        moved = PutRoute(route=sender.route, session_id=session_id, expect=leads)
-        return _taken(await self._commit(create, moved, _keyed(session_id, sender, event)), began=True)
-
-    async def _append(self, session_id: str, sender: Sender, *events: e.Event, touch: bool = True) -> AdmittedMessage:
+    async def _append(self, sender: Sender, write: Append) -> AdmittedMessage:
         try:
-            return _taken(await self._commit(_keyed(session_id, sender, *events, touch=touch)))
+            return _taken(await commit_resolved(self.store, write))
         except ConflictError as error:
             return await self._again(sender, error)
 
@@ -161,36 +153,47 @@ class ChatRouter:
     # --- commands
 
     async def post(
-        self, sender: Sender, session_id: str, text: str, *effects: e.Event, facts: Mapping[str, Any] = NOTHING
+        self, sender: Sender, session_id: str, text: str, *, facts: Mapping[str, Any] = NOTHING
     ) -> AdmittedMessage:
-        """The answer to a command, and what the command does, in the session's log; once, however often it comes."""
-        notice = _notice(sender, text, facts)
-        return await self._append(session_id, sender, *effects, notice, touch=False)
+        """Put the answer to a command into the session's log; once, however often the command comes."""
+        notice = _writes(sender).append(session_id, _notice(sender, text, facts))
+        return await self._append(sender, _keyed(sender, notice, touch=False))
+
+    async def interrupt(self, sender: Sender, session_id: str, reason: str, text: str) -> AdmittedMessage:
+        """`/stop`: ask the driver to stop the turn, and answer the command."""
+        return await self._done(sender, _writes(sender).interruption(session_id, reason), text)
+
+    async def choose_model(self, sender: Sender, session_id: str, model: str, text: str) -> AdmittedMessage:
+        """`/model`: change the session's model, and answer the command."""
+        return await self._done(sender, _writes(sender).update(session_id, model=model), text)
+
+    async def _done(self, sender: Sender, effect: Append, text: str) -> AdmittedMessage:
+        """Do what a command does, and answer it, in one commit."""
+        return await self._append(sender, _keyed(sender, effect, _notice(sender, text), touch=False))
 
     async def request(self, sender: Sender, session_id: str, what: str) -> AdmittedMessage:
-        """Ask whoever drives the session to draw a boundary; the chat hears what became of it."""
-        return await self._append(session_id, sender, e.BoundaryRequested(what=what), touch=False)
+        """Ask the session's driver to draw a boundary; the chat hears what became of it."""
+        return await self._append(
+            sender, _keyed(sender, _writes(sender).boundary_request(session_id, what), touch=False)
+        )
 
     async def answer(self, sender: Sender, question: ShownQuestion, answer: str, told: str = "") -> AdmittedMessage:
         """Answer a question, bound to the call that was shown. `ConflictError` when somebody else was faster, and when
         this very update was taken before. `told` is said in the chat, where the question does not say it itself."""
-        event = e.ApprovalAnswered(approval_seq=question.seq, answer=answer, call_digest=question.call_digest)
-        answered = Append(
-            session_id=question.session_id,
-            events=_by(sender, event),
-            key=f"approval-{question.session_id}-{question.seq}",
-        )
-        notice = _keyed(question.session_id, sender, _notice(sender, told), touch=False)
-        return _taken(await self._commit(answered, notice))
+        writes = _writes(sender)
+        answered = writes.answer(question.session_id, question.seq, answer, question.call_digest)
+        notice = _keyed(sender, writes.append(question.session_id, _notice(sender, told)), touch=False)
+        return _taken(await commit_resolved(self.store, answered, notice))
 
     async def begin(self, sender: Sender, place: NewSessionDefaults, text: str) -> AdmittedMessage:
         """`/new`: from now on the chat is in a new session. What the old one still owes it will come."""
         notice = _notice(sender, text)
 
         async def once(leads: str | None) -> AdmittedMessage:
-            session_id, create = await asyncio.to_thread(self._created, sender, place, leads)
+            session_id, create = await asyncio.to_thread(self._creation, sender, place, leads)
             moved = await asyncio.to_thread(self._moved, sender.route, session_id, leads)
-            return _taken(await self._commit(create, *moved, _keyed(session_id, sender, notice)), began=True)
+            told = _keyed(sender, _writes(sender).append(session_id, notice))
+            return _taken(await commit_resolved(self.store, create, *moved, told), began=True)
 
         return await self._racing(sender, once)
 
@@ -203,8 +206,8 @@ class ChatRouter:
             lowered = await asyncio.to_thread(self._lowered, target, mode)
             moved = await asyncio.to_thread(self._moved, sender.route, target, leads)
             opened = e.RouteOpened(route=sender.route, from_session_id=leads)
-            said = _keyed(target, sender, opened, *lowered, notice, touch=False)
-            return _taken(await self._commit(*moved, msgspec.structs.replace(said, to_tip=False)))
+            said = _keyed(sender, _writes(sender).append(target, opened, *lowered, notice), touch=False)
+            return _taken(await commit_resolved(self.store, *moved, msgspec.structs.replace(said, to_tip=False)))
 
         return await self._racing(sender, once)
 
@@ -228,49 +231,31 @@ class ChatRouter:
         leads = await self.leads(key)
         if leads is not None:
             try:
-                await self._commit(PutRoute(route=key, session_id=None, expect=leads))
+                await commit_resolved(self.store, PutRoute(route=key, session_id=None, expect=leads))
             except ConflictError:
                 return  # a rotation moved it in this moment; the next look finds it settled too
 
     # --- inside
 
-    def _created(
-        self, sender: Sender, place: NewSessionDefaults, leads: str | None, *more: e.Event
+    def _creation(
+        self, sender: Sender, place: NewSessionDefaults, leads: str | None, *notices: e.Event
     ) -> tuple[str, Create]:
-        """A session that begins in this chat, with this chat's rights."""
-        session_id, root, bound = id_from(secrets.token_bytes(16)), place.project, place_for(self.store)
-        key, fingerprint = project_key(root), project_fingerprint(root)
-        created = e.SessionCreated(
+        """A session that begins in this chat, with this chat's rights. The message of the same commit has the key."""
+        session_id = new_session_id()
+        return session_id, _writes(sender).creation(
+            session_id,
+            root=place.project,
             model=place.model,
             persona=place.persona,
-            project_root=str(root),
-            project_key=key,
-            project_fingerprint=fingerprint,
-            settings=bound_to(bound),
+            place=place_for(self.store),
+            runtime={"permission_mode": str(place.permission_mode)},
+            events=(e.RouteOpened(route=sender.route, from_session_id=leads), *notices),
+            keyed=False,
         )
-        header = Header(
-            session_id=session_id,
-            project_root=str(root),
-            project_key=key,
-            project_fingerprint=fingerprint,
-            place=bound,
-        )
-        rights = e.RuntimeStateChanged(changes={"permission_mode": str(place.permission_mode)})
-        opened = e.RouteOpened(route=sender.route, from_session_id=leads)
-        return session_id, Create(header=header, events=_by(sender, created, rights, opened, *more))
 
     def _has_ended(self, session_id: str) -> bool:
         head = self.store.head(session_id)
         return head.has_ended and head.rotated_to is None
-
-    async def _commit(self, *writes: Write) -> list[Receipt]:
-        """Commit; an outcome that is not known is found out by the same commit with the same key."""
-        for pause in range(REPEATS - 1):
-            try:
-                return await self.store.commit_async(*writes)
-            except OutcomeUnknown:
-                await asyncio.sleep(0.05 * 2**pause)
-        return await self.store.commit_async(*writes)
 
 
 def _notice(sender: Sender, text: str, facts: Mapping[str, Any] = NOTHING) -> e.NoticePosted:
@@ -279,21 +264,16 @@ def _notice(sender: Sender, text: str, facts: Mapping[str, Any] = NOTHING) -> e.
     return e.NoticePosted(route=sender.route, text=text, reply_to=sender.message_id, facts=told)
 
 
-def _keyed(session_id: str, sender: Sender, *events: e.Event, touch: bool = True) -> Append:
-    """Events that the platform's id stands for: written once, whatever the session is called by then."""
-    return Append(
-        session_id=session_id,
-        events=_by(sender, *events),
-        key=sender.update_id,
-        scope=sender.route,
-        to_tip=True,
-        touch=touch,
+def _writes(sender: Sender) -> SessionWrites:
+    return SessionWrites(GATEWAY, named(sender.user), sender.route)
+
+
+def _keyed(sender: Sender, write: Append, *more: e.Event, touch: bool = True) -> Append:
+    """The write that the platform's id stands for: done once, whatever the session is called by then."""
+    events = write.events + _writes(sender).append(write.session_id, *more).events
+    return msgspec.structs.replace(
+        write, events=events, key=sender.update_id, scope=sender.route, to_tip=True, touch=touch
     )
-
-
-def _by(sender: Sender, *events: e.Event) -> tuple[NewEvent, ...]:
-    actor = Actor("user", GATEWAY, named(sender.user), sender.route).text()
-    return tuple(NewEvent(event=event, actor=actor) for event in events)
 
 
 def _taken(receipts: list[Receipt], *, began: bool = False) -> AdmittedMessage:

@@ -10,10 +10,10 @@ import msgspec
 
 from outlast.app.sessions import search, statistics
 from outlast.app.settings import Settings
-from outlast.core.event_row import Actor
 from outlast.core.header import Header
+from outlast.runtime.service import SessionService
 from outlast.store.log_store import LogStore
-from outlast.store.port import Delete, Query
+from outlast.store.port import Query
 
 
 class DeletionReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ def delete(
     for name in names if with_forks else ():
         names += [header.session_id for header in forks_of(store, name)]
     left = 0 if with_forks else len(forks_of(store, session_id))
-    store.commit(Delete(session_id=session_id, actor=Actor("user", door).text(), with_forks=with_forks))
+    SessionService(store, door).delete(session_id, with_forks=with_forks)
     search.forget(store)
     cache = statistics.cache_of(settings) if settings is not None else statistics.cache_file(url)
     for name in names:

@@ -8,16 +8,14 @@ from typing import Any
 from outlast.app.sessions.create import check_model, check_persona
 from outlast.app.settings import Settings
 from outlast.app.terminal import modes_under
-from outlast.core import events as e
-from outlast.core.errors import ConflictError, InvalidInput
-from outlast.core.event_row import Actor
+from outlast.core.errors import ConflictError
 from outlast.core.header import PLAN, Header
 from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.session_policy import SessionPolicy
+from outlast.runtime.service import SessionService
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
-from outlast.store.port import Append, NewEvent
 from outlast.store.read.decode import load_state
 
 REQUESTED = "requested"
@@ -36,23 +34,14 @@ def change(
     plan_mode: bool | None = None,
 ) -> None:
     """Write what is given, all of it or nothing, durable on return. `ConflictError` names what cannot be here."""
-    if title is not None and not title.strip():
-        raise InvalidInput("a title must not be empty; say what the session is about")
     check_model(model)
     if persona is not None:
         root = Path(header.project_root) if header.project_root else settings.project_root
         check_persona(settings, root, persona)
-    events: list[e.Event] = []
-    events += [e.SessionRenamed(title=title)] if title is not None else []
-    events += [e.ModelChanged(model=model)] if model is not None else []
-    events += [e.PersonaChanged(persona=persona)] if persona is not None else []
-    runtime = _runtime(settings, permission_mode, plan_mode)
-    events += [e.RuntimeStateChanged(changes=runtime)] if runtime else []
-    if not events:
-        return
-    actor = Actor("user", door).text()
-    new = tuple(NewEvent(event=event, actor=actor) for event in events)
-    store.commit(Append(session_id=header.session_id, events=new))
+    runtime = _runtime(settings, permission_mode, plan_mode) or None
+    if any(given is not None for given in (title, model, persona, runtime)):
+        service = SessionService(store, door)
+        service.update(header.session_id, title=title, model=model, persona=persona, runtime=runtime)
 
 
 def _runtime(settings: Settings, permission_mode: str | None, plan_mode: bool | None) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from outlast.app.chat.session_view import found, recent, standing
 from outlast.app.gateway_settings import PermissionMode
 from outlast.app.sessions.create import check_model
 from outlast.app.sessions.listing import SessionRow
-from outlast.core import events as e
 from outlast.core.errors import AmbiguousSession, ConflictError, InvalidInput, SessionNotFound
 from outlast.doors.gateway.account import GatewayAccount
 from outlast.doors.gateway.approval_replies import ApprovalReplies
@@ -49,11 +48,11 @@ class ChatCommand:
     async def session(self) -> str | None:
         return await self.line.chats.leads(self.sender.route)
 
-    async def told(self, text: str, *effects: e.Event) -> AdmittedMessage | None:
-        """Do these things and say so: in the chat's session, or, where it has none, just in the chat."""
+    async def told(self, text: str) -> AdmittedMessage | None:
+        """Say this: in the chat's session, or, where it has none, just in the chat."""
         session_id = await self.session()
         if session_id is not None:
-            return await self.line.chats.post(self.sender, session_id, text, *effects)
+            return await self.line.chats.post(self.sender, session_id, text)
         await self.line.say(self.update.address, text, self.sender.update_id)
         return None
 
@@ -148,9 +147,9 @@ async def _resume(command: ChatCommand) -> AdmittedMessage | None:
 async def _stop(command: ChatCommand) -> AdmittedMessage | None:
     session_id = await command.session()
     now = await asyncio.to_thread(standing, command.line.store, session_id) if session_id else None
-    if now is None or not (now.running or now.waiting):
+    if session_id is None or now is None or not (now.running or now.waiting):
         return await command.told("Nothing is running.")
-    return await command.told("Stopping.", e.InterruptRequested(reason="/stop"))
+    return await command.line.chats.interrupt(command.sender, session_id, "/stop", "Stopping.")
 
 
 async def _status(command: ChatCommand) -> AdmittedMessage | None:
@@ -192,7 +191,8 @@ async def _model(command: ChatCommand) -> AdmittedMessage | None:
         return await command.told("There is no session yet; write something first, then choose its model.")
     check_model(command.argument)
     name = command.argument.split()[0]
-    return await command.told(f"From the next turn on: {plain_line(name, 60)}.", e.ModelChanged(model=name))
+    text = f"From the next turn on: {plain_line(name, 60)}."
+    return await line.chats.choose_model(command.sender, session_id, name, text)
 
 
 async def _approve(command: ChatCommand) -> AdmittedMessage | None:

@@ -187,7 +187,7 @@ class ReplController:
                 self.screen.bell()
                 self._measure()
             case e.SessionRotated(to_session_id=to):
-                self.repl_session.agent.resume_session(to)
+                self.repl_session.agent.open_session(to)
                 self._following = asyncio.ensure_future(self._follow(to, self.session.state.last_seq))
                 self.refresh()
             case e.ModelChanged() | e.PersonaChanged() | e.HistoryCleared() | e.Rewound() | e.Compacted():

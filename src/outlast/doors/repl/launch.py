@@ -79,6 +79,8 @@ class ReplSession(msgspec.Struct):
     """A sentence, where it cannot be gone on with in its own folder."""
     recorded: bool = False
     """Whether the session knows which model was named for it."""
+    opened: str | None = None
+    """The session that was opened and does not know yet that it is gone on with here."""
 
     @property
     def session_id(self) -> str:
@@ -89,14 +91,21 @@ class ReplSession(msgspec.Struct):
         """The model that the command line names for this process's sessions."""
         return None if self.start.model == NO_MODEL else self.start.model
 
-    async def record_model(self) -> None:
-        """Remember, once, in a session that is gone on with, that another model was named for it."""
+    def record_owner(self) -> None:
+        """Remember, once, in a session that is gone on with, by which kind of agent. Opening it writes nothing."""
+        if self.opened == self.session_id:
+            self.opened = None
+            self.agent.record_owner()
+
+    async def record_arrival(self) -> None:
+        """Remember, once, in a session that is gone on with: by which agent, and which other model was named."""
+        self.record_owner()
         model, session = self.model, self.agent.session
         if self.recorded or model is None or not session.exists:
             return
         self.recorded = True
         if session.state.model != model:
-            await self.service.choose_model(session.session_id, model)
+            await self.service.update_async(session.session_id, model=model)
 
     async def take_up(self, found: Header) -> str | None:
         """Set the agent at that session, in the session's own folder; a sentence where that folder is gone.
@@ -107,8 +116,13 @@ class ReplSession(msgspec.Struct):
         if project != last.project_root:
             self.agent = _agent(self.start, last.config, project, last.store, self.running)
             await last.close()
-        self.agent.resume_session(found.session_id)
+        self.open(found.session_id)
         return gone_folder(found, project)
+
+    def open(self, session_id: str) -> None:
+        """Set the agent at that session. Nothing is written before something is said."""
+        self.agent.open_session(session_id)
+        self.opened = self.session_id
 
     def new_session(self) -> None:
         """Begin another session; the last one stays as it is."""
@@ -133,7 +147,7 @@ def desk_for(start: LaunchOptions, door: str) -> ReplSession:
         agent = _agent(start, config, project, store, running)
         repl_session = ReplSession(agent, SessionService(store, door), start, running)
         if found is not None:
-            repl_session.came_from = _taken_up(agent, found, start)
+            repl_session.came_from = _taken_up(repl_session, found, start)
             repl_session.moved = gone_folder(found, project)
         else:
             repl_session.new_session()
@@ -181,20 +195,19 @@ def gone_folder(found: Header, project: Path) -> str | None:
     return f"Its folder {found.project_root} is gone; it goes on in {project}."
 
 
-def _taken_up(agent: Agent, found: Header, start: LaunchOptions) -> str:
+def _taken_up(repl_session: ReplSession, found: Header, start: LaunchOptions) -> str:
     name = found.session_id
     title = f' "{found.title}"' if found.title else ""
     if start.fork:
-        source = ConversationSession.load(session_id=name, store=agent.store)
+        source = ConversationSession.load(session_id=name, store=repl_session.agent.store)
         if source is None:
             raise SessionNotFound(f"no session {name}")
-        forked = source.fork()
-        agent.resume_session(forked.session_id)
+        repl_session.open(source.fork().session_id)
         return f"Forked from {name[:8]}{title}, which stays as it is."
     if found.has_ended:
         raise SessionEnded(
             f"session {name} has ended; `outlast sessions reopen {name[:8]}` opens it again, "
             f"`outlast --resume {name[:8]} --fork` goes on in a fork"
         )
-    agent.resume_session(name)
+    repl_session.open(name)
     return f"Session {name[:8]}{title}."

@@ -135,6 +135,7 @@ class PrintMode:
         try:
             if self.repl_session.start.model == NO_MODEL:
                 return 0
+            self.repl_session.record_owner()
             self.result.answer = await agent.resume()
         except asyncio.CancelledError:
             raise
@@ -169,11 +170,11 @@ class PrintMode:
             said = CONTINUE
         elif found is not None and found.is_open:
             _say(f"{found.text} It goes on first.")
-        await self.repl_session.record_model()
-        [receipt, *_] = await agent.session.commit_async(service.admission(self.repl_session.session_id, said))
+        await self.repl_session.record_arrival()
+        [receipt, *_] = await agent.session.commit_async(service.writes.admission(self.repl_session.session_id, said))
         self.result.seq = receipt.seq
         if receipt.session_id != self.repl_session.session_id:
-            agent.resume_session(receipt.session_id)
+            agent.open_session(receipt.session_id)
             before = receipt.seq - 1
         self.result.session_id = receipt.session_id
         return before

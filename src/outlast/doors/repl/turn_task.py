@@ -36,11 +36,13 @@ class TurnTask:
         agent = self.repl_session.agent
         if delivery is None:
             delivery = Delivery.STEER if self.is_running else Delivery.QUEUE
-        await self.repl_session.record_model()
-        admission = self.repl_session.service.admission(self.repl_session.session_id, parts, delivery=delivery, key=key)
+        await self.repl_session.record_arrival()
+        admission = self.repl_session.service.writes.admission(
+            self.repl_session.session_id, parts, delivery=delivery, key=key
+        )
         [receipt, *_] = await agent.session.commit_async(admission)
         if receipt.session_id != self.repl_session.session_id:
-            agent.resume_session(receipt.session_id)
+            agent.open_session(receipt.session_id)
 
     def wake(self) -> None:
         """Run turns until nobody waits; nothing to do when they run already, or nothing may answer."""
@@ -52,6 +54,7 @@ class TurnTask:
         agent = self.repl_session.agent
         while True:
             try:
+                self.repl_session.record_owner()
                 await agent.resume()
             except SessionBusy:
                 self._say("another process drives this session: it will answer, and you see it here")

@@ -19,6 +19,7 @@ from outlast.core.header import ENDED
 from outlast.core.ids import id_from
 from outlast.core.state import BoundaryRequest
 from outlast.models.port import Model, ModelRequest, ToolSpec
+from outlast.runtime.commit_retry import RACES
 from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
@@ -31,8 +32,6 @@ from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
 from outlast.store.lineage import rotate
 from outlast.store.port import NewEvent
 from outlast.store.process_identity import holder
-
-RACES = 20
 
 
 async def apply_boundary_requests(driver: Driver, context: TurnContext) -> bool:

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from outlast.core.errors import ConflictError
-from outlast.core.event_row import Actor
-from outlast.core.events import ApprovalAnswered, ApprovalRequested
+from outlast.core.events import ApprovalRequested
 from outlast.core.state import Approval, SessionState
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.store.port import Append, NewEvent, Store
+from outlast.runtime.session_writes import SessionWrites
+from outlast.store.port import Store
 
 ANSWERS = ("once", "session", "always", "deny")
 
@@ -130,12 +130,7 @@ async def answer(
     store: Store, session_id: str, approval_seq: int, text: str, call_digest: str | None, door: str = "library"
 ) -> int:
     """A door's answer, durable on return. The same answer twice is one; another one to the same question is refused."""
-    event = ApprovalAnswered(approval_seq=approval_seq, answer=text, call_digest=call_digest)
-    write = Append(
-        session_id=session_id,
-        events=(NewEvent(event=event, actor=Actor("user", door).text()),),
-        key=f"approval-{session_id}-{approval_seq}",
-    )
+    write = SessionWrites(door).answer(session_id, approval_seq, text, call_digest)
     try:
         [receipt] = await store.commit_async(write)
     except ConflictError as error:

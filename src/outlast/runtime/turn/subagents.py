@@ -10,19 +10,18 @@ import asyncio
 import hashlib
 
 from outlast.core.errors import ModelError, OutlastError, SessionBusy
-from outlast.core.event_row import Actor
-from outlast.core.events import AssistantReplied, InputAdmitted, SessionCreated, TurnEnded
-from outlast.core.header import Header
+from outlast.core.events import AssistantReplied, TurnEnded
 from outlast.core.ids import id_from
-from outlast.core.messages import TextPart, text_of
+from outlast.core.messages import text_of
 from outlast.runtime.driver import RENEW_AFTER, Driver
+from outlast.runtime.session_writes import SessionWrites
 from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.runtime.turn.context import TurnContext
-from outlast.store.port import Append, Create, NewEvent, Store
+from outlast.store.port import Store
 from outlast.store.read.decode import decode_events
 
 MAX_DEPTH = 3
-AGENT = Actor("user", "task").text()
+WRITES = SessionWrites("task")
 _SAID = frozenset({"AssistantReplied", "TurnEnded"})
 
 
@@ -87,29 +86,9 @@ async def _child(driver: Driver, context: TurnContext, call_id: str, prompt: str
     asked_at = next((call.requested_seq for call in driver.state.open_calls if call.call_id == call_id), 0)
     made = child_of(driver.session_id, asked_at, call_id)
     key = f"task-{made}"
-    created = SessionCreated(
-        title=prompt[:50],
-        persona=context.persona.name,
-        project_root=parent.project_root,
-        project_key=parent.project_key,
-        project_fingerprint=parent.project_fingerprint,
-        parent_session_id=driver.session_id,
-        depth=context.depth,
+    create = WRITES.child_creation(
+        made, parent, title=prompt[:50], persona=context.persona.name, depth=context.depth, key=key
     )
-    header = Header(
-        session_id=made,
-        owner_id=parent.owner_id,
-        parent_session_id=driver.session_id,
-        depth=context.depth,
-        project_root=parent.project_root,
-        project_key=parent.project_key,
-        project_fingerprint=parent.project_fingerprint,
-        place=parent.place,
-    )
-    create = Create(header=header, events=(NewEvent(event=created, actor=AGENT),), key=key, scope=driver.session_id)
     [receipt] = await driver.store.commit_async(create)
-    asked = InputAdmitted(parts=(TextPart(prompt),))
-    await driver.store.commit_async(
-        Append(session_id=receipt.session_id, events=(NewEvent(event=asked, actor=AGENT),), key=f"{key}-input")
-    )
+    await driver.store.commit_async(WRITES.admission(receipt.session_id, prompt, key=f"{key}-input", to_tip=False))
     return receipt.session_id

@@ -30,11 +30,11 @@ def fork(
     json: Json = False,
 ) -> None:
     """Go on from a point of a session (the newest, if none is given) in a new one; the old one stays as it is."""
-    from outlast.app.sessions.boundaries import forked
+    from outlast.runtime.service import SessionService
 
     with open_for_change(store) as opened:
         name = resolve_session(opened, session)
-        made = forked(opened, name, at=at, title=title)
+        made = SessionService(opened, "cli").fork(name, at=at, title=title)
         header = opened.head(made)
     if json:
         print_json({"session_id": made, "base_session_id": header.base_id, "base_seq": header.base_seq})

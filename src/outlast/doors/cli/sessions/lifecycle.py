@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from outlast.app.sessions.listing import open_for_change, refuse_ended, resolve_session
-from outlast.core.errors import ConflictError, InvalidInput
+from outlast.core.errors import ConflictError
 from outlast.doors.cli.options import Json, SessionId, Store
 from outlast.doors.cli.output import counted, moment, plain, print_json
 
@@ -62,15 +62,11 @@ def rename(
     json: Json = False,
 ) -> None:
     """Give a session another title."""
-    import asyncio
-
     from outlast.runtime.service import SessionService
 
-    if not title.strip():
-        raise InvalidInput("a title must not be empty; say what the session is about")
     with open_for_change(store) as opened:
         name = resolve_session(opened, session)
-        seq = asyncio.run(SessionService(opened, "cli").rename(name, title))
+        seq = SessionService(opened, "cli").update(name, title=title)
     if json:
         print_json({"session_id": name, "seq": seq, "title": title})
     else:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from litestar import delete, patch, post
 from litestar.params import JSONBody, QueryParameter
 
-from outlast.app.sessions.boundaries import context_for_door, forked
+from outlast.app.sessions.boundaries import context_for_door
 from outlast.app.sessions.delete import delete as erase
 from outlast.app.sessions.listing import refuse_ended, summary_of
 from outlast.app.sessions.messages_page import last_input
@@ -107,7 +107,7 @@ async def fork(server: OpenDesk, session_id: SessionId, data: JSONBody[ForkReque
     header = await server.named(session_id)
     wanted = data or ForkRequest()
     with _as_conflict():
-        made = await server.read(forked, server.store, header.session_id, at=wanted.at, title=wanted.title, door=DOOR)
+        made = await server.read(server.service.fork, header.session_id, at=wanted.at, title=wanted.title)
     return SessionAck(session_id=made, state="active")
 
 

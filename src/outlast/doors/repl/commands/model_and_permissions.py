@@ -33,7 +33,7 @@ async def model(controller: ReplController, arguments: str) -> None:
     if FRESH in arguments.split():
         await controller.boundary("clear")
     controller.repl_session.recorded = True
-    await controller.repl_session.service.choose_model(controller.session.session_id, words[0])
+    await controller.repl_session.service.update_async(controller.session.session_id, model=words[0])
 
 
 async def agent(controller: ReplController, arguments: str) -> None:
@@ -53,7 +53,7 @@ async def agent(controller: ReplController, arguments: str) -> None:
     if FRESH in arguments.split():
         await controller.boundary("clear")
     controller.change_config(persona=None)
-    await controller.repl_session.service.choose_persona(controller.session.session_id, words[0])
+    await controller.repl_session.service.update_async(controller.session.session_id, persona=words[0])
 
 
 async def _persisted(controller: ReplController) -> None:

@@ -71,7 +71,7 @@ async def rename(controller: ReplController, arguments: str) -> None:
         raise OutlastError("give the new title: /rename TITLE")
     controller.session.persist()
     controller.follow_new()
-    await controller.repl_session.service.rename(controller.session.session_id, arguments.strip())
+    await controller.repl_session.service.update_async(controller.session.session_id, title=arguments.strip())
 
 
 async def fork(controller: ReplController, arguments: str) -> None:

@@ -1,0 +1,37 @@
+"""How often a commit is tried again: after an unknown outcome, and after a lost race."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from outlast.core.errors import OutcomeUnknown
+from outlast.store.port import Append, Create, Receipt, Store, Write
+
+REPEATS = 5
+FIRST_PAUSE = 0.05
+RACES = 20
+"""How often a writer looks again when another writer was faster."""
+
+
+async def commit_resolved(
+    store: Store, *writes: Write, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> list[Receipt]:
+    """Commit; repeat the same commit with its key until its outcome is known. The last `OutcomeUnknown` is raised."""
+    for repeat in range(REPEATS - 1):
+        try:
+            return await store.commit_async(*writes)
+        except OutcomeUnknown as error:
+            writes = _keyed(writes, error.key)
+        await sleep(FIRST_PAUSE * 2**repeat)
+    return await store.commit_async(*writes)
+
+
+def _keyed(writes: tuple[Write, ...], key: str | None) -> tuple[Write, ...]:
+    """The same writes. Unless the caller gave one of them a key, the first with events gets the key of the store."""
+    with_events = [write for write in writes if isinstance(write, Append | Create)]
+    if key is None or not with_events or any(write.key is not None for write in with_events):
+        return writes
+    return tuple(msgspec.structs.replace(one, key=key) if one is with_events[0] else one for one in writes)
