@@ -27,6 +27,7 @@ from outlast.runtime.runner import Runner
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.observer import ModelEventObserver
 from outlast.runtime.turn.turn_stats import TurnSummary, last_turn
 from outlast.session import ConversationSession
 from outlast.store.log_store import LogStore
@@ -55,7 +56,7 @@ class Agent:
         self.backend = backend
         self.answerer = answerer
         self.on_event = on_event
-        self._changed_kit = context
+        self._changed_context = context
         self._made: dict[str | None, Model | None] = {}
         self.session = self._new_session()
         self.service = SessionService(self.store)
@@ -252,10 +253,10 @@ class Agent:
             state if state is not None else self.session.state,
             backend=self.backend,
             answerer=self.answerer,
-            heard=self.on_event,
+            observer=ModelEventObserver(self.on_event) if self.on_event is not None else None,
             made=self._made,
         )
-        return self._changed_kit(context) if self._changed_kit is not None else context
+        return self._changed_context(context) if self._changed_context is not None else context
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at session {self.session.session_id}>"

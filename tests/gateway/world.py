@@ -56,10 +56,8 @@ def equipped(model: Model, **config: Any) -> Callable[[TurnContext, Header], Tur
     """Kits with this model, and without what a project would add."""
 
     def equip(context: TurnContext, header: Header) -> TurnContext:
-        context.model = model
-        context.memory, context.notes = (), ()
-        context.config = msgspec.structs.replace(context.config, compaction_keep_last_messages=2, **config)
-        return context
+        changed = msgspec.structs.replace(context.config, compaction_keep_last_messages=2, **config)
+        return replace(context, model=model, memory=(), notes=(), config=changed)
 
     return equip
 

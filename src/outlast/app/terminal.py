@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.observer import NullObserver
 from outlast.runtime.turn.subagents import child_of as sub_agent_of
 from outlast.store.port import Store
 from outlast.store.process_identity import holder, holder_is_gone, holder_pid
@@ -59,7 +61,7 @@ _ORDER = (
 )
 
 
-class RunningTurn:
+class RunningTurn(NullObserver):
     """Remembers what the running turn works with, so that its mode can be changed while it runs. `progress` is told
     what a running call puts out: the call's id, and the next piece."""
 
@@ -68,9 +70,11 @@ class RunningTurn:
         self.progress: Callable[[str, str], None] = lambda call_id, text: None
 
     def __call__(self, context: TurnContext) -> TurnContext:
-        self.context = context
-        context.progress = lambda call_id, text: self.progress(call_id, text)
-        return context
+        self.context = replace(context, observer=self)
+        return self.context
+
+    def call_output(self, call_id: str, text: str) -> None:
+        self.progress(call_id, text)
 
     def request(self, mode: str) -> None:
         """Ask for a mode in the turn that runs; the gate keeps to its ceiling."""

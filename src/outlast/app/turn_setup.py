@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from outlast.app.models import has_price, model_for, price_for
 from outlast.app.settings import Settings, whole_environment
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
-from outlast.models.port import Model, ModelEvent
+from outlast.models.port import Model
 from outlast.runtime.agent_config import AgentConfig, Budgets, ReasoningConfig
 from outlast.runtime.hooks import load_hooks
 from outlast.runtime.permissions.decision import effective_mode
@@ -29,6 +28,7 @@ from outlast.runtime.tools.process.environment import clean_environment
 from outlast.runtime.tools.registry import BuiltinRegistry
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.observer import NullObserver, TurnObserver, WithoutModelEvents
 from outlast.workflow.guided_policy import GuidedPolicy
 from outlast.workflow.verification import project_of
 
@@ -51,7 +51,7 @@ def build_turn_context(
     *,
     backend: Model | None = None,
     answerer: Answerer | None = None,
-    heard: Callable[[ModelEvent], None] | None = None,
+    observer: TurnObserver | None = None,
     made: dict[str | None, Model | None] | None = None,
     depth: int = 0,
 ) -> TurnContext:
@@ -75,9 +75,10 @@ def build_turn_context(
         search_path=environment.get("PATH", ""),
     )
     gate.request(mode)
+    told = observer if observer is not None else NullObserver()
     clean = {**clean_environment(environment), **GIT_ENVIRONMENT}
     tools = _tools()
-    context = TurnContext(
+    return TurnContext(
         model=backend if backend is not None else _model(settings, state.model or persona.model, made),
         tools=tools if persona.tools is None else tools.only(persona.tools),
         gate=gate,
@@ -95,12 +96,11 @@ def build_turn_context(
         budgets=Budgets(max_steps=config.max_steps, max_tokens=config.max_tokens, max_seconds=config.max_seconds),
         prompting=prompting,
         answerer=answerer,
-        heard=heard if config.stream else None,
+        observer=told if config.stream else WithoutModelEvents(told),
         price=price_for(settings) if backend is None or has_price(backend.name) else None,
         depth=depth,
+        sub_agent_context=lambda parent, name: _sub_agent_context(settings, project, parent, name),
     )
-    context.sub_agent_context = lambda parent, name: _sub_agent_context(settings, project, parent, name)
-    return context
 
 
 def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:
@@ -161,4 +161,11 @@ def _sub_agent_context(settings: Settings, project: Path, parent: TurnContext, n
     persona = load_personas(settings.home, project).get(name) if name else parent.persona
     tools = parent.tools if persona.tools is None else _tools().only(persona.tools)
     prompting = parent.prompting and parent.config.sub_agents_ask
-    return replace(parent, persona=persona, tools=tools, depth=parent.depth + 1, heard=None, prompting=prompting)
+    return replace(
+        parent,
+        persona=persona,
+        tools=tools,
+        depth=parent.depth + 1,
+        observer=WithoutModelEvents(parent.observer),
+        prompting=prompting,
+    )

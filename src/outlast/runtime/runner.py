@@ -58,7 +58,6 @@ class Runner:
         self.answer = ""
         self._left = False
         self._stop_now: StopNow | None = None
-        context.drain = context.drain or drained
 
     @property
     def left(self) -> bool:
@@ -78,7 +77,7 @@ class Runner:
         """
         clock, ttl_ms = self.context.clock, self.context.ttl_ms
         driver = self._opened or await Driver.open(self.store, self.session_id, clock, ttl_ms)
-        driver.clock, driver.ttl_ms, driver.wrote = clock, ttl_ms, self.context.wrote
+        driver.clock, driver.ttl_ms, driver.wrote = clock, ttl_ms, self.context.observer.event_written
         self.driver = driver
         try:
             await self._drain(driver)
@@ -157,8 +156,9 @@ class Runner:
 
     async def _run_turn(self, driver: Driver) -> None:
         current.set(driver.session_id)  # the turn's task, and every tool below it, inherits this
-        self.context.noticed(driver.state)  # what was written between two turns counts from the first call on
-        turn = Turn(driver, self.context)
+        # What was written between two turns counts from the first call on.
+        self.context.observer.state_changed(driver.state)
+        turn = Turn(driver, self.context, drained)
         working = asyncio.ensure_future(turn.run())
         stop: list[StopRequest] = []
 
@@ -192,7 +192,7 @@ class Runner:
 
     def _noticed(self, state: SessionState, stop_now: StopNow) -> None:
         _look(state, stop_now)
-        self.context.noticed(state)
+        self.context.observer.state_changed(state)
 
     async def _close(self, driver: Driver, partial: tuple[Part, ...], stop: list[StopRequest]) -> None:
         """End a turn that was stopped, unless its last commit had already ended it."""

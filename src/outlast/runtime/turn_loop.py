@@ -37,6 +37,7 @@ from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.model_call import ModelCaller
 from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
 from outlast.runtime.turn.policy import CONTINUE, FINAL, VERIFY, PolicyVerdict
+from outlast.runtime.turn.subagents import RunSubAgent
 from outlast.runtime.turn.tool_calls import ToolExecutor
 from outlast.runtime.turn.turn_opening import prompt_events
 from outlast.runtime.turn.turn_stats import TurnRecord
@@ -47,14 +48,14 @@ COMPLETED, STOPPED, FAILED, BUDGET, INTERRUPTED = "completed", "stopped", "faile
 class Turn:
     """The running turn of a driver."""
 
-    def __init__(self, driver: Driver, context: TurnContext) -> None:
+    def __init__(self, driver: Driver, context: TurnContext, run_sub_agent: RunSubAgent) -> None:
         assert context.model is not None
         self.driver = driver
         self.context = context
         self.model = context.model
         self.policy = context.policy(driver, context)
-        self.calls = ToolExecutor(driver, context, self.policy.note_call)
-        self.attempts = ModelCaller(driver, context.model, context.heard)
+        self.calls = ToolExecutor(driver, context, self.policy.note_call, run_sub_agent)
+        self.attempts = ModelCaller(driver, context.model, context.observer)
         self.phases = Phases.resume(driver.state.runtime.get("active_turn_phase"))
         self.error: ModelError | None = None
         self.answer = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,7 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
     clock = FastClock()
 
     def fast(context: TurnContext) -> TurnContext:
-        context.clock = clock
-        return context
+        return replace(context, clock=clock)
 
     broken = Line(reply="half an ans", breaks_after=6, error=ModelUnavailable("overloaded", status=529))
     agent = agent_with(store, project, broken, ModelUnavailable("busy", retry_after=1.5), "Whole.", context=fast)
@@ -140,8 +140,7 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
 
 async def test_after_five_attempts_the_turn_fails_and_the_session_is_usable(store: LogStore, project: Path) -> None:
     def fast(context: TurnContext) -> TurnContext:
-        context.clock = FastClock()
-        return context
+        return replace(context, clock=FastClock())
 
     faults = [ModelUnavailable(f"busy {n}") for n in range(5)]
     agent = agent_with(store, project, *faults, "Works again.", context=fast)

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +47,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.runner import Runner
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.observer import NullObserver
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS, Claimed, Query, Release
 from outlast.store.read.decode import load_state
@@ -70,6 +71,29 @@ class SessionTrouble(msgspec.Struct, kw_only=True):
     seq: int
     tries: int = 1
     until: float = 0.0
+
+
+class PoolObserver(NullObserver):
+    """Counts and logs what one turn writes, keeps its permission mode, and frees its slot while a person thinks."""
+
+    def __init__(self, metrics: Metrics, slot: TurnSlot, keep_mode: Callable[[SessionState], None]) -> None:
+        self._metrics = metrics
+        self._slot = slot
+        self._keep_mode = keep_mode
+
+    def event_written(self, stored: StoredEvent, event: Event) -> None:
+        self._metrics.wrote(stored, event)
+        facts = {"session": stored.session_id, "seq": stored.seq, "turn": stored.turn}
+        if isinstance(event, TurnStarted):
+            log_event(_log, logging.INFO, "turn.started", **facts)
+        elif isinstance(event, TurnEnded):
+            log_event(_log, logging.INFO, "turn.ended", **facts, outcome=event.outcome)
+
+    def state_changed(self, state: SessionState) -> None:
+        self._keep_mode(state)
+
+    def waiting_for_person(self) -> AbstractAsyncContextManager[None]:
+        return self._slot.released()
 
 
 class WorkerPool:
@@ -298,11 +322,11 @@ class WorkerPool:
             with suppress(OutlastError):  # it runs out by itself
                 await asyncio.shield(self.store.commit_async(Release(lease=lease)))
             raise
-        context.ttl_ms, context.aside, context.wrote = self._ttl_ms, slot.released, self._wrote
+        observer = PoolObserver(self.metrics, slot, self._keeps_mode(driver, context))
+        context = replace(context, ttl_ms=self._ttl_ms, observer=observer)
         chosen = (driver.state.model, driver.state.persona)
         runner = Runner(self.store, lease.session_id, context, driver)
         runner.outdated = lambda state: (state.model, state.persona) != chosen
-        context.noticed = lambda state: keep_mode(*self._under(runner.session_id), context, state)
         self._runners[lease.session_id] = (runner, slot)
         if self._closed:
             runner.leave()  # it was claimed right before we were told to stop: whoever comes next begins with it
@@ -327,13 +351,9 @@ class WorkerPool:
                 "tells whether it is damaged"
             )
 
-    def _wrote(self, stored: StoredEvent, event: Event) -> None:
-        self.metrics.wrote(stored, event)
-        facts = {"session": stored.session_id, "seq": stored.seq, "turn": stored.turn}
-        if isinstance(event, TurnStarted):
-            log_event(_log, logging.INFO, "turn.started", **facts)
-        elif isinstance(event, TurnEnded):
-            log_event(_log, logging.INFO, "turn.ended", **facts, outcome=event.outcome)
+    def _keeps_mode(self, driver: Driver, context: TurnContext) -> Callable[[SessionState], None]:
+        """The mode in force follows what the session's state says, within the rights of the session that is driven."""
+        return lambda state: keep_mode(*self._under(driver.session_id), context, state)
 
     def _turn_context(self, header: Header, state: SessionState, folder: Path) -> TurnContext:
         settings, config = self._under(header.session_id)
@@ -350,9 +370,9 @@ class WorkerPool:
 
     def _as_asked(self, context: TurnContext, header: Header) -> TurnContext:
         """A session that is to plan only is asked for a plan each time, until somebody says otherwise."""
-        if is_to_plan(self.store, header):
-            context.config = msgspec.structs.replace(context.config, workflow_mode=PLAN)
-        return context
+        if not is_to_plan(self.store, header):
+            return context
+        return replace(context, config=msgspec.structs.replace(context.config, workflow_mode=PLAN))
 
     # --- what could not be done
 

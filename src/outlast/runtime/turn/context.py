@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from outlast.core.event_row import StoredEvent
-from outlast.core.events import Event
 from outlast.core.messages import ToolCall, Usage
 from outlast.core.state import SessionState
-from outlast.models.port import Model, ModelEvent, ToolSpec
+from outlast.models.port import Model, ToolSpec
 from outlast.runtime.agent_config import AgentConfig, Budgets
 from outlast.runtime.clock import Clock, SystemClock
 from outlast.runtime.driver import Driver
@@ -23,8 +20,9 @@ from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
 from outlast.runtime.tools.port import Tool
 from outlast.runtime.turn.approvals import Answerer
+from outlast.runtime.turn.observer import NullObserver, TurnObserver
 from outlast.runtime.turn.policy import TurnPolicy
-from outlast.store.port import LEASE_MS, Store
+from outlast.store.port import LEASE_MS
 
 
 class ToolRegistry(Protocol):
@@ -60,10 +58,10 @@ class PermissionPolicy(Protocol):
         ...
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TurnContext:
-    """`wrote` is told of every event that the driver wrote, `noticed` the state as a turn begins, and after somebody
-    else wrote something. Within `aside` the turn only waits for a person."""
+    """What one turn works with. `dataclasses.replace` makes a variant; only `gate` changes while a turn runs: it holds
+    the permission mode. `sub_agent_context` makes a sub-agent's context from this one and a persona's name."""
 
     model: Model | None
     tools: ToolRegistry
@@ -83,16 +81,11 @@ class TurnContext:
     clock: Clock = field(default_factory=SystemClock)
     prompting: bool = False
     answerer: Answerer | None = None
-    heard: Callable[[ModelEvent], None] | None = None
-    progress: Callable[[str, str], None] = lambda call_id, text: None
-    wrote: Callable[[StoredEvent, Event], None] | None = None
-    noticed: Callable[[SessionState], None] = lambda state: None
-    aside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    observer: TurnObserver = field(default_factory=NullObserver)
     price: Callable[[str, Usage], int | None] | None = None
     ttl_ms: int = LEASE_MS
     depth: int = 0
     sub_agent_context: Callable[[TurnContext, str | None], TurnContext] | None = None
-    drain: Callable[[Store, str, TurnContext], Awaitable[str]] | None = None
 
 
 PolicyFactory = Callable[[Driver, TurnContext], TurnPolicy]

@@ -9,15 +9,14 @@ else is closed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from outlast.core.errors import ModelError, ModelUnavailable
 from outlast.core.events import ModelRequested, ReplyInterrupted
 from outlast.core.messages import Part
-from outlast.models.port import Finished, Model, ModelEvent, ModelRequest
+from outlast.models.port import Finished, Model, ModelRequest
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.turn.draft import ReplyDraft
+from outlast.runtime.turn.observer import TurnObserver
 
 MAX_ATTEMPTS = 5
 LONGEST_WAIT = 60.0
@@ -44,10 +43,10 @@ BROKE_OFF = "the reply broke off before it was complete"
 class ModelCaller:
     """The attempts at one reply. `partial` is what there is of the open one, for whoever has to close it."""
 
-    def __init__(self, driver: Driver, model: Model, heard: Callable[[ModelEvent], None] | None = None) -> None:
+    def __init__(self, driver: Driver, model: Model, observer: TurnObserver) -> None:
         self.driver = driver
         self.model = model
-        self._heard = heard
+        self._observer = observer
         self._draft: ReplyDraft | None = None
 
     @property
@@ -91,8 +90,7 @@ class ModelCaller:
                     finished = event
                     break
                 await draft.add(event)
-                if self._heard is not None:
-                    self._heard(event)
+                self._observer.model_event(event)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 
 from outlast.core.errors import ModelError, OutlastError, SessionBusy
 from outlast.core.events import AssistantReplied, TurnEnded
@@ -24,19 +25,22 @@ MAX_DEPTH = 3
 WRITES = SessionWrites("task")
 _SAID = frozenset({"AssistantReplied", "TurnEnded"})
 
+RunSubAgent = Callable[[Store, str, TurnContext], Awaitable[str]]
+"""Runs the turns of a child session to their end with that context; the last answer. The runner hands it down, because
+this module is below the runner."""
+
 
 async def delegated(
-    driver: Driver, context: TurnContext, call_id: str, prompt: str, persona: str | None
+    driver: Driver, context: TurnContext, run: RunSubAgent, call_id: str, prompt: str, persona: str | None
 ) -> ToolOutcome:
     """Run the task to its end in a child session, or go on with the one that was begun for this call."""
     if context.depth >= MAX_DEPTH:
         raise ToolFault(f"a sub-agent may not start another one below depth {MAX_DEPTH}; do this part yourself")
     assert context.sub_agent_context is not None
-    assert context.drain is not None
     try:
         sub = context.sub_agent_context(context, persona)
         child = await _child(driver, sub, call_id, prompt)
-        await _drained(driver, sub, child)
+        await _drained(driver, sub, run, child)
     except OutlastError as error:
         return ToolOutcome(text=f"The sub-agent failed: {error}", is_error=True)
     return await asyncio.to_thread(_answered, driver.store, child)
@@ -48,13 +52,12 @@ def child_of(session_id: str, requested_seq: int, call_id: str) -> str:
     return id_from(hashlib.sha256(named).digest()[:16])
 
 
-async def _drained(driver: Driver, context: TurnContext, child: str) -> None:
+async def _drained(driver: Driver, context: TurnContext, run: RunSubAgent, child: str) -> None:
     """Drive the child until nobody waits in it. While somebody else does that, for example whom we took the parent over
     from, it is waited for."""
-    assert context.drain is not None
     while True:
         try:
-            await context.drain(driver.store, driver.store.tip(child), context)
+            await run(driver.store, driver.store.tip(child), context)
         except SessionBusy:
             await driver.clock.sleep(driver.ttl_ms / 1000 * RENEW_AFTER)
         except ModelError:

@@ -41,7 +41,7 @@ from outlast.runtime.tools.files.sandboxed_path import locate
 from outlast.runtime.tools.port import Spawned, Target, Tool, ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.subagents import delegated
+from outlast.runtime.turn.subagents import RunSubAgent, delegated
 from outlast.runtime.turn.tool_context import tool_context, whereabouts
 
 PIECE = 1024 * 1024
@@ -87,11 +87,12 @@ Noted = Callable[[ToolCall, ToolOutcome, str], tuple[Event, ...]]
 class ToolExecutor:
     """The calls of one turn."""
 
-    def __init__(self, driver: Driver, context: TurnContext, noted: Noted) -> None:
+    def __init__(self, driver: Driver, context: TurnContext, noted: Noted, run_sub_agent: RunSubAgent) -> None:
         self.driver = driver
         self.context = context
         self.finished: list[Done] = []
         self._noted = noted
+        self._run_sub_agent = run_sub_agent
         self._here = whereabouts(context.project)
 
     async def carry_out(self) -> None:
@@ -165,7 +166,7 @@ class ToolExecutor:
             digest=digest,
             reason=decision.reason,
             mode=mode,
-            aside=self.context.aside,
+            aside=self.context.observer.waiting_for_person,
         )
         if answer not in {"once", "session", "always"}:
             await self._answer(call, "declined", "Not executed: the user declined this call.", decision)
@@ -244,12 +245,12 @@ class ToolExecutor:
                 arguments=arguments,
                 digest=digest,
                 reason=question,
-                aside=self.context.aside,
+                aside=self.context.observer.waiting_for_person,
             )
             return answer
 
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
-            return await delegated(self.driver, self.context, call.id, prompt, persona)
+            return await delegated(self.driver, self.context, self._run_sub_agent, call.id, prompt, persona)
 
         context = tool_context(self.context, self.driver.session_id, call.id, self.driver.state.runtime)
         return msgspec.structs.replace(context, spawned=spawned, ask=ask, delegate=delegate)

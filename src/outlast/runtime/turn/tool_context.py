@@ -36,7 +36,7 @@ def tool_context(
         environment={**context.environment, "OUTLAST_SESSION_ID": session_id},
         runtime=runtime or {},
         spawned=refused,
-        progress=lambda text: context.progress(call_id, text),
+        progress=lambda text: context.observer.call_output(call_id, text),
         ask=refused,
         delegate=refused,
         confined=context.gate.mode not in UNCONFINED,

@@ -1,0 +1,78 @@
+"""What a running turn tells the process that runs it: one protocol, and an observer that ignores everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
+
+from outlast.core.event_row import StoredEvent
+from outlast.core.events import Event
+from outlast.core.state import SessionState
+from outlast.models.port import ModelEvent
+
+
+class TurnObserver(Protocol):
+    """The turn calls these methods from its event loop; they return quickly and raise nothing."""
+
+    def model_event(self, event: ModelEvent) -> None:
+        """The model streamed the next piece of its reply."""
+        ...
+
+    def call_output(self, call_id: str, text: str) -> None:
+        """A tool call that runs put out the next piece of text."""
+        ...
+
+    def event_written(self, stored: StoredEvent, event: Event) -> None:
+        """The driver wrote an event, and it is durable."""
+        ...
+
+    def state_changed(self, state: SessionState) -> None:
+        """A turn begins with this state, or another writer changed the state while the turn runs."""
+        ...
+
+    def waiting_for_person(self) -> AbstractAsyncContextManager[None]:
+        """The turn enters this context while it only waits for a person's answer."""
+        ...
+
+
+class NullObserver:
+    """Ignores everything. An observer of a few things inherits from this class."""
+
+    def model_event(self, event: ModelEvent) -> None:
+        return
+
+    def call_output(self, call_id: str, text: str) -> None:
+        return
+
+    def event_written(self, stored: StoredEvent, event: Event) -> None:
+        return
+
+    def state_changed(self, state: SessionState) -> None:
+        return
+
+    def waiting_for_person(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
+class ModelEventObserver(NullObserver):
+    """Hands each model event to a function."""
+
+    def __init__(self, hear: Callable[[ModelEvent], None]) -> None:
+        self._hear = hear
+
+    def model_event(self, event: ModelEvent) -> None:
+        self._hear(event)
+
+
+class WithoutModelEvents:
+    """Tells another observer everything but the model events: for sub-agents, and for agents that do not stream."""
+
+    def __init__(self, observer: TurnObserver) -> None:
+        self.call_output = observer.call_output
+        self.event_written = observer.event_written
+        self.state_changed = observer.state_changed
+        self.waiting_for_person = observer.waiting_for_person
+
+    def model_event(self, event: ModelEvent) -> None:
+        return
