@@ -48,7 +48,7 @@ bench: $(VENV)/.ready-dev ## the figures, as ratios to the bare driver
 bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an environment of its own (.venv-peers)
 	@test -x .venv-peers/bin/python || $(BIN)/python -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check --no-input -q install -r bench/requirements-peers.txt -e .
-	@.venv-peers/bin/python bench/peers.py --report docs/benchmarks.md $(ARGS)
+	@.venv-peers/bin/python -m bench.peers --report docs/benchmarks.md $(ARGS)
 
 soak: $(VENV)/.ready-dev ## the long kill and fault runs
 	OUTLAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 -p no:xdist $(ARGS)
@@ -59,7 +59,7 @@ fmt: $(VENV)/.ready-dev ## format and fix what can be fixed
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .venv-peers .venv-synapse .lock-venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- environment ----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Outlast beside what a developer would pick instead: `make bench-peers`, or `python bench/peers.py --help`.
+"""Outlast beside what a developer would pick instead: `make bench-peers`, or `python -m bench.peers --help`.
 
 Each store has its own session of the same 600-byte messages. The appends of all stores take turns within a round, bare
 SQLite among them, and what is told is the median over the rounds of the ratio to bare SQLite in the same round. Then
-four processes append to one session of each store, and whatever was acknowledged and is not there counts as lost.
+four processes append to one session of each store, and what was acknowledged and is not there counts as lost.
 
 The table goes into docs/benchmarks.md, every number into bench/results/peers.json.
 """
@@ -21,14 +21,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from stores import PEERS, Peer
-
 import outlast
-from outlast.bench.messages import text
-from outlast.bench.report import machine, table, write_section
-from outlast.bench.server import Server, Unavailable
+from bench import CHECKOUT
+from bench.figures.messages import text
+from bench.figures.report import machine, table, write_section
+from bench.figures.server import Server, Unavailable
+from bench.stores import PEERS, Peer
 
 HERE = Path(__file__).parent
 ROUNDS, PIECE, PROCESSES, EACH = 5, 10, 4, 100
@@ -165,9 +163,11 @@ def _processes(places: Places, name: str, each: int) -> dict[str, Any]:
     first = PEERS[name](place)
     first.append("before 0")
     first.close()
-    command = [sys.executable, __file__, "--child", name, place]
+    command = [sys.executable, "-m", "bench.peers", "--child", name, place]
     children = [
-        subprocess.Popen([*command, str(number), str(each)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(number), str(each)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+        )
         for number in range(PROCESSES)
     ]
     for child in children:

@@ -31,7 +31,7 @@ class Bare:
     def __init__(self, place: str) -> None:
         import apsw
 
-        from outlast.bench.bare.sqlite import TABLE
+        from bench.figures.bare.sqlite import TABLE
 
         self.connection = apsw.Connection(f"{place}/bare.db")
         self.connection.set_busy_timeout(30_000)

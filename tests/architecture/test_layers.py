@@ -18,7 +18,7 @@ STORE_PORT = (
 )
 MAY_KNOW = {
     "outlast.runtime": ("outlast.runtime", *STORE_PORT, "outlast.models.port", "outlast.core"),
-    "outlast.doors": (*DOORS, *FACADES, "outlast.bench"),
+    "outlast.doors": (*DOORS, *FACADES),
     "outlast.bridges": ("outlast.bridges", *DOORS[1:], *FACADES, "outlast.store.port"),
 }
 IMPURE = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "open", "input"}

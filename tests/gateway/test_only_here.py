@@ -55,7 +55,7 @@ WRITERS = {
 
 
 def test_a_route_is_written_in_one_place_only() -> None:
-    ours = (module for module in naming(*WRITERS) if not module.is_in("outlast.testing", "outlast.bench"))
+    ours = (module for module in naming(*WRITERS) if not module.is_in("outlast.testing"))
     found: dict[str, set[str]] = {name: set() for name in WRITERS}
     for module in ours:
         for name in called(module) & WRITERS.keys():
@@ -87,7 +87,7 @@ def test_who_goes_on_under_another_session_id_says_where_from() -> None:
         ("outlast.runtime.driver", "move"),  # after the commit of a rotation
         ("outlast.runtime.runner", "_drain"),  # the driver moved
         ("outlast.runtime.runner", "_rotated"),  # the driver moved
-    } | {place for place in found if place[0].startswith(("outlast.store.", "outlast.bench."))}
+    } | {place for place in found if place[0].startswith("outlast.store.")}
 
 
 def test_the_context_is_told_in_three_places_only() -> None:

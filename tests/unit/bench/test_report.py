@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from outlast.bench.chart import chart
-from outlast.bench.figure import Figure, Round, Skipped, ratio
-from outlast.bench.report import Results, as_markdown, as_text, write_report, write_section
+from bench.figures.chart import chart
+from bench.figures.figure import Figure, Round, Skipped, ratio
+from bench.figures.report import Results, as_markdown, as_text, write_report, write_section
 
 SLOW = ratio(
     "slow", "slow | one", "bare", [Round(1.0, 3.0), Round(1.0, 2.0), Round(2.0, 8.0)], measured_in="us", goal=2.5

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.bench import NAMES, Figure, Lab, Options, Skipped, measure
+from bench.figures import NAMES, Figure, Lab, Options, Skipped, measure
 from outlast.core.errors import ConfigError
 
 POSTGRES = [name for name in NAMES if "postgres" in name]

@@ -1,84 +1,32 @@
-"""`outlast bench`: what a durable append, a list, a fork cost, as ratios to the bare driver, on this machine."""
+"""`outlast bench`: what a durable append, a list, a fork cost, as ratios to the bare driver, on this machine.
 
-from __future__ import annotations
+The benchmarks are no part of the installed package. From a checkout this module takes the command from its `bench`
+folder; elsewhere the command says where it can be run.
+"""
 
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
 import typer
 
-from outlast.bench import NAMES, Figure, Lab, Options, Results, Skipped, measure, write_report
-from outlast.bench.lab import STORES
-from outlast.bench.report import as_text, value_of, verdict_of
 from outlast.core.errors import ConfigError
 
-QUICK = 0.02
 
-app = typer.Typer()
-
-
-@app.command("bench")
-def bench(
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help=f"One workload (repeatable): {', '.join(NAMES)}.")
-    ] = None,
-    store: Annotated[
-        list[str] | None, typer.Option("--store", metavar="KIND", help=f"One kind (repeatable): {', '.join(STORES)}.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A short run, to see that it works; not for quoting.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Every figure with its rounds, as JSON.")] = False,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.md", help="Also write table and chart into this page.")
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE.json", help="Also write every figure with its rounds there.")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when a goal is missed.")] = False,
-    folder: Annotated[
-        Path | None, typer.Option("--dir", help="Where the files are made (and removed): a directory on a real disk.")
-    ] = None,
-    postgres: Annotated[
-        str | None, typer.Option("--postgres", metavar="URL", help="A server to use instead of a private one.")
-    ] = None,
-) -> None:
-    """Measure this machine: each workload in turns with the bare driver that is its limit, medians of 5 rounds.
-
-    The full run takes several minutes and about 1 GB of disk for a while.
-    """
-    kinds = tuple(store or STORES)
-    unknown = [kind for kind in kinds if kind not in STORES]
-    if unknown:
-        raise ConfigError(f"there is no store '{unknown[0]}'; there are {', '.join(STORES)}")
-    options = Options(
-        stores=kinds, only=tuple(only or ()), folder=folder, postgres_url=postgres, scale=QUICK if quick else 1.0
-    )
-    results = _run(options)
-    print(msgspec.json.encode(results).decode() if as_json else as_text(results))
-    if save is not None:
-        save.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
-    if report is not None:
-        for path in write_report(results, report):
-            _tell(f"wrote {path}")
-    if check and results.missed:
-        raise typer.Exit(1)
+def command(checkout: Path) -> typer.Typer:
+    """The Typer of `bench.command` in that checkout, or one that refuses."""
+    if (checkout / "bench" / "command.py").is_file():
+        if str(checkout) not in sys.path:
+            sys.path.insert(0, str(checkout))
+        return import_module("bench.command").app
+    refusing = typer.Typer()
+    refusing.command("bench", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(refuse)
+    return refusing
 
 
-def _run(options: Options) -> Results:
-    results = Results(figures=[], rounds=options.rounds, scale=options.scale)
-    with Lab(options, tell=lambda name: _tell(f"{name} ...")) as lab:
-        for found in measure(lab):
-            match found:
-                case Skipped():
-                    results.skipped.append(found)
-                case Figure():
-                    results.figures.append(found)
-                    _tell(f"  {found.title}: {value_of(found)} ({verdict_of(found)})")
-    return results
+def refuse() -> None:
+    """Measure this machine; needs a checkout of the source."""
+    raise ConfigError("benchmarks need a checkout of Outlast's source; run `make bench` there")
 
 
-def _tell(text: str) -> None:
-    """Progress, for somebody who watches."""
-    if sys.stderr.isatty():
-        print(text, file=sys.stderr, flush=True)
+app = command(Path(__file__).resolve().parents[4])

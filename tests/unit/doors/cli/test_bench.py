@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from bench import command
 from outlast.doors import cli
 from outlast.doors.cli import bench
 
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "QUICK", 0.002)
+    monkeypatch.setattr(command, "QUICK", 0.002)
 
 
 def run(*argv: str) -> int:
@@ -40,7 +41,7 @@ def test_json_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_check_fails_when_a_goal_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.bench.workloads.append.SYNC", {"sqlite": 0.0})
+    monkeypatch.setattr("bench.figures.workloads.append.SYNC", {"sqlite": 0.0})
     assert run("--quick", "--check", "--only", "append-sqlite", "--dir", str(tmp_path)) == 1
 
 
@@ -48,3 +49,14 @@ def test_check_fails_when_a_goal_is_missed(tmp_path: Path, monkeypatch: pytest.M
 def test_unknown_names_are_one_line(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--quick", *words) == 1
     assert words[1] in capsys.readouterr().err
+
+
+def test_without_a_checkout_it_says_in_one_sentence_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "app", bench.command(tmp_path))
+    assert run("--quick", "--only", "append-sqlite") == 1
+    assert capsys.readouterr() == (
+        "",
+        "outlast: benchmarks need a checkout of Outlast's source; run `make bench` there\n",
+    )
