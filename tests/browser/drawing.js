@@ -2,7 +2,8 @@
 async ([texts, app]) => {
   const load = (name) => import(new URL(name, app).href);
   const [{Questions}, {toast, speak}, {Banner}, {markdown}, {codeBlock}, {diffView}, {panel}] = await Promise.all(
-    ['questions.js', 'toast.js', 'banner.js', 'markdown.js', 'code_block.js', 'diff.js', 'dialog.js'].map(load));
+    ['session/questions.js', 'widgets/toast.js', 'session/banner.js', 'text/markdown.js', 'text/code_block.js',
+      'text/diff.js', 'widgets/dialog.js'].map(load));
   const summary = (text) => ({title: text, activity: 'waiting', pending_user_message: text, state: 'active'});
   let drawn = 0;
   for (const text of texts) {

@@ -1,7 +1,7 @@
 """Which files a browser gets, with which types and headers. Nothing else can be asked for: there are no paths to walk.
 
 All files of the page live below `/static/<hash>/`, the hash being that of all of them together: they may be kept for
-ever, and a page never mixes modules of two versions. The page itself is asked for anew each time.
+ever, and a page never mixes modules of two versions. The page itself is asked for again each time.
 
 The policy allows our own scripts and styles and nothing else: no inline code, no other host, no frame, no form, and no
 place where a text could become markup (Trusted Types without a single policy).
@@ -62,7 +62,7 @@ def index_page() -> Asset:
 
 
 def login_page(note: str | None = None) -> Asset:
-    """What everybody else gets: how to sign in, and with `note` why it did not work. It needs no other file."""
+    """What every other browser gets: how to sign in, and with `note` why it did not work. It needs no other file."""
     page = _text("login.html")
     style = page.partition("<style>")[2].partition("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -78,7 +78,9 @@ def login_page(note: str | None = None) -> Asset:
 
 @cache
 def _files() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES}
+    """By their paths below the folder, in order: the order of the style sheets decides which rule wins."""
+    paths = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _TYPES)
+    return {path.relative_to(_FOLDER).as_posix(): path.read_bytes() for path in paths}
 
 
 @cache

@@ -1,14 +1,14 @@
 /** The page: the list on one side, on the other a session, a new one, or what all of them used. */
 
-import { el, replace } from "./dom.js";
-import { showHelp } from "./help.js";
-import { Home } from "./home.js";
+import { el, replace } from "./lib/dom.js";
+import { showHelp } from "./views/help.js";
+import { Home } from "./views/home.js";
 import { listenToKeys } from "./keyboard.js";
-import { onPlace } from "./place.js";
-import { SessionPane } from "./session_pane.js";
-import { Sidebar } from "./sidebar.js";
-import { watchSignIn } from "./signed_out.js";
-import { statsView } from "./usage.js";
+import { onPlace } from "./lib/router.js";
+import { SessionPane } from "./session/session_pane.js";
+import { Sidebar } from "./sidebar/sidebar.js";
+import { watchSignIn } from "./views/signed_out.js";
+import { statsView } from "./views/usage.js";
 
 const main = document.getElementById("main");
 const sidebar = new Sidebar(showHelp);

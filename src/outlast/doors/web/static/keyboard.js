@@ -1,7 +1,7 @@
 /** Keys that work everywhere but in a field. `showHelp` lists them. */
 
-import { showHelp } from "./help.js";
-import { goTo, here, VIEWS } from "./place.js";
+import { showHelp } from "./views/help.js";
+import { goTo, here, VIEWS } from "./lib/router.js";
 
 export function listenToKeys(sidebar, pane) {
   document.addEventListener("keydown", (event) => {

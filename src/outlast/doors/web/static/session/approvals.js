@@ -1,0 +1,63 @@
+/** What a session asks, and what the sub-agents at work below it ask, as the server told last. It draws nothing. */
+
+import { readApprovals } from "../lib/api.js";
+
+const TASK = "task";
+const AGAIN = 1500;
+
+export class Approvals {
+  constructor(session) {
+    this.session = session;
+    this.questions = [];
+    this.newest = null; // the reading that counts
+  }
+
+  close() {
+    clearTimeout(this.looking);
+    clearTimeout(this.trying);
+  }
+
+  event({ kind, body }) {
+    if (/^Approval/.test(kind)) this.read().catch(() => {});
+    if (kind === "ToolCallStarted" && body?.name === TASK) this.lookBelow();
+  }
+
+  /** The newest reading counts, in whatever order they come back. */
+  async read({ ifOthers = false } = {}) {
+    const reading = (this.newest = {});
+    try {
+      const found = await readApprovals(this.session.id, this.session.abort.signal);
+      if (reading !== this.newest || (ifOthers && idsOf(found) === idsOf(this.questions))) return;
+      this.put(found);
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      if (reading === this.newest && error.passing) this.trying = setTimeout(() => this.read().catch(() => {}), AGAIN);
+    }
+  }
+
+  put(questions) {
+    this.newest = null;
+    this.questions = questions;
+    this.session.changed("questions", "state");
+  }
+
+  /** One of the session's own was answered: event `seq`. */
+  answered(seq) {
+    this.put(this.questions.filter((one) => one.session_id !== this.session.id || one.approval_id !== seq));
+  }
+
+  /** What a sub-agent asks is in its own log: while one is at work it is looked for. */
+  lookBelow() {
+    clearTimeout(this.looking);
+    const { session } = this;
+    const { calls, results } = session.transcript;
+    if (!session.isRunning || ![...calls].some(([id, { name }]) => name === TASK && !results.has(id))) return;
+    this.looking = setTimeout(async () => {
+      await this.read({ ifOthers: true }).catch(() => {});
+      if (Boolean(this.questions.length) !== (session.summary?.activity === "approval")) session.refresh(0);
+      this.lookBelow();
+    }, AGAIN);
+  }
+}
+
+const idsOf = (questions) => questions.map((one) => `${one.session_id}:${one.approval_id}`).join(" ");

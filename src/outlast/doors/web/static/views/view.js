@@ -1,0 +1,44 @@
+/** A view that is read once and drawn: with a word while it loads, when there is nothing, and when it fails. */
+
+import { el, replace } from "../lib/dom.js";
+import { hear } from "../lib/event_bus.js";
+
+/** `read(signal)` gives what `draw` draws; where `draw` gives null there is nothing, and `empty` says so. It is read
+ *  again when the session has changed, and drawn anew when that made a difference. */
+export function loadedView(name, { session, read, draw, empty }) {
+  const abort = new AbortController();
+  const node = el(
+    "div.view",
+    { tabindex: "0", role: "region", "aria-label": name },
+    el("p.loading", { role: "status" }, "Loading"),
+  );
+  let shown = "";
+  const load = async () => {
+    try {
+      const found = await read(abort.signal);
+      const text = JSON.stringify(found);
+      if (text === shown) return; // what is read or has the focus stays
+      const { scrollTop } = node;
+      replace(node, draw(found) ?? el("p.empty", {}, empty));
+      node.scrollTop = scrollTop;
+      shown = text;
+    } catch (error) {
+      if (error.name !== "AbortError" && !shown) replace(node, el("p.empty", { role: "alert" }, error.message));
+    }
+  };
+  let timer;
+  const unhear = hear("session-changed", (summary) => {
+    if (summary.id !== session?.id) return;
+    clearTimeout(timer);
+    timer = setTimeout(load, 800);
+  });
+  load();
+  return {
+    node,
+    close: () => {
+      abort.abort();
+      unhear();
+      clearTimeout(timer);
+    },
+  };
+}

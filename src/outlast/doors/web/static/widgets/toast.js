@@ -1,0 +1,32 @@
+/** A short word to the user that goes away by itself; and one that only a screen reader says. */
+
+import { el } from "../lib/dom.js";
+import { icon } from "../lib/icons.js";
+
+const STAYS = 6000;
+
+export function toast(text, tone = "calm") {
+  const place = document.getElementById("toasts");
+  const close = el("button.quiet.small", { type: "button", "aria-label": "Dismiss" }, icon("cross"));
+  const node = el(`div.toast.${tone}`, {}, el("span", {}, text), close);
+  const remove = () => node.remove();
+  close.addEventListener("click", remove);
+  place.append(node);
+  while (place.childElementCount > 3) place.firstElementChild.remove();
+  setTimeout(remove, STAYS);
+}
+
+/** Say it to those who cannot see it. */
+export function speak(text) {
+  document.getElementById("spoken").textContent = text;
+}
+
+/** Do it, and tell the user in one sentence when it does not work. The result, or undefined. */
+export async function trying(action) {
+  try {
+    return await action();
+  } catch (error) {
+    if (error.name !== "AbortError") toast(error.message, "bad");
+    return undefined;
+  }
+}
