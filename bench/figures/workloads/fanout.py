@@ -97,7 +97,7 @@ def _stalled_socket(server: Serving, session_id: str, sockets: ExitStack) -> Non
 
 
 async def _burst(session: ConversationSession, watcher: Follower) -> float:
-    """A tenth of a second's events; how late the last one was at somebody who reads."""
+    """A tenth of a second's events; how late the last one was at a connection that is read."""
     began = time.monotonic()
     append = partial(session.extend, [message() for _ in range(A_SECOND // 10)])
     seq = await asyncio.to_thread(append)

@@ -1,4 +1,4 @@
-"""Four processes on one SQLite file, all in one session: nobody is refused, nothing is lost, nobody starves.
+"""Four processes on one SQLite file, all in one session: none is refused, none starves, nothing is lost.
 
 The bare side is the same four processes with SQLite's own busy waiting, each with a session of its own.
 """

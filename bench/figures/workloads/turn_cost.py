@@ -23,7 +23,7 @@ from outlast.store.log_store import LogStore
 FEW, MANY, TURNS = 100, 100_000, 30
 GOAL = 1.25
 
-# Idle sessions, each with an event and a key as Outlast leaves them; nobody reads them, so copies will do.
+# Idle sessions, each with an event and a key as Outlast leaves them; no workload reads them, so copies will do.
 SESSIONS = (
     "INSERT INTO outlast.sessions SELECT (jsonb_populate_record(s, jsonb_build_object('session_id', x.name, "
     "'root_id', x.name))).* FROM outlast.sessions s, generate_series(%s::int, %s) n, "

@@ -14,7 +14,7 @@ from outlast.store.port import Append, Claim, Create, Lease, NewEvent, Release
 from outlast.store.read.decode import SNAPSHOT_EVERY, load_state
 
 TOGETHER = 300
-"""Events in one commit: nobody waits for them."""
+"""Events in one commit: nothing waits for them."""
 ROOM = 20
 """More than a turn, which is never cut in two."""
 COMPACTED_AFTER = 40
@@ -25,7 +25,7 @@ _DONE = {"task_statement": "Go on.", "status": "in_progress", "touched_files": [
 def worked_session(store: LogStore, events: int) -> str:
     """A session of about so many events; its id.
 
-    Whoever drives a session leaves a snapshot now and then, and so do we: the last one lies where it lies on average,
+    The driver of a session leaves a snapshot now and then, and so do we: the last one lies where it lies on average,
     half of `SNAPSHOT_EVERY` before the head. A session that is shorter has none yet.
     """
     session_id, token = id_from(secrets.token_bytes(16)), id_from(secrets.token_bytes(16))
