@@ -77,6 +77,9 @@ class SimulatedShell:
         self._witness, self._dice = witness, dice
         self._pid = 1000
 
+    def fault(self, arguments: dict[str, Any]) -> str | None:
+        return None if isinstance(arguments.get("command"), str) else "argument 'command' is missing"
+
     async def target(self, arguments: dict[str, Any], context: ToolContext) -> Target | None:
         return None
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from outlast.core.events import EffectClass
+from outlast.runtime.tools.argument_fault import argument_fault
 from outlast.runtime.tools.json_schema import schema_of
 from outlast.runtime.tools.port import Target, ToolContext, ToolFault, ToolOutcome
 
@@ -39,6 +40,13 @@ class BuiltinTool(Generic[A]):
         self._does = does
         self._aim = aim
 
+    def fault(self, arguments: dict[str, Any]) -> str | None:
+        try:
+            self._converted(arguments)
+        except ValueError as error:
+            return str(error)
+        return None
+
     async def target(self, arguments: dict[str, Any], context: ToolContext) -> Target | None:
         return await self._aim(self._typed(arguments), context) if self._aim else None
 
@@ -47,6 +55,15 @@ class BuiltinTool(Generic[A]):
 
     def _typed(self, arguments: dict[str, Any]) -> A:
         try:
-            return msgspec.convert(arguments, self._arguments)
-        except msgspec.ValidationError as error:
+            return self._converted(arguments)
+        except ValueError as error:
             raise ToolFault(f"{self.name} was not run: {error}") from error
+
+    def _converted(self, arguments: dict[str, Any]) -> A:
+        """`ValueError` with one sentence when they do not fit."""
+        try:
+            return msgspec.convert(arguments, self._arguments)
+        except UnicodeEncodeError as error:
+            raise ValueError("the arguments hold half of a character (a lone surrogate); write it whole") from error
+        except msgspec.ValidationError as error:
+            raise ValueError(argument_fault(str(error), self.parameters)) from error

@@ -79,7 +79,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(Protocol):
-    """A tool. `parameters` is its JSON schema; arguments that do not fit it never reach `run`."""
+    """A tool. `parameters` is its JSON schema; arguments that have a `fault` never reach `run`."""
 
     @property
     def name(self) -> str: ...
@@ -92,6 +92,10 @@ class Tool(Protocol):
 
     @property
     def effect(self) -> EffectClass: ...
+
+    def fault(self, arguments: dict[str, Any]) -> str | None:
+        """Why the arguments do not fit, in words that name the argument; None when they do. Nothing is coerced."""
+        ...
 
     async def target(self, arguments: dict[str, Any], context: ToolContext) -> Target | None:
         """For a verifiable write, what it will change, before it changes it; None for every other tool.

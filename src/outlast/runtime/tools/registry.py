@@ -14,7 +14,6 @@ from outlast.runtime.tools.builtin.read import READ
 from outlast.runtime.tools.builtin.search import SEARCH
 from outlast.runtime.tools.builtin.web_fetch import WebFetch
 from outlast.runtime.tools.builtin.write import WRITE
-from outlast.runtime.tools.json_schema import misfit
 from outlast.runtime.tools.port import Tool
 from outlast.runtime.tools.process.background_jobs import Jobs, kill_tool, output_tool
 
@@ -67,7 +66,7 @@ class BuiltinRegistry:
         tool = self._tools.get(name)
         if tool is None:
             return f"there is no tool '{name}'; there are {', '.join(self._tools)}"
-        wrong = misfit(arguments, tool.parameters)
+        wrong = tool.fault(arguments)
         return f"{name}: {wrong}" if wrong else None
 
     async def close(self, session_id: str | None = None) -> None:

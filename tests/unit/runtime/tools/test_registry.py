@@ -62,6 +62,22 @@ def test_schemas_hold_no_references() -> None:
         ("todo", {"items": "x"}, "argument 'items' must be of type array, not string"),
         ("todo", {"items": [{"content": "x", "status": "soon"}]}, "'items[0].status' must be one of"),
         ("todo", {"items": [{"status": "pending"}]}, "argument 'items[0].content' is missing"),
+        ("todo", {"items": [{"content": "x", "state": 1}]}, "no argument 'items[0].state'; there are content, status"),
+        ("todo", {"items": [3]}, "argument 'items[0]' must be of type object, not integer"),
+        ("todo", {"items": {}}, "argument 'items' must be of type array, not object"),
+        ("todo", {"items": None}, "argument 'items' must be of type array, not null"),
+        ("todo", {"items": [{"content": "x", "status": 1}]}, "argument 'items[0].status' must be"),
+        ("ask_user", {"question": "?", "choices": ["a", 1]}, "'choices[1]' must be of type string, not integer"),
+        ("ask_user", {"question": "?", "choices": "a"}, "'choices' must be of type array, not string"),
+        ("read", {"file_path": "x", "limit": 5.0}, "argument 'limit' must be of type integer, not number"),
+        ("read", {"file_path": "x", "limit": "many"}, "argument 'limit' must be of type integer, not string"),
+        ("read", {"file_path": "x", "limit": []}, "argument 'limit' must be of type integer, not array"),
+        ("read", {"file_path": ["x"]}, "argument 'file_path' must be of type string, not array"),
+        ("read", {"file_path": None}, "argument 'file_path' must be of type string, not null"),
+        ("bash", {"command": "x", "background": 1}, "argument 'background' must be of type boolean, not integer"),
+        ("bash", {"command": "x", "background": None}, "argument 'background' must be of type boolean, not null"),
+        ("bash", {"command": "x", "timeout": "60"}, "argument 'timeout' must be of type integer, not string"),
+        ("read", {"file_path": "x", "limit": "\ud800"}, "half of a character"),
         ("no_such", {}, "there is no tool 'no_such'; there are read, write,"),
     ],
 )
@@ -94,5 +110,5 @@ def test_only_keeps_the_named_tools_and_the_jobs() -> None:
 
 
 async def test_arguments_that_were_not_checked_are_refused_all_the_same(setting: Setting) -> None:
-    with pytest.raises(ToolFault, match="read was not run"):
+    with pytest.raises(ToolFault, match="read was not run: there is no argument 'other'; there are file_path"):
         await setting.tool("read").run({"file_path": "x", "other": 1}, setting.context())
