@@ -24,6 +24,7 @@ from outlast.core.messages import (
     ToolCall,
     ToolResult,
 )
+from outlast.core.text import valid_text
 
 NO_OUTPUT = "(no output)"
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
@@ -256,13 +257,6 @@ def sent_id(call_id: str, length: int) -> str:
     if len(call_id) <= length and _NAME.fullmatch(call_id):
         return call_id
     return _ODD.sub("_", call_id)[:length] or "call"
-
-
-def valid_text(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate: no provider takes those."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _valid_value(value: Any) -> Any:

@@ -1,6 +1,6 @@
-"""How many tokens a text is, before any provider has counted it.
+"""Plain text: how long it is, on one line, cut, valid, and safe to look at.
 
-Text from strangers, made safe to look at: what cannot be seen is shown, and a fence that nothing in it can close.
+Text from strangers gets every invisible character shown, and a fence that nothing in it can close.
 """
 
 from __future__ import annotations
@@ -13,6 +13,28 @@ def text_tokens(text: str) -> int:
     """Four bytes a token: right for English and code, and not far too little for other scripts."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) // 4
+
+
+def one_line(text: str) -> str:
+    """The words of a text with one space between them."""
+    return " ".join(text.split())
+
+
+def shortened(text: str, longest: int) -> str:
+    """At most so many characters; where something is left out, the last one says so."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def visible_line(text: str, longest: int) -> str:
+    """On one line, every character visible, cut where it is too long."""
+    return shortened(show_invisible(one_line(text)), longest)
+
+
+def valid_text(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate: no provider takes those."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180e\u2800\u3164\uffa0")

@@ -10,9 +10,10 @@ import pytest
 from outlast.app.sessions.detail import SessionDetailView
 from outlast.app.sessions.listing import summary_of
 from outlast.app.transfer.html import html
-from outlast.app.transfer.markdown import fenced, markdown
+from outlast.app.transfer.markdown import markdown
 from outlast.core.header import Header
 from outlast.core.messages import ImagePart, Message, Role, TextPart, ToolCall, ToolResult
+from outlast.core.text import fenced
 
 Make = Callable[..., Iterator[str]]
 KEY = "ghp_" + "a1B2" * 9

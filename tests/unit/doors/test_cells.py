@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.doors.terminal_cells import cells, cut, padded, pieces
+from outlast.doors.terminal_text import cells, cut, padded, pieces
 
 
 def test_wide_characters_take_two_columns() -> None:

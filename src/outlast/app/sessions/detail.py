@@ -9,6 +9,7 @@ import msgspec
 from outlast.app.sessions.listing import SessionRow, summary_of
 from outlast.core.messages import Message
 from outlast.core.state import SessionState
+from outlast.core.text import one_line, shortened
 from outlast.core.transcript import transcript
 from outlast.store.log_store import LogStore
 from outlast.store.read.decode import decode_events, load_state
@@ -79,5 +80,4 @@ def call_label(name: str, arguments: dict[str, Any] | None) -> str:
 
 
 def _short(text: str, most: int = 80) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return shortened(one_line(text), most)

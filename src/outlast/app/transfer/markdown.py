@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from outlast.app.sessions.detail import SessionDetailView
 from outlast.app.transfer.document import DocumentEntry, Progress, entries_of, page_of
+from outlast.core.text import fenced, one_line
 
-_FENCE = re.compile(r"`{3,}")
 _HEADING = re.compile(r"^(\s{0,3})(#{1,6}\s)", re.MULTILINE)
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
@@ -31,20 +31,17 @@ def _entry(entry: DocumentEntry) -> Iterator[str]:
     marks = "".join(f" [{mark}]" for mark in entry.marks)
     yield f"\n## {entry.role}{marks} ({entry.seq})\n\n*{entry.at}*\n\n"
     if entry.role == "tool":
-        yield fenced(entry.text) if entry.text else ""
+        yield _block(entry.text) if entry.text else ""
     elif entry.text:
         yield _quiet(entry.text).rstrip("\n") + "\n"
     for attachment in entry.attachments:
         yield f"\n*[{_one_line(attachment)}]*\n"
     for name, arguments in entry.calls:
-        yield f"\n**{_one_line(name)}**\n\n{fenced(arguments, 'json')}"
+        yield f"\n**{_one_line(name)}**\n\n{_block(arguments, 'json')}"
 
 
-def fenced(text: str, language: str = "") -> str:
-    """A code block that nothing inside it can end."""
-    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
+def _block(text: str, language: str = "") -> str:
+    return f"{fenced(text, language)}\n"
 
 
 def _quiet(text: str) -> str:
@@ -56,4 +53,4 @@ def _quiet(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return _TAG.sub("&lt;", " ".join(text.split()))
+    return _TAG.sub("&lt;", one_line(text))

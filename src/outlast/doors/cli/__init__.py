@@ -77,7 +77,7 @@ def _flushed(code: int) -> int:
 
 def _tell(sentence: str) -> None:
     """Say what is wrong. The ids, paths and contents that it quotes must not break the line or steer the terminal."""
-    from outlast.doors.cli.output import plain
+    from outlast.doors.terminal_text import plain
 
     with suppress(OSError):  # a terminal that is gone: no user reads it
         print(f"outlast: {plain(sentence)}", file=sys.stderr)

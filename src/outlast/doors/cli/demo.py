@@ -20,7 +20,8 @@ from outlast.app.turn_setup import AgentConfig, ReasoningConfig
 from outlast.core.errors import OutlastError
 from outlast.core.messages import Role
 from outlast.doors.cli.options import Store
-from outlast.doors.cli.output import counted, plain
+from outlast.doors.cli.output import counted
+from outlast.doors.terminal_text import plain
 from outlast.session import ConversationSession
 
 app = typer.Typer()

@@ -16,8 +16,9 @@ from outlast.app.settings import Settings, load_settings
 from outlast.core.errors import SessionNotFound
 from outlast.doors.cli.main_command import BaseUrl, Model
 from outlast.doors.cli.options import Json, Log, LogFormat, Store
-from outlast.doors.cli.output import plain, print_json
+from outlast.doors.cli.output import print_json
 from outlast.doors.cli.serve import BehindProxy, Expose
+from outlast.doors.terminal_text import plain
 
 app = typer.Typer(name="gateway", help="Chat platforms: Telegram, Matrix, webhooks.", invoke_without_command=True)
 

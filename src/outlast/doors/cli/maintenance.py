@@ -23,7 +23,8 @@ from outlast.app.maintenance import (
 )
 from outlast.app.maintenance import upgrade as upgrade_schema
 from outlast.doors.cli.options import Json, Store, session_ids
-from outlast.doors.cli.output import bar, bars, counted, plain, print_json
+from outlast.doors.cli.output import bar, bars, counted, print_json
+from outlast.doors.terminal_text import plain
 
 app = typer.Typer()
 db = typer.Typer(name="db", help="The schema of a store: which one it has, and bringing it up to date.")

@@ -17,18 +17,6 @@ def print_json(value: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def plain(text: str) -> str:
-    """One line, every character of it printable."""
-    return escaped(" ".join(text.split()))
-
-
-def escaped(text: str, *, keep: str = "") -> str:
-    """The text with every character that is not printable, and not in `keep`, as its escape sequence."""
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text
-    )
-
-
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 

@@ -12,7 +12,8 @@ import typer
 from outlast.core.errors import MissingExtra
 from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
 from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
-from outlast.doors.cli.output import plain, print_json
+from outlast.doors.cli.output import print_json
+from outlast.doors.terminal_text import plain
 
 if TYPE_CHECKING:
     from outlast.app.settings import Settings

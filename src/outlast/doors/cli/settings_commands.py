@@ -11,7 +11,8 @@ from outlast.app.settings import own_home
 from outlast.app.settings_file import change_setting, config_path, shown_settings
 from outlast.core.errors import ConfigError
 from outlast.doors.cli.options import Json
-from outlast.doors.cli.output import plain, print_json
+from outlast.doors.cli.output import print_json
+from outlast.doors.terminal_text import plain
 
 if TYPE_CHECKING:
     from outlast.app.models import ModelOverview

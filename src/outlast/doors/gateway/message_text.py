@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any, cast
 
-from outlast.app.terminal import show_invisible
 from outlast.core.outbox import DeliveryKind, OpenQuestion, OutboxItem
+from outlast.core.text import fenced, show_invisible, visible_line
 from outlast.doors.gateway.platform import Button
 
 LONGEST_CALL = 12_000
@@ -151,13 +151,6 @@ def unpressed(data: str) -> tuple[int, str, str] | None:
     return (int(found[1]), found[2], found[3]) if found else None
 
 
-def fenced(text: str) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text.rstrip()}\n{fence}"
-
-
 def plain_line(text: str | None, longest: int = 400) -> str:
     """On one line, every character visible, cut where it is too long."""
-    line = show_invisible(" ".join((text or "").split()))
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return visible_line(text or "", longest)

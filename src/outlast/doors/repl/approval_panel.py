@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-from outlast.doors.repl.render.escape import exact, readable
-from outlast.doors.terminal_cells import cells, cut, pieces
+from outlast.doors.terminal_text import cells, cut, exact, pieces, readable
 
 ANSWERS = ("once", "session", "always", "deny")
 _LABELS = {

@@ -23,13 +23,13 @@ from outlast.doors.repl.approval_panel import ApprovalPanel, ApprovalQuestion
 from outlast.doors.repl.event_view import EventView
 from outlast.doors.repl.input.attachments import pasted_picture
 from outlast.doors.repl.launch import ReplSession
-from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.status import StatusLine
 from outlast.doors.repl.render.tool_call_line import told_call
 from outlast.doors.repl.screen import ESCAPE_SECONDS, Screen
 from outlast.doors.repl.session_picker import PickerOption, SessionPicker
 from outlast.doors.repl.sub_agents import SubAgents
 from outlast.doors.repl.turn_task import TurnTask
+from outlast.doors.terminal_text import readable
 from outlast.session import ConversationSession
 
 T = TypeVar("T")

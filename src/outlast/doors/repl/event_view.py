@@ -17,12 +17,12 @@ from outlast.core.messages import Part, Role, ToolCall, text_of
 from outlast.core.state import SessionState
 from outlast.doors.repl.input.attachments import going_along, typed
 from outlast.doors.repl.input.bang_command import BangResult
-from outlast.doors.repl.render.escape import output, readable
 from outlast.doors.repl.render.markdown_stream import MarkdownStream
 from outlast.doors.repl.render.renderables import CallLine, diff, folded, markdown
 from outlast.doors.repl.render.status import OutputTail, elapsed
 from outlast.doors.repl.render.style import HERE
 from outlast.doors.repl.render.tool_call_line import one_line, titled_call, told_call, told_result
+from outlast.doors.terminal_text import output, readable
 
 DIFF_LINES = 24
 OWN_LINES = 60

@@ -23,7 +23,6 @@ from outlast.doors.repl.input.bang_command import BangCommand
 from outlast.doors.repl.input.completer import InputCompleter
 from outlast.doors.repl.key_bindings import DoublePress, KeyMap
 from outlast.doors.repl.launch import NO_MODEL, PICK, REPL, LaunchOptions, ReplSession, desk_for
-from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.renderables import markdown
 from outlast.doors.repl.render.status import activity
 from outlast.doors.repl.render.style import HERE
@@ -32,6 +31,7 @@ from outlast.doors.repl.screen import REDRAW_SECONDS, Screen
 from outlast.doors.repl.session_picker import choose_session, session_rows
 from outlast.doors.repl.transcript import show_transcript
 from outlast.doors.repl.welcome import first_screen, settle_model
+from outlast.doors.terminal_text import readable
 
 _COMMAND = re.compile(r"/[^\W\d_][^\s/]*(\s|\Z)")
 """A path at the beginning of a message is no command."""

@@ -17,9 +17,9 @@ from outlast.app.terminal import PendingConsent, consent, is_driven, pending_con
 from outlast.core import events as e
 from outlast.core.state import SessionState
 from outlast.doors.repl.controller import ReplController
-from outlast.doors.repl.render.escape import exact
 from outlast.doors.repl.render.tool_call_line import one_line, told_call
 from outlast.doors.repl.session_picker import PickerOption
+from outlast.doors.terminal_text import exact
 
 
 async def arrived(controller: ReplController) -> None:

@@ -26,7 +26,7 @@ from outlast.core.messages import Role
 from outlast.doors.repl.pt_application import TerminalApplication
 from outlast.doors.repl.render.style import HERE, STYLE, colours
 from outlast.doors.repl.render.tool_call_line import one_line
-from outlast.doors.terminal_cells import cells, cut
+from outlast.doors.terminal_text import cells, cut
 from outlast.session import ConversationSession
 
 T = TypeVar("T")

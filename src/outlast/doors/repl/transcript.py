@@ -8,10 +8,10 @@ from outlast.core.messages import Message, Role
 from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.event_view import CALL_LENGTH
 from outlast.doors.repl.input.attachments import going_along, typed
-from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.renderables import CallLine, markdown
 from outlast.doors.repl.render.style import HERE
 from outlast.doors.repl.render.tool_call_line import one_line, titled_call
+from outlast.doors.terminal_text import readable
 
 MESSAGES = 12
 LONGEST = 4000

@@ -13,9 +13,9 @@ from outlast.app.models import choice_for, remember_model
 from outlast.app.settings import Settings
 from outlast.core.errors import OutlastError
 from outlast.doors.repl.launch import LaunchOptions
-from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.status import short_model
 from outlast.doors.repl.session_picker import PickerOption, SessionPicker
+from outlast.doors.terminal_text import readable
 
 LOCAL = "a demo model, only for talk; set ANTHROPIC_API_KEY (or OPENAI_API_KEY, GOOGLE_API_KEY) for a real one"
 

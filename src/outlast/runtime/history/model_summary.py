@@ -13,7 +13,7 @@ import msgspec
 
 from outlast.core.errors import ContextOverflow, ModelError, ModelUnavailable
 from outlast.core.messages import Message, Role, ToolResult, Usage, text_of
-from outlast.core.part_repair import valid_text
+from outlast.core.text import valid_text
 from outlast.core.window import SUMMARY_MARK
 from outlast.models.port import Finished, Model, ModelRequest
 from outlast.runtime.history.compaction import CompactionPlan, CompactionSummary, structural

@@ -16,6 +16,7 @@ import msgspec
 
 from outlast.core.messages import Message, Role, TextPart
 from outlast.core.state import SessionState
+from outlast.core.text import one_line
 from outlast.core.window import SUMMARY_MARK
 
 KEY_FILES, TOP_TOOLS, REQUESTS, FACTS, PENDING = 6, 5, 3, 2, 3
@@ -25,7 +26,6 @@ _OPEN = re.compile(r"\b(todo|pending|remaining|still (?:to|have to|need)|follow[
 _NEXT = re.compile(r"\b(next|i(?:'ll| will)|let me|then i)\b", re.IGNORECASE)
 _SURE = re.compile(r"\b(confirmed|verified|passed|passes|succeeded|works now|fixed)\b", re.IGNORECASE)
 _SCOPE = re.compile(r"Scope: (\d+) earlier messages? \(user (\d+), assistant (\d+), tool (\d+)\)")
-_BLANKS = re.compile(r"\s+")
 
 
 class SummaryBudget(msgspec.Struct, frozen=True):
@@ -137,7 +137,7 @@ def _spoken(said: Iterable[Message]) -> Iterator[tuple[Role, str]]:
     for message in said:
         if message.role in {Role.USER, Role.ASSISTANT}:
             text = "\n".join(part.text for part in message.parts if isinstance(part, TextPart))
-            if line := _one_line(text):
+            if line := one_line(text):
                 yield message.role, line
 
 
@@ -161,7 +161,7 @@ def _files(said: Sequence[Message]) -> list[str]:
         for call in reversed(message.tool_calls):
             values = (call.arguments.get(name) for name in _PATH_ARGUMENTS)
             touched.update(
-                dict.fromkeys(_one_line(value) for value in values if isinstance(value, str) and value.strip())
+                dict.fromkeys(one_line(value) for value in values if isinstance(value, str) and value.strip())
             )
         if message.role in {Role.USER, Role.ASSISTANT}:
             spoken.update(dict.fromkeys(_PATH.findall(message.content[:20_000])))
@@ -196,7 +196,7 @@ def _fitted(lines: list[_SummaryLine], budget: SummaryBudget) -> list[str]:
     seen: set[str] = set()
     left = budget.chars
     for n in sorted(range(len(lines)), key=lambda n: lines[n].rank):
-        text = shortened(_one_line(lines[n].text), budget.line)
+        text = shortened(one_line(lines[n].text), budget.line)
         if text.casefold() in seen or len(text) + 1 > left or len(chosen) >= budget.lines:
             continue
         seen.add(text.casefold())
@@ -207,10 +207,6 @@ def _fitted(lines: list[_SummaryLine], budget: SummaryBudget) -> list[str]:
 
 def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: max(0, length - 1)].rstrip() + "…"
-
-
-def _one_line(text: str) -> str:
-    return _BLANKS.sub(" ", text).strip()
 
 
 def _text(value: object) -> str | None:

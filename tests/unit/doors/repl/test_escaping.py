@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.doors.repl.render.escape import exact, readable
+from outlast.doors.terminal_text import exact, readable
 
 
 @pytest.mark.parametrize(

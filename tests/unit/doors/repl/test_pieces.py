@@ -22,7 +22,7 @@ from outlast.doors.repl.input.history_file import typed_before
 from outlast.doors.repl.render.status import StatusLine, cost, elapsed, short_model, tokens
 from outlast.doors.repl.render.tool_call_line import told_call, told_result
 from outlast.doors.repl.session_picker import PickerOption, SessionPicker
-from outlast.doors.terminal_cells import cells
+from outlast.doors.terminal_text import cells
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
 

@@ -21,7 +21,7 @@ from outlast.doors.repl.input.bang_command import BangResult
 from outlast.doors.repl.pt_application import rows_added
 from outlast.doors.repl.render.renderables import drawn, folded, markdown
 from outlast.doors.repl.render.status import LINES, OutputTail, activity
-from outlast.doors.terminal_cells import cells
+from outlast.doors.terminal_text import cells
 
 STORED: Any = StoredEvent("s", 1, "", 1, 0, "", None, None, None, "plain", b"", b"", False)
 

@@ -14,7 +14,8 @@ import typer
 from outlast.app.sessions.listing import open_for_change, refuse_ended, resolve_session
 from outlast.core.errors import ConflictError
 from outlast.doors.cli.options import Json, SessionId, Store
-from outlast.doors.cli.output import counted, moment, plain, print_json
+from outlast.doors.cli.output import counted, moment, print_json
+from outlast.doors.terminal_text import plain
 
 if TYPE_CHECKING:
     from outlast.app.sessions.delete import DeletionReceipt

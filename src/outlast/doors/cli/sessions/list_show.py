@@ -15,9 +15,9 @@ from outlast.app.sessions.listing import SessionListing, SessionRow, listed, ope
 from outlast.core.messages import Message
 from outlast.core.redaction import mapped
 from outlast.doors.cli.options import Json, SessionId, Store
-from outlast.doors.cli.output import age, counted, escaped, moment, plain, print_json
+from outlast.doors.cli.output import age, counted, moment, print_json
 from outlast.doors.cli.quick import Quick
-from outlast.doors.terminal_cells import cut
+from outlast.doors.terminal_text import cut, plain, spelled
 
 if TYPE_CHECKING:
     from outlast.app.sessions.detail import SessionDetailView
@@ -158,7 +158,7 @@ def _print_message(message: Message, everything: bool) -> None:
     lines = message.content.splitlines()
     kept = lines if everything or message.role.value != "tool" else lines[:TOOL_LINES]
     for line in kept:
-        print(escaped(line, keep="\t"))
+        print(spelled(line, keep="\t"))
     if len(kept) < len(lines):
         print(f"... {counted(len(lines) - len(kept), 'more line')}; --all shows them")
     for call in message.tool_calls:

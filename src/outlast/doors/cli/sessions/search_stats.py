@@ -17,8 +17,8 @@ import typer
 
 from outlast.app.sessions.listing import is_there, open_readonly
 from outlast.doors.cli.options import Json, Store
-from outlast.doors.cli.output import age, bar, counted, escaped, plain, print_json
-from outlast.doors.terminal_cells import cells, cut, padded
+from outlast.doors.cli.output import age, bar, counted, print_json
+from outlast.doors.terminal_text import cells, cut, padded, plain, spelled
 
 if TYPE_CHECKING:
     from outlast.app.sessions.search import SearchHit
@@ -73,7 +73,7 @@ def _print_hit(hit: SearchHit, now: int) -> None:
     on = f"  goes on as {hit.resume_id[:8]}" if hit.resume_id != hit.session_id else ""
     print(f"{hit.session_id[:8]}  {age(hit.at, now):>11}  {plain(hit.title or '(no title)')}{on}")
     snippet = hit.snippet
-    parts = [escaped(part) for part in (snippet.before, snippet.match, snippet.after)]
+    parts = [spelled(part) for part in (snippet.before, snippet.match, snippet.after)]
     print(f"    event {hit.seq}, {hit.role}: {parts[0]}{mark}{parts[1]}{end}{parts[2]}")
 
 

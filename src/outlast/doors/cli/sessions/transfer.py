@@ -16,7 +16,8 @@ import typer
 
 from outlast.core.errors import OutlastError
 from outlast.doors.cli.options import Json, SessionId, Store
-from outlast.doors.cli.output import Told, bar, counted, plain, print_json
+from outlast.doors.cli.output import Told, bar, counted, print_json
+from outlast.doors.terminal_text import plain
 
 app = typer.Typer()
 IMPORTED = {"new": "imported", "continued": "continued", "here": "was here already"}

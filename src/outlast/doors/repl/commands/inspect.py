@@ -15,10 +15,10 @@ from outlast.core.errors import OutlastError
 from outlast.core.usage import ModelUsage
 from outlast.doors.repl.commands.port import ReplCommand
 from outlast.doors.repl.controller import ReplController
-from outlast.doors.repl.render.escape import output, readable
 from outlast.doors.repl.render.renderables import rows
 from outlast.doors.repl.render.status import tokens
 from outlast.doors.repl.render.tool_call_line import one_line
+from outlast.doors.terminal_text import output, readable
 
 BAR = 40
 NEWEST = 30

@@ -9,8 +9,8 @@ from outlast.app.terminal import modes_under, personas_here
 from outlast.core.errors import OutlastError
 from outlast.doors.repl.commands.port import ReplCommand
 from outlast.doors.repl.controller import ReplController
-from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.style import HERE
+from outlast.doors.terminal_text import readable
 
 FRESH = "--fresh"
 

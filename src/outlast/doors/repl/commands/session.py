@@ -8,11 +8,11 @@ from outlast.core.errors import OutlastError
 from outlast.core.header import Header
 from outlast.doors.repl.commands.port import ReplCommand
 from outlast.doors.repl.controller import ReplController
-from outlast.doors.repl.render.escape import readable
 from outlast.doors.repl.render.style import HERE
 from outlast.doors.repl.resume_prompt import arrived
 from outlast.doors.repl.session_picker import age, choose_session, session_rows
 from outlast.doors.repl.transcript import show_transcript
+from outlast.doors.terminal_text import readable
 from outlast.session import ConversationSession
 
 LISTED = 20

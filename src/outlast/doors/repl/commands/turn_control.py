@@ -12,8 +12,8 @@ from outlast.core.events import Delivery
 from outlast.doors.repl.commands.port import ReplCommand
 from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.event_view import ToolCallEntry
-from outlast.doors.repl.render.escape import output, readable
 from outlast.doors.repl.render.renderables import diff
+from outlast.doors.terminal_text import output, readable
 
 INIT = (
     "Look at this project and write AGENTS.md for coding agents that will work here: what it is, its layout, how to "

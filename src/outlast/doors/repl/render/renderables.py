@@ -21,9 +21,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from outlast.app.terminal import show_invisible
-from outlast.doors.repl.render.escape import readable
-from outlast.doors.terminal_cells import cells, cut
+from outlast.core.text import show_invisible
+from outlast.doors.terminal_text import cells, cut, readable
 
 THEME = Theme(
     {

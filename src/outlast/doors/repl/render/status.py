@@ -12,8 +12,7 @@ import time
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 from outlast.core.state import SessionState
-from outlast.doors.repl.render.escape import output
-from outlast.doors.terminal_cells import cells, cut
+from outlast.doors.terminal_text import cells, cut, output
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FULL = 0.75

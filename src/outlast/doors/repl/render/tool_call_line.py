@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast.app.terminal import show_invisible
 from outlast.core import events as e
 from outlast.core.messages import text_of
+from outlast.core.text import visible_line
 
 LONGEST = 100
 _SUBJECT = {
@@ -26,8 +26,7 @@ _SUBJECT = {
 
 def one_line(text: str, longest: int = LONGEST) -> str:
     """On one line, every character visible, cut where it is too long."""
-    line = show_invisible(" ".join(text.split()))
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return visible_line(text, longest)
 
 
 def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
