@@ -13,7 +13,8 @@ from pathlib import Path
 
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import default_store
-from outlast.app.turn_setup import build_turn_context, permitted_mode
+from outlast.app.turn_host import TurnHost
+from outlast.app.turn_setup import TurnSetup, build_turn_context, permitted_mode, read_turn_setup
 from outlast.core.errors import InvalidInput
 from outlast.core.events import Delivery
 from outlast.core.messages import Message, Part, text_of
@@ -21,9 +22,7 @@ from outlast.core.state import SessionState
 from outlast.core.workflow_mode import WorkflowMode
 from outlast.models.port import Model, ModelEvent
 from outlast.runtime.agent_config import AgentConfig
-from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
-from outlast.runtime.runner import Runner
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.context import TurnContext
@@ -62,7 +61,8 @@ class Agent:
         self.service = SessionService(self.store)
         self._running = False
         self._driver: Driver | None = None
-        self._turn_context()  # a malformed rule file or an unknown persona is refused here, not in the middle of a turn
+        self._host = TurnHost(self.store)
+        self.turn_setup()  # a malformed rule file or an unknown persona is refused here, not in the middle of a turn
 
     # --- running
 
@@ -83,16 +83,16 @@ class Agent:
         if self._running:
             raise InvalidInput("this agent is running a turn already; queue_steering_message reaches it")
         self._running = True
+        last, self._driver = self._driver, None
         try:
-            opened = await self._opened()
-            runner = Runner(self.store, self.session.session_id, self._turn_context(opened.state), opened)
-            driver = self._driver = await runner.drain()
+            outcome = await self._host.run(self.session.session_id, self._build_context, last=last)
         finally:
             self._running = False
-        self._follow(driver.session_id)
-        if runner.error is not None:
-            raise runner.error
-        return runner.answer
+        self._driver = outcome.driver
+        self._follow(outcome.driver.session_id)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.answer
 
     def run_sync(self, task: str | tuple[Part, ...]) -> str:
         """`run` for callers without an event loop. Connections belong to one, so they are closed again."""
@@ -115,6 +115,12 @@ class Agent:
     @property
     def is_running(self) -> bool:
         return self._running
+
+    def turn_setup(self) -> TurnSetup:
+        """What the next turn would work with, as settings, project and session say it now; what is wrong is refused."""
+        return read_turn_setup(
+            self.settings, self.config, self.project_root, self.session.state, backend=self.backend, made=self._made
+        )
 
     def interrupt(self) -> None:
         """Ask the running turn to stop; durable, so it reaches a driver in another process too."""
@@ -237,13 +243,8 @@ class Agent:
             assert found is not None
             self.session = found
 
-    async def _opened(self) -> Driver:
-        """A driver of the session as it is now; what the last one knew is not read again."""
-        last, self._driver = self._driver, None
-        clock = SystemClock()
-        if last is not None and last.session_id == self.session.session_id:
-            return await last.opened_again(clock)
-        return await Driver.open(self.store, self.session.session_id, clock)
+    async def _build_context(self, driver: Driver) -> TurnContext:
+        return self._turn_context(driver.state)
 
     def _turn_context(self, state: SessionState | None = None) -> TurnContext:
         context = build_turn_context(

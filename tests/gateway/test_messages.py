@@ -153,7 +153,7 @@ async def test_while_the_platform_is_away_the_gateway_waits_and_nothing_is_lost(
 
 def has_heard(world: World, inputs: int) -> bool:
     """Whether whoever drives a session knows of so many inputs; that shows nowhere else."""
-    drivers = [runner.driver for runner, _ in world.line.pool._runners.values()]
+    drivers = [runner.driver for runner in world.line.pool._host.runners.values()]
     return any(len(driver.state.unanswered) == inputs for driver in drivers if driver is not None)
 
 

@@ -22,7 +22,7 @@ from outlast.runtime.permissions.rule_files import PendingConsent, load_rules
 from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
-from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.context import RequestSetup, TurnContext
 from outlast.runtime.turn.observer import NullObserver
 from outlast.runtime.turn.subagents import child_of as sub_agent_of
 from outlast.store.port import Store
@@ -130,15 +130,15 @@ class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
     by_role: dict[str, tuple[int, int]]
 
 
-def context_use(context: TurnContext | None, messages: list[Message], state: SessionState) -> ContextUsage:
+def context_use(setup: RequestSetup | None, messages: list[Message], state: SessionState) -> ContextUsage:
     """What the next request would hold. Without a model the window is unknown: 0."""
     system, tools = _system_tokens(state), 0
     window = compacts_at = 0
-    if context is not None and context.model is not None:
-        window = window_of(context)
-        compacts_at = limits(settings_of(context), window, context.config.max_output_tokens or 0).threshold
-        if context.model.abilities.tools:
-            tools = request_tokens((), "", context.tools.specs())
+    if setup is not None and setup.model is not None:
+        window = window_of(setup)
+        compacts_at = limits(settings_of(setup), window, setup.config.max_output_tokens or 0).threshold
+        if setup.model.abilities.tools:
+            tools = request_tokens((), "", setup.tools.specs())
     by_role: dict[str, tuple[int, int]] = {}
     for message in messages:
         count, tokens = by_role.get(_kind(message), (0, 0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
 from outlast.models.port import Model
 from outlast.runtime.agent_config import AgentConfig, Budgets, ReasoningConfig
-from outlast.runtime.hooks import load_hooks
+from outlast.runtime.hooks import Hooks, load_hooks
 from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rule_files import load_rules
+from outlast.runtime.permissions.rules import RuleSet
 from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT
 from outlast.runtime.prompt.memory_files import read_memory
@@ -43,6 +45,58 @@ def _tools() -> BuiltinRegistry:
     return BuiltinRegistry(jobs=_jobs)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TurnSetup:
+    """What settings, configuration, project folder and session say about the next turn, read and found to be sound. A
+    turn context is built from it; a terminal shows its model and measures its window by it."""
+
+    settings: Settings
+    config: AgentConfig
+    project: Path
+    roots: tuple[Path, ...]
+    persona: Persona
+    mode: PermissionMode
+    rules: RuleSet
+    hooks: Hooks
+    environment: Mapping[str, str]
+    model: Model | None
+    tools: BuiltinRegistry
+
+
+def read_turn_setup(
+    settings: Settings,
+    config: AgentConfig,
+    project: Path,
+    state: SessionState,
+    *,
+    backend: Model | None = None,
+    made: dict[str | None, Model | None] | None = None,
+) -> TurnSetup:
+    """Read what the next turn of this session works with. A malformed rule file, hook file or persona is refused here,
+    in one sentence, before anything is done. `made` keeps the models that are made here, by name, for the next call;
+    its owner closes them."""
+    persona = persona_for(settings, config, project, state)
+    mode = permitted_mode(settings, config, state, persona)
+    roots = (project, *_more_roots(config))
+    key = project_key(project)
+    rules = load_rules(home=settings.home, project=project, project_key=key, flags=config.allow).rules
+    environment = {**clean_environment(whole_environment()), **GIT_ENVIRONMENT}
+    tools = _tools()
+    return TurnSetup(
+        settings=settings,
+        config=config,
+        project=project,
+        roots=roots,
+        persona=persona,
+        mode=mode,
+        rules=rules,
+        model=backend if backend is not None else _model(settings, state.model or persona.model, made),
+        tools=tools if persona.tools is None else tools.only(persona.tools),
+        hooks=load_hooks(home=settings.home, project=project, environment=environment),
+        environment=environment,
+    )
+
+
 def build_turn_context(
     settings: Settings,
     config: AgentConfig,
@@ -53,41 +107,21 @@ def build_turn_context(
     answerer: Answerer | None = None,
     observer: TurnObserver | None = None,
     made: dict[str | None, Model | None] | None = None,
-    depth: int = 0,
 ) -> TurnContext:
-    """What a driver of this session works with. `made` keeps the models that are made here, by name, for whoever asks
-    again; whoever keeps it closes them. A malformed rule file, hook file or persona is refused here, in one
-    sentence, before anything is done."""
-    persona = persona_for(settings, config, project, state)
-    mode = permitted_mode(settings, config, state, persona)
-    roots = (project, *_more_roots(config))
-    environment = whole_environment()
+    """What a driver of this session works with, built from what `read_turn_setup` reads."""
+    setup = read_turn_setup(settings, config, project, state, backend=backend, made=made)
     prompting = config.prompting or answerer is not None
-    key = project_key(project)
-    gate = SessionPolicy(
-        ceiling=settings.permission_mode,
-        rules=load_rules(home=settings.home, project=project, project_key=key, flags=config.allow).rules,
-        home=settings.home,
-        project=project,
-        project_key=key,
-        roots=roots,
-        prompting=prompting,
-        search_path=environment.get("PATH", ""),
-    )
-    gate.request(mode)
     told = observer if observer is not None else NullObserver()
-    clean = {**clean_environment(environment), **GIT_ENVIRONMENT}
-    tools = _tools()
     return TurnContext(
-        model=backend if backend is not None else _model(settings, state.model or persona.model, made),
-        tools=tools if persona.tools is None else tools.only(persona.tools),
-        gate=gate,
-        hooks=load_hooks(home=settings.home, project=project, environment=clean),
+        model=setup.model,
+        tools=setup.tools,
+        gate=_gate(setup, prompting),
+        hooks=setup.hooks,
         project=project,
-        roots=roots,
+        roots=setup.roots,
         state_dir=settings.home / "state",
-        environment=clean,
-        persona=persona,
+        environment=setup.environment,
+        persona=setup.persona,
         policy=GuidedPolicy,
         memory=read_memory(project) if config.auto_context else (),
         notes=_notes(project) if config.auto_context else (),
@@ -98,9 +132,23 @@ def build_turn_context(
         answerer=answerer,
         observer=told if config.stream else WithoutModelEvents(told),
         price=price_for(settings) if backend is None or has_price(backend.name) else None,
-        depth=depth,
         sub_agent_context=lambda parent, name: _sub_agent_context(settings, project, parent, name),
     )
+
+
+def _gate(setup: TurnSetup, prompting: bool) -> SessionPolicy:
+    gate = SessionPolicy(
+        ceiling=setup.settings.permission_mode,
+        rules=setup.rules,
+        home=setup.settings.home,
+        project=setup.project,
+        project_key=project_key(setup.project),
+        roots=setup.roots,
+        prompting=prompting,
+        search_path=whole_environment().get("PATH", ""),
+    )
+    gate.request(setup.mode)
+    return gate
 
 
 def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:

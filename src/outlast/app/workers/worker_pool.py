@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from outlast.app.logging_setup import error_fields, log_event
 from outlast.app.placement import Placement
 from outlast.app.sessions.update import is_to_plan
 from outlast.app.settings import Settings, in_project
+from outlast.app.turn_host import HeldLease, TurnHost
 from outlast.app.turn_setup import AgentConfig, build_turn_context, keep_mode
 from outlast.app.workers.dispatcher import Dispatcher
 from outlast.app.workers.metrics import Metrics, WorkerLoad
@@ -42,14 +43,13 @@ from outlast.core.events import Event, TurnEnded, TurnStarted
 from outlast.core.header import PLAN, Header
 from outlast.core.state import SessionState
 from outlast.models.port import Model
-from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.runner import Runner
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.observer import NullObserver
 from outlast.store.log_store import LogStore
-from outlast.store.port import LEASE_MS, Claimed, Query, Release
+from outlast.store.port import LEASE_MS, Claimed, Query
 from outlast.store.read.decode import load_state
 
 NO_MODEL = "none"
@@ -128,18 +128,18 @@ class WorkerPool:
         self.metrics = metrics if metrics is not None else Metrics()
         self.metrics.loads.append(self._load)
         self.slots = TurnSlots(at_once, self._poke)
-        self._clock = SystemClock()
         self._ttl_ms = round(lease_seconds * 1000)
+        self._host = TurnHost(store, ttl_ms=self._ttl_ms)
         self._equip = equip if equip is not None else self._as_asked
         self._rights = rights
         self._work: dict[str, asyncio.Task[None]] = {}
-        self._runners: dict[str, tuple[Runner, TurnSlot]] = {}
+        self._held_slots: dict[str, TurnSlot] = {}
         self._troubles: dict[str, SessionTrouble] = {}
         self._left_alone: dict[str, int] = {}
         self._made: dict[str | None, Model | None] = {}
         self._rounds = Dispatcher(
             store,
-            self._clock,
+            self._host.clock,
             self._take,
             slots=self.slots,
             resting=self._resting,
@@ -188,16 +188,15 @@ class WorkerPool:
     @property
     def running(self) -> frozenset[str]:
         """The sessions whose turns run here now."""
-        return frozenset(runner.session_id for runner, _ in self._runners.values())
+        return frozenset(runner.session_id for runner in self._host.runners.values())
 
     def _load(self) -> WorkerLoad:
         beside = self.slots.beside
         return WorkerLoad(len(self.running) - beside, beside, self.slots.most if self.works else 0)
 
-    def running_kit(self, session_id: str) -> TurnContext | None:
+    def running_context(self, session_id: str) -> TurnContext | None:
         """What the turn that runs here works with; None when none does."""
-        found = (runner for runner, _ in self._runners.values() if runner.session_id == session_id)
-        return next((runner.context for runner in found), None)
+        return self._host.running_context(session_id)
 
     def turn_context(self, session_id: str) -> TurnContext:
         """What a turn of this session would work with: for boundaries, ends and previews. Reads; not for the loop."""
@@ -217,6 +216,7 @@ class WorkerPool:
         those that only wait for a person, are handed over: left open in the log, their tools stopped and their leases
         given back."""
         self._closed = self._rounds.closed = True
+        self._host.close()  # a session claimed just before is left to the next process
         self._rounds.poke()
         if self._going is not None:
             await asyncio.wait([self._going], timeout=STOP_SECONDS)
@@ -236,20 +236,20 @@ class WorkerPool:
     async def _drain(self, patience: float) -> None:
         until = time.monotonic() + patience
         while self._work and time.monotonic() < until and not self._hurry.is_set():
-            for runner, slot in list(self._runners.values()):
-                if slot.is_beside:
+            for session_id, runner in list(self._host.runners.items()):
+                if self._held_slots[session_id].is_beside:
                     self._hand_over(runner)
             hurried = asyncio.ensure_future(self._hurry.wait())
             await asyncio.wait([hurried, *self._work.values()], timeout=0.2, return_when="FIRST_COMPLETED")
             hurried.cancel()
-        for runner, _ in list(self._runners.values()):
+        for runner in list(self._host.runners.values()):
             self._hand_over(runner)
 
     def _hand_over(self, runner: Runner) -> None:
         if not runner.left:
             runner.leave()
             self.metrics.count("outlast_turns_handed_over_total")
-            log_event(_log, logging.INFO, "turn.handed_over", **_where(runner))
+            log_event(_log, logging.INFO, "turn.handed_over", **_where(runner.session_id, runner.driver))
 
     # --- the work on one session
 
@@ -311,36 +311,33 @@ class WorkerPool:
 
     async def _drive(self, claimed: Claimed, asked: float, slot: TurnSlot) -> None:
         lease = claimed.lease
-        driver: Driver | None = None
+        self._held_slots[lease.session_id] = slot
+        driven: list[Driver] = []
+
+        async def build(driver: Driver) -> TurnContext:
+            driven.append(driver)
+            return await self._built(driver, slot)
+
+        held = HeldLease(lease, asked)
         try:
-            driver = await Driver.open(self.store, lease.session_id, self._clock, self._ttl_ms)
-            driver.adopt(lease, asked)
-            header = await asyncio.to_thread(self.store.head, lease.session_id)
-            folder = self.places.folder(header, self.settings.project_root)
-            context = await asyncio.to_thread(self._turn_context, header, driver.state, folder)
-        except BaseException:
-            with suppress(OutlastError):  # it runs out by itself
-                await asyncio.shield(self.store.commit_async(Release(lease=lease)))
-            raise
-        observer = PoolObserver(self.metrics, slot, self._keeps_mode(driver, context))
-        context = replace(context, ttl_ms=self._ttl_ms, observer=observer)
-        chosen = (driver.state.model, driver.state.persona)
-        runner = Runner(self.store, lease.session_id, context, driver)
-        runner.outdated = lambda state: (state.model, state.persona) != chosen
-        self._runners[lease.session_id] = (runner, slot)
-        if self._closed:
-            runner.leave()  # it was claimed right before we were told to stop: whoever comes next begins with it
-        before = driver.state.last_seq
-        try:
-            await runner.drain()
+            outcome = await self._host.run(lease.session_id, build, held=held, while_chosen=True)
         except StaleLease as error:
             self.metrics.count("outlast_fenced_total")
-            log_event(_log, logging.WARNING, "turn.fenced", **_where(runner), epoch=lease.epoch, **error_fields(error))
+            where = _where(driven[0].session_id, driven[0])
+            log_event(_log, logging.WARNING, "turn.fenced", **where, epoch=lease.epoch, **error_fields(error))
         else:
-            if not runner.left:
-                await self._refuse_idling(lease.session_id, before)
+            if not outcome.left:
+                await self._refuse_idling(lease.session_id, outcome.opened_at)
         finally:
-            self._runners.pop(lease.session_id, None)
+            del self._held_slots[lease.session_id]
+
+    async def _built(self, driver: Driver, slot: TurnSlot) -> TurnContext:
+        """The context of the turns that this driver runs here, observed by the pool."""
+        header = await asyncio.to_thread(self.store.head, driver.session_id)
+        folder = self.places.folder(header, self.settings.project_root)
+        context = await asyncio.to_thread(self._turn_context, header, driver.state, folder)
+        observer = PoolObserver(self.metrics, slot, self._keeps_mode(driver, context))
+        return replace(context, ttl_ms=self._ttl_ms, observer=observer)
 
     async def _refuse_idling(self, session_id: str, before: int) -> None:
         """What is claimed and given back untouched would be claimed again at once, for ever."""
@@ -413,7 +410,7 @@ class WorkerPool:
             query = msgspec.structs.replace(query, cursor=page.cursor)
 
 
-def _where(runner: Runner) -> dict[str, str | int | None]:
-    state = runner.driver.state if runner.driver is not None else None
+def _where(session_id: str, driver: Driver | None) -> dict[str, str | int | None]:
+    state = driver.state if driver is not None else None
     turn = state.turn.turn if state is not None and state.turn is not None else None
-    return {"session": runner.session_id, "seq": state.last_seq if state is not None else None, "turn": turn}
+    return {"session": session_id, "seq": state.last_seq if state is not None else None, "turn": turn}

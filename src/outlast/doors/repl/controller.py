@@ -15,7 +15,7 @@ from outlast.app.sessions.pending_approvals import change_of, scope_of
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import EventStored, feed, rows_of
 from outlast.app.terminal import TurnContext, context_use, is_driven
-from outlast.app.turn_setup import build_turn_context
+from outlast.app.turn_setup import TurnSetup, build_turn_context
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.state import SessionState
@@ -49,7 +49,7 @@ class ReplController:
         self.next_input: str | None = None
         self.pasted: list[Path] = []
         self._following: asyncio.Task[None] | None = None
-        self._turn_context: TurnContext | None = None
+        self._setup: TurnSetup | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._below = SubAgents(
             lambda: repl_session.agent.store, self.run, self._came_below, self._noticed_below, self._gone_below
@@ -294,11 +294,11 @@ class ReplController:
         self.status.mode = agent.active_permission_mode
         self.status.take(state)
         try:
-            context = self._turn_context = self.turn_context()
+            setup = self._setup = agent.turn_setup()
         except OutlastError as error:
             self.status.model, self.status.window = str(error), 0
             return
-        self.status.model = context.model.name if context.model is not None else "none"
+        self.status.model = setup.model.name if setup.model is not None else "none"
         self.status.lane = "plan" if agent.config.workflow_mode == "plan" else ""
         if meter:
             self._measure()
@@ -308,7 +308,7 @@ class ReplController:
         session = self.session
         self.status.take(session.state)
         self.status.lane = "plan" if self.repl_session.agent.config.workflow_mode == "plan" else ""
-        found = context_use(self._turn_context, session.messages, session.state)
+        found = context_use(self._setup, session.messages, session.state)
         self.status.window, self.status.used = found.window, found.used
 
     def change_running_mode(self, mode: str) -> None:

@@ -27,7 +27,7 @@ from outlast.runtime.history import compaction
 from outlast.runtime.history.compaction import CompactionPlan, CompactionSettings
 from outlast.runtime.history.model_summary import summary_of
 from outlast.runtime.history.rewind import rewind, unrewind
-from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.context import RequestSetup, TurnContext
 from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
 from outlast.store.lineage import rotate
 from outlast.store.port import NewEvent
@@ -151,7 +151,7 @@ async def _compacted(driver: Driver, context: TurnContext, plan: CompactionPlan,
     return True
 
 
-def settings_of(context: TurnContext) -> CompactionSettings:
+def settings_of(context: RequestSetup) -> CompactionSettings:
     threshold = context.config.auto_compaction_input_tokens_threshold
     keep = context.config.compaction_keep_last_messages
     if threshold is None:
@@ -159,7 +159,7 @@ def settings_of(context: TurnContext) -> CompactionSettings:
     return CompactionSettings(input_tokens_threshold=threshold, keep_last=keep)
 
 
-def window_of(context: TurnContext) -> int:
+def window_of(context: RequestSetup) -> int:
     assert context.model is not None
     return context.config.context_window or context.model.abilities.context_window
 

@@ -58,6 +58,19 @@ class PermissionPolicy(Protocol):
         ...
 
 
+class RequestSetup(Protocol):
+    """What decides how large a request may be and is: the model, its tools, and how the agent is configured."""
+
+    @property
+    def model(self) -> Model | None: ...
+
+    @property
+    def tools(self) -> ToolRegistry: ...
+
+    @property
+    def config(self) -> AgentConfig: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class TurnContext:
     """What one turn works with. `dataclasses.replace` makes a variant; only `gate` changes while a turn runs: it holds

@@ -44,7 +44,7 @@ async def _turn_context(server: ServerState, session_id: str) -> TurnContext | N
 
 
 async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalInfo:
-    context = server.pool.running_kit(session_id) or await _turn_context(server, session_id)
+    context = server.pool.running_context(session_id) or await _turn_context(server, session_id)
     [(stored, event)] = await server.read(rows_of, server.store, session_id, after=one.seq - 1, before=one.seq + 1)
     arguments = event.arguments if isinstance(event, e.ApprovalRequested) else {}
     is_call = one.name != ASK_USER and context is not None

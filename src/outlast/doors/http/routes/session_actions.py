@@ -256,7 +256,7 @@ async def change_session(
         plan_mode=data.plan_mode,
     )
     if data.permission_mode is not None:
-        change_running_mode(server.pool.running_kit(header.session_id), data.permission_mode)
+        change_running_mode(server.pool.running_context(header.session_id), data.permission_mode)
     changed = await server.read(server.store.head, header.session_id)
     return summary_row(await server.read(summary_of, changed, server.store))
 

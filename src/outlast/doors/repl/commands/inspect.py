@@ -59,7 +59,9 @@ def _cost(spent: ModelUsage) -> str:
 
 
 async def context(controller: ReplController, arguments: str) -> None:
-    found = context_use(controller.turn_context(), controller.session.messages, controller.session.state)
+    found = context_use(
+        controller.repl_session.agent.turn_setup(), controller.session.messages, controller.session.state
+    )
     if found.window:
         filled = min(BAR, round(found.used / found.window * BAR))
         bar = Text("  " + "█" * filled, style="cyan")

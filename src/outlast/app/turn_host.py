@@ -1,0 +1,115 @@
+"""The turn host: runs the turns of a session in this process, for an agent as for a pool of workers.
+
+It opens a driver, or opens the last one again, has the context of the turns built once, and runs the runner to its end.
+It knows no terminal, no slots and no back-off: its caller decides what to do with an outcome or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from outlast.core.errors import ModelError, OutlastError
+from outlast.core.state import SessionState
+from outlast.runtime.clock import SystemClock
+from outlast.runtime.driver import Driver
+from outlast.runtime.runner import Runner
+from outlast.runtime.turn.context import TurnContext
+from outlast.store.log_store import LogStore
+from outlast.store.port import LEASE_MS, Lease, Release
+
+BuildContext = Callable[[Driver], Awaitable[TurnContext]]
+"""Builds what the turns of this driver's session work with, from its state as it is now."""
+
+
+class HeldLease(NamedTuple):
+    """A lease that the caller claimed, and the moment of the clock at which it asked for it."""
+
+    lease: Lease
+    asked: float
+
+
+class TurnOutcome(NamedTuple):
+    """How a run went. `driver` has given its lease back, `opened_at` is the seq it began at; `error` is what the last
+    turn failed with. With `left` a turn stays open for the next process."""
+
+    driver: Driver
+    opened_at: int
+    answer: str
+    error: ModelError | None
+    left: bool
+
+
+class TurnHost:
+    """Runs turns of the sessions of one store. `runners` are those at work, by the session id they were begun with."""
+
+    def __init__(self, store: LogStore, *, ttl_ms: int = LEASE_MS) -> None:
+        self.store = store
+        self.clock = SystemClock()
+        self.runners: dict[str, Runner] = {}
+        self._ttl_ms = ttl_ms
+        self._closed = False
+
+    def close(self) -> None:
+        """From now on a run that begins leaves its session to the next process. Those at work are not touched."""
+        self._closed = True
+
+    async def run(
+        self,
+        session_id: str,
+        build: BuildContext,
+        *,
+        held: HeldLease | None = None,
+        last: Driver | None = None,
+        while_chosen: bool = False,
+    ) -> TurnOutcome:
+        """Answer what waits in the session until nothing does. `SessionBusy` when another process drives it,
+        `StaleLease` when another one took it over.
+
+        `last` is the driver of an earlier run: what it knows of the same session is read no second time. `held` is
+        given back whatever happens. With `while_chosen` the run ends once another model or persona was chosen: the next
+        run builds its context with them.
+        """
+        driver, context = await self._prepared(session_id, build, held, last)
+        runner = Runner(self.store, session_id, context, driver)
+        if while_chosen:
+            runner.outdated = _changed_since(driver.state)
+        opened_at = driver.state.last_seq
+        self.runners[session_id] = runner
+        if self._closed:
+            runner.leave()
+        try:
+            driver = await runner.drain()
+        finally:
+            del self.runners[session_id]
+        return TurnOutcome(driver, opened_at, runner.answer, runner.error, runner.left)
+
+    def running_context(self, session_id: str) -> TurnContext | None:
+        """What the turn of this session that runs here works with; None when none runs here."""
+        return next((runner.context for runner in self.runners.values() if runner.session_id == session_id), None)
+
+    async def _prepared(
+        self, session_id: str, build: BuildContext, held: HeldLease | None, last: Driver | None
+    ) -> tuple[Driver, TurnContext]:
+        try:
+            driver = await self._opened(session_id, last)
+            if held is not None:
+                driver.adopt(*held)
+            return driver, await build(driver)
+        except BaseException:
+            if held is not None:
+                with suppress(OutlastError):  # it runs out by itself
+                    await asyncio.shield(self.store.commit_async(Release(lease=held.lease)))
+            raise
+
+    async def _opened(self, session_id: str, last: Driver | None) -> Driver:
+        if last is not None and last.session_id == session_id:
+            return await last.opened_again(self.clock, self._ttl_ms)
+        return await Driver.open(self.store, session_id, self.clock, self._ttl_ms)
+
+
+def _changed_since(begun: SessionState) -> Callable[[SessionState], bool]:
+    chosen = (begun.model, begun.persona)
+    return lambda state: (state.model, state.persona) != chosen
