@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from outlast.app.permissions import permitted_mode
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import default_store
 from outlast.app.turn_host import TurnHost
-from outlast.app.turn_setup import TurnSetup, build_turn_context, permitted_mode, read_turn_setup
+from outlast.app.turn_setup import TurnSetup, build_turn_context, read_turn_setup
 from outlast.core.errors import InvalidInput
 from outlast.core.events import Delivery
 from outlast.core.messages import Message, Part, text_of

@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from outlast.app.sessions.create import create
 from outlast.app.settings import Settings
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core import events as e
 from outlast.core.header import Header
 from outlast.core.messages import Part, Role, TextPart, ToolCall, ToolResult, Usage, text_of
 from outlast.models.port import Abilities, Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.service import SessionService
 from outlast.store import open_store

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from outlast.app.settings import Settings
 from outlast.app.streams.broadcast import StreamHub
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.header import Header
+from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.memory import Memory

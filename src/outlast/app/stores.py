@@ -10,8 +10,6 @@ from outlast.app.settings import Settings, load_settings
 from outlast.store import open_store, place_of
 from outlast.store.log_store import LogStore
 
-__all__ = ["LogStore", "default_store", "shown_url", "store_at", "store_of"]
-
 _open: dict[tuple[int, str], LogStore] = {}
 _mutex = threading.Lock()
 

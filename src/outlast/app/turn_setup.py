@@ -10,13 +10,13 @@ from pathlib import Path
 
 from outlast.app.models import NONE as NO_MODEL
 from outlast.app.models import has_price, model_for, price_for
+from outlast.app.permissions import permitted_mode
 from outlast.app.settings import Settings, whole_environment
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
 from outlast.models.port import Model
-from outlast.runtime.agent_config import AgentConfig, Budgets, ReasoningConfig
+from outlast.runtime.agent_config import AgentConfig, Budgets
 from outlast.runtime.hooks import Hooks, load_hooks
-from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rule_files import load_rules
 from outlast.runtime.permissions.rules import RuleSet
@@ -33,8 +33,6 @@ from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.observer import NullObserver, TurnObserver, WithoutModelEvents
 from outlast.workflow.guided_policy import GuidedPolicy
 from outlast.workflow.verification import project_of
-
-__all__ = ["AgentConfig", "ReasoningConfig", "build_turn_context", "permitted_mode", "persona_for"]
 
 _jobs = Jobs()
 """Background jobs live as long as the process, whichever agent started them."""
@@ -161,29 +159,8 @@ def _model(settings: Settings, name: str | None, made: dict[str | None, Model | 
     return made[name]
 
 
-def permitted_mode(
-    settings: Settings, config: AgentConfig, state: SessionState, persona: Persona | None = None
-) -> PermissionMode:
-    """What is in force: what the caller, else the session, asks for, never above what the process was started with."""
-    ceiling = settings.permission_mode
-    asked = config.permission_mode or state.runtime.get("permission_mode") or ceiling
-    if asked not in set(PermissionMode):
-        raise ConfigError(f"'{asked}' is no permission mode; use one of {', '.join(PermissionMode)}")
-    mode = effective_mode(PermissionMode(asked), ceiling)
-    return persona.mode_under(mode) if persona is not None else mode
-
-
-def keep_mode(settings: Settings, config: AgentConfig, context: TurnContext, state: SessionState) -> None:
-    """Somebody may have changed the mode of the session while its turn runs: what is permitted now is in force now."""
-    if isinstance(context.gate, SessionPolicy):
-        context.gate.request(permitted_mode(settings, config, state, context.persona))
-
-
-def permission_mode_of(settings: Settings, state: SessionState) -> str:
-    """The mode that a turn of this session would work in here, for showing it; an unknown one counts as the ceiling."""
-    asked = state.runtime.get("permission_mode")
-    known = asked if asked in set(PermissionMode) else settings.permission_mode
-    return str(effective_mode(PermissionMode(known), settings.permission_mode))
+def personas_here(settings: Settings) -> list[Persona]:
+    return load_personas(settings.home, settings.project_root).all()
 
 
 def persona_for(settings: Settings, config: AgentConfig, project: Path, state: SessionState) -> Persona:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app import PermissionMode, Settings, load_settings
+from outlast.app import Settings, load_settings
 from outlast.core.errors import ConfigError, OutlastError
+from outlast.runtime.permissions.mode import PermissionMode
 
 TOKEN = "t" * 32
 

@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from outlast import open_store
-from outlast.app import PermissionMode
+from outlast.app.consents import consent, pending_consents
+from outlast.app.permissions import modes_under
+from outlast.app.sessions.context_usage import context_use
 from outlast.app.sessions.pending_approvals import change_of
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import EventStored, feed
-from outlast.app.terminal import consent, context_use, modes_under, pending_consents
 from outlast.app.turn_setup import build_turn_context
 from outlast.core import events as e
 from outlast.doors.repl.resume_prompt import interruption
 from outlast.models.scripted import Line
+from outlast.runtime.permissions.mode import PermissionMode
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call
 

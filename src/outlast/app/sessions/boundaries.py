@@ -9,8 +9,9 @@ from typing import Any
 
 from outlast.app.sessions.listing import settings_for
 from outlast.app.settings import Settings, in_project
-from outlast.app.turn_setup import AgentConfig, build_turn_context
+from outlast.app.turn_setup import build_turn_context
 from outlast.core.header import Header
+from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from outlast.app.permissions import modes_under
 from outlast.app.sessions.create import check_model, check_persona
 from outlast.app.settings import Settings
-from outlast.app.terminal import modes_under
 from outlast.core.errors import ConflictError
 from outlast.core.header import PLAN, Header
 from outlast.core.workflow_mode import WorkflowMode

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from outlast.app.terminal import ContextUsage, context_use
+from outlast.app.sessions.context_usage import ContextUsage, context_use
 from outlast.core import events as e
 from outlast.core.messages import Usage
 from outlast.core.usage import UsageTotals

@@ -9,10 +9,10 @@ import msgspec
 from outlast.app.models import model_for
 from outlast.app.placement import Placement
 from outlast.app.settings import Settings
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
 from outlast.app.workers.worker_pool import AT_ONCE, WorkerPool
 from outlast.core.errors import ConfigError
+from outlast.runtime.agent_config import AgentConfig
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
 

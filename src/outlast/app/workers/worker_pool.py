@@ -20,11 +20,12 @@ from pathlib import Path
 import msgspec
 
 from outlast.app.logging_setup import error_fields, log_event
+from outlast.app.permissions import keep_mode
 from outlast.app.placement import Placement
 from outlast.app.sessions.update import is_to_plan
 from outlast.app.settings import Settings, in_project
 from outlast.app.turn_host import HeldLease, TurnHost
-from outlast.app.turn_setup import AgentConfig, build_turn_context, keep_mode
+from outlast.app.turn_setup import build_turn_context
 from outlast.app.workers.dispatcher import Dispatcher
 from outlast.app.workers.metrics import Metrics, WorkerLoad
 from outlast.app.workers.turn_slots import TurnSlot, TurnSlots
@@ -43,6 +44,7 @@ from outlast.core.events import Event, TurnEnded, TurnStarted
 from outlast.core.header import PLAN, Header
 from outlast.core.state import SessionState
 from outlast.models.port import Model
+from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.driver import Driver
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.runner import Runner

@@ -16,12 +16,12 @@ from outlast.agent import Agent
 from outlast.app.maintenance import verify_store
 from outlast.app.settings import load_settings
 from outlast.app.stores import store_at
-from outlast.app.turn_setup import AgentConfig, ReasoningConfig
 from outlast.core.errors import OutlastError
 from outlast.core.messages import Role
 from outlast.doors.cli.options import Store
 from outlast.doors.cli.output import counted
 from outlast.doors.terminal_text import plain
+from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
 from outlast.session import ConversationSession
 
 app = typer.Typer()

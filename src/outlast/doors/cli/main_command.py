@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from outlast._version import __version__
-from outlast.app.settings import PermissionMode as Mode
 from outlast.app.settings import variables
 from outlast.doors.cli.command_table import ABOUT, COMMANDS
 from outlast.doors.cli.options import Store, session_ids
+from outlast.runtime.permissions.mode import PermissionMode as Mode
 
 NEARLY = 0.8
 PICK = "?"

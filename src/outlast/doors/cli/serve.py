@@ -79,10 +79,10 @@ def serve(
     _check_extra()
     from outlast.app.logging_setup import log_to
     from outlast.app.settings import load_settings
-    from outlast.app.turn_setup import AgentConfig
     from outlast.app.workers.options import WorkerOptions
     from outlast.doors.http.server.listen import ListenAddress
     from outlast.doors.http.server.run import serve_here
+    from outlast.runtime.agent_config import AgentConfig
 
     settings = load_settings(
         store=store,

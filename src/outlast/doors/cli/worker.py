@@ -45,9 +45,9 @@ def worker(
 
     from outlast.app.logging_setup import log_to
     from outlast.app.settings import load_settings
-    from outlast.app.turn_setup import AgentConfig
     from outlast.app.workers.options import WorkerOptions
     from outlast.doors.worker.run import WorkerFlags, work
+    from outlast.runtime.agent_config import AgentConfig
 
     settings = load_settings(store=store, model=model, base_url=base_url, permission_mode=permission_mode)
     log_to(sys.stderr, log_format)

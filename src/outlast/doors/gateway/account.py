@@ -10,11 +10,8 @@ from pathlib import Path
 from outlast.app.chat.delivery_log import DeliveryLog
 from outlast.app.chat.pairing import Pairing
 from outlast.app.chat.routing import ChatRouter, NewSessionDefaults
-from outlast.app.gateway_settings import GatewaySettings, PermissionMode
+from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings
-from outlast.app.stores import LogStore
-from outlast.app.terminal import TurnContext
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
 from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.chat_route import ChatAddress, address_of, route_key, route_prefix
@@ -25,6 +22,10 @@ from outlast.doors.gateway.delivery_worker import DeliveryWorker, facts_of
 from outlast.doors.gateway.identity import Identity
 from outlast.doors.gateway.log import broke, warned
 from outlast.doors.gateway.platform import ChatPlatform, OutgoingMessage, PlatformError
+from outlast.runtime.agent_config import AgentConfig
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.turn.context import TurnContext
+from outlast.store.log_store import LogStore
 
 
 class GatewayAccount:

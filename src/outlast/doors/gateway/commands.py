@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from outlast.app.chat.routing import AdmittedMessage, AlreadyAdmitted, Sender
 from outlast.app.chat.session_view import found, recent, standing
-from outlast.app.gateway_settings import PermissionMode
 from outlast.app.sessions.create import check_model
 from outlast.app.sessions.listing import SessionRow
 from outlast.core.errors import AmbiguousSession, ConflictError, InvalidInput, SessionNotFound
@@ -22,6 +21,7 @@ from outlast.doors.gateway.approval_replies import ApprovalReplies
 from outlast.doors.gateway.identity import SenderRole
 from outlast.doors.gateway.message_text import DENY, ONCE, plain_line
 from outlast.doors.gateway.platform import ChatUpdate
+from outlast.runtime.permissions.mode import PermissionMode
 
 LISTED = 10
 NOT_HERE = "That works only in a private chat with me."

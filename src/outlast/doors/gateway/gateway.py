@@ -17,8 +17,6 @@ from outlast.app.chat.routing import AdmittedMessage, AlreadyAdmitted
 from outlast.app.chat.status import AccountState, forget_gateway, note_gateway
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings
-from outlast.app.stores import LogStore
-from outlast.app.terminal import TurnContext
 from outlast.app.workers.metrics import Metrics
 from outlast.core.errors import (
     ConfigError,
@@ -39,6 +37,8 @@ from outlast.doors.gateway.platform_factory import platform_for
 from outlast.doors.gateway.platforms.webhook import Webhook
 from outlast.doors.gateway.platforms.webhook_endpoint import WebhookEndpoint
 from outlast.doors.gateway.update_handler import UpdateHandler
+from outlast.runtime.turn.context import TurnContext
+from outlast.store.log_store import LogStore
 
 ROUND_SECONDS = 2.0
 SHORTEST_PAUSE = 1.0

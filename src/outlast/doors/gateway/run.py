@@ -17,12 +17,13 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 
 from outlast.app.settings import Settings
-from outlast.app.stores import LogStore, store_of
+from outlast.app.stores import store_of
 from outlast.app.workers.metrics import Metrics
 from outlast.doors.gateway.gateway import Gateway
 from outlast.doors.gateway.log import noted
 from outlast.doors.gateway.platforms.webhook_endpoint import Receive, Scope, Send, send_json
 from outlast.doors.http.server.protocol import BoundedProtocol
+from outlast.store.log_store import LogStore
 
 
 async def run(

@@ -16,8 +16,6 @@ from litestar.di import Provide
 
 from outlast.app.api_token import TokenFile
 from outlast.app.settings import Settings
-from outlast.app.stores import LogStore
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
 from outlast.app.workers.options import WorkerOptions
 from outlast.core.errors import OutlastError
@@ -30,6 +28,8 @@ from outlast.doors.http.openapi import openapi_config
 from outlast.doors.http.request_metrics import RequestMetrics
 from outlast.doors.http.routes.all_routes import ROUTES
 from outlast.doors.http.server_state import ServerState
+from outlast.runtime.agent_config import AgentConfig
+from outlast.store.log_store import LogStore
 
 
 class SideService(Protocol):

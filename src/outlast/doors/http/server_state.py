@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 from outlast.app.placement import place_for
 from outlast.app.sessions.messages_page import message_id_of
 from outlast.app.settings import Settings
-from outlast.app.stores import LogStore, store_of
+from outlast.app.stores import store_of
 from outlast.app.streams.broadcast import StreamHub
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
 from outlast.app.workers.options import WorkerOptions
 from outlast.core.errors import ConflictError, SessionBusy, SessionNotFound
@@ -21,7 +20,9 @@ from outlast.core.header import Header
 from outlast.core.ids import is_id, is_prefix
 from outlast.core.messages import Part
 from outlast.doors.http.schemas import MessageAck
+from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.service import SessionService
+from outlast.store.log_store import LogStore
 
 T = TypeVar("T")
 OWNER = "local"

@@ -11,10 +11,11 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
+from outlast.app.sessions.context_usage import context_use
+from outlast.app.sessions.driven_by import driven_by
 from outlast.app.sessions.pending_approvals import change_of, scope_of
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import EventStored, feed, rows_of
-from outlast.app.terminal import TurnContext, context_use, is_driven
 from outlast.app.turn_setup import TurnSetup, build_turn_context
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
@@ -30,6 +31,7 @@ from outlast.doors.repl.session_picker import PickerOption, SessionPicker
 from outlast.doors.repl.sub_agents import SubAgents
 from outlast.doors.repl.turn_task import TurnTask
 from outlast.doors.terminal_text import readable
+from outlast.runtime.turn.context import TurnContext
 from outlast.session import ConversationSession
 
 T = TypeVar("T")
@@ -242,7 +244,7 @@ class ReplController:
     @property
     def is_driven(self) -> bool:
         """Whether another process drives this session."""
-        return self.session.exists and is_driven(self.repl_session.agent.store, self.session.session_id) is not None
+        return self.session.exists and driven_by(self.repl_session.agent.store, self.session.session_id) is not None
 
     async def ask_again(self) -> None:
         """A turn goes on that somebody had left with a question: ask it here."""

@@ -9,13 +9,14 @@ import msgspec
 
 from outlast.agent import Agent
 from outlast.app.settings import Settings, load_settings
-from outlast.app.stores import LogStore, store_at
-from outlast.app.terminal import RunningTurn
-from outlast.app.turn_setup import AgentConfig, ReasoningConfig
+from outlast.app.stores import store_at
 from outlast.core.errors import SessionEnded, SessionNotFound
 from outlast.core.header import Header
+from outlast.doors.repl.running_turn import RunningTurn
+from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
 from outlast.runtime.service import SessionService
 from outlast.session import ConversationSession
+from outlast.store.log_store import LogStore
 
 PICK = "?"
 NO_MODEL = "none"

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import typer
 
+from outlast.app.sessions.driven_by import driven_by
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import CaughtUp, EventStored, feed, rows_of
-from outlast.app.terminal import is_driven
 from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError, SessionBusy
@@ -154,7 +154,7 @@ class PrintMode:
     async def _admitted(self, said: str | None) -> int:
         """Store what is asked; the seq after which everything belongs to this turn."""
         agent, service = self.repl_session.agent, self.repl_session.service
-        driver = is_driven(agent.store, self.repl_session.session_id) if agent.session.exists else None
+        driver = driven_by(agent.store, self.repl_session.session_id) if agent.session.exists else None
         if driver is not None:
             raise SessionBusy(
                 f"session {self.repl_session.session_id} is driven by {driver}; wait for it, or use --fork"

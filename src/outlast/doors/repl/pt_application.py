@@ -14,7 +14,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Point
 from prompt_toolkit.layout.screen import Screen
 
-from outlast.app.terminal import breaks_lines_anew
+from outlast.app.terminal_environment import rewraps_lines
 
 Result = TypeVar("Result")
 REMEMBER, GO_BACK, DOWN, WIPE = "\x1b7", "\x1b8", "\x1b[1B", "\x1b[2K"
@@ -50,7 +50,7 @@ class FullHeightApplication(TerminalApplication[Result]):
         if screen is None:
             return
         size, cursor = self.output.get_size(), self._cursor
-        more = rows_added(screen, cursor.x, cursor.y, size.columns) if breaks_lines_anew() else 0
+        more = rows_added(screen, cursor.x, cursor.y, size.columns) if rewraps_lines() else 0
         self.output.write_raw("\r")
         self.output.cursor_up(cursor.y + more)
         rows = min(screen.height + more, size.rows)

@@ -12,14 +12,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from outlast.agent import Agent
+from outlast.app.consents import consent, pending_consents
+from outlast.app.sessions.driven_by import driven_by
 from outlast.app.streams.event_feed import rows_of
-from outlast.app.terminal import PendingConsent, consent, is_driven, pending_consents
 from outlast.core import events as e
 from outlast.core.state import SessionState
 from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.render.tool_call_line import one_line, told_call
 from outlast.doors.repl.session_picker import PickerOption
 from outlast.doors.terminal_text import exact
+from outlast.runtime.permissions.rule_files import PendingConsent
 
 
 async def arrived(controller: ReplController) -> None:
@@ -78,7 +80,7 @@ def interruption(agent: Agent) -> Interruption | None:
     if not session.exists:
         return None
     state = session.state
-    if is_driven(agent.store, session.session_id):
+    if driven_by(agent.store, session.session_id):
         return None  # somebody is at it right now
     if state.turn is not None:
         return Interruption(f"The last turn was interrupted {_open_work(state)}.", True)

@@ -19,7 +19,6 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.processors import BeforeInput
 
-from outlast.app.stores import LogStore
 from outlast.core.errors import OutlastError, SessionNotFound
 from outlast.core.header import ARCHIVED, Header
 from outlast.core.messages import Role
@@ -28,6 +27,7 @@ from outlast.doors.repl.render.style import HERE, STYLE, colours
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.terminal_text import cells, cut
 from outlast.session import ConversationSession
+from outlast.store.log_store import LogStore
 
 T = TypeVar("T")
 ROWS = 10

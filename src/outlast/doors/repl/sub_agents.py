@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from outlast.app.stores import LogStore
 from outlast.app.streams.event_feed import EventStored, feed
-from outlast.app.terminal import sub_agent_of
 from outlast.core import events as e
 from outlast.core.messages import ToolCall
 from outlast.core.state import SessionState
+from outlast.runtime.turn.subagents import child_of
 from outlast.session import ConversationSession
+from outlast.store.log_store import LogStore
 
 TASK = "task"
 MADE_SECONDS = 0.1
@@ -72,7 +72,7 @@ class SubAgents:
     def _begin(self, session_id: str, call_id: str) -> None:
         below = self._below.setdefault(session_id, {})
         if call_id not in below:
-            child = sub_agent_of(session_id, self._asked.get((session_id, call_id), 0), call_id)
+            child = child_of(session_id, self._asked.get((session_id, call_id), 0), call_id)
             below[call_id] = self._run(self._follow(child))
 
     def _end(self, session_id: str, call_id: str) -> None:

@@ -16,12 +16,12 @@ import msgspec
 from outlast.app.logging_setup import log_event, worker_name
 from outlast.app.settings import Settings
 from outlast.app.stores import store_of
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.metrics import Metrics
 from outlast.app.workers.metrics_text import exposition
 from outlast.app.workers.options import WorkerOptions, check_model
 from outlast.app.workers.worker_pool import WorkerPool
 from outlast.doors.worker.metrics_server import MetricsServer
+from outlast.runtime.agent_config import AgentConfig
 
 _log = logging.getLogger("outlast.worker")
 

@@ -207,7 +207,7 @@ def test_what_is_refused_as_busy_is_not_answered_later(
     name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
     with open_store(f"sqlite:///{place.home}/outlast.db") as store:
         lease = store.commit(Claim(session_id=name, token="another", holder=holder()))[0].lease
-        monkeypatch.setattr(print_mode, "is_driven", _nobody)
+        monkeypatch.setattr(print_mode, "driven_by", _nobody)
         if was_read:
             monkeypatch.setattr(Agent, "resume", _taken_by(store, name, lease))
         refused = place.run("-p", "y", "-r", name, "--model", place.model)

@@ -7,13 +7,13 @@ from litestar.params import JSONBody
 
 from outlast.app.sessions.pending_approvals import change_of, pending_approvals, scope_of
 from outlast.app.streams.event_feed import rows_of
-from outlast.app.terminal import TurnContext
 from outlast.core import events as e
 from outlast.core.errors import ConfigError
 from outlast.core.state import Approval
 from outlast.doors.http.parameters import CHANGING, SESSION, OpenDesk, SessionId
 from outlast.doors.http.schemas import AnswerAck, AnswerRequest, ApprovalInfo
 from outlast.doors.http.server_state import ServerState
+from outlast.runtime.turn.context import TurnContext
 
 ASK_USER = "ask_user"
 ANSWERS = ["once", "session", "always", "deny"]

@@ -11,16 +11,18 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from outlast._version import __version__
+from outlast.app.permissions import modes_under
 from outlast.app.sessions.listing import folder_named
 from outlast.app.sessions.search import search
 from outlast.app.sessions.statistics import UsageStatistics, cache_of, stats_of
-from outlast.app.terminal import modes_under, personas_here, project_key
+from outlast.app.turn_setup import personas_here
 from outlast.app.workers.metrics import CONTENT_TYPE
 from outlast.doors.http.parameters import OpenDesk, refused
 from outlast.doors.http.request_metrics import RequestMetrics
 from outlast.doors.http.schemas import MarkdownRequest, PersonaInfo, SearchResults, ServerInfo
 from outlast.doors.http.server_state import OWNER
 from outlast.doors.web.markdown import trees
+from outlast.runtime.prompt.project_identity import project_key
 
 Folder = Annotated[str | None, QueryParameter(max_length=4096, description="The path of a folder on the server.")]
 

@@ -18,7 +18,6 @@ from outlast.app.models import check_named
 from outlast.app.server_registry import RunningServer, forget_running, note_running, running
 from outlast.app.settings import Settings
 from outlast.app.stores import shown_url
-from outlast.app.turn_setup import AgentConfig
 from outlast.app.workers.options import WorkerOptions
 from outlast.core.errors import ConfigError, OutlastError
 from outlast.doors.http.app import HttpDoor, SideService
@@ -26,6 +25,7 @@ from outlast.doors.http.middleware.auth import LOGIN_PATH
 from outlast.doors.http.schemas import LoginLink
 from outlast.doors.http.server.listen import ListenAddress, check, listening, spelled, tls_context
 from outlast.doors.http.server.uvicorn_server import serve
+from outlast.runtime.agent_config import AgentConfig
 
 PATIENCE_SECONDS = 10
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 only compared with

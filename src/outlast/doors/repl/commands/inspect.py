@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from outlast.app.sessions.context_usage import context_use
 from outlast.app.settings import whole_environment
-from outlast.app.terminal import context_use
 from outlast.core.errors import OutlastError
 from outlast.core.usage import ModelUsage
 from outlast.doors.repl.commands.port import ReplCommand

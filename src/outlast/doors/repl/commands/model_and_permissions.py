@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from outlast.app.models import model_for, overview
-from outlast.app.terminal import modes_under, personas_here
+from outlast.app.permissions import modes_under
+from outlast.app.turn_setup import personas_here
 from outlast.core.errors import OutlastError
 from outlast.doors.repl.commands.port import ReplCommand
 from outlast.doors.repl.controller import ReplController

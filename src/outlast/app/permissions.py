@@ -1,0 +1,52 @@
+"""Permission modes: which ones a user may choose here, and which one is in force for a session."""
+
+from __future__ import annotations
+
+from outlast.app.settings import Settings
+from outlast.core.errors import ConfigError
+from outlast.core.state import SessionState
+from outlast.runtime.agent_config import AgentConfig
+from outlast.runtime.permissions.decision import effective_mode
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.session_policy import SessionPolicy
+from outlast.runtime.prompt.personas import Persona
+from outlast.runtime.turn.context import TurnContext
+
+
+def modes_under(ceiling: PermissionMode) -> list[PermissionMode]:
+    """The modes that a user may choose here, from the one that permits least; never more than `ceiling`."""
+    return [mode for mode in _ORDER if effective_mode(mode, ceiling) is mode]
+
+
+_ORDER = (
+    PermissionMode.READ_ONLY,
+    PermissionMode.PROMPT,
+    PermissionMode.WORKSPACE_WRITE,
+    PermissionMode.DANGER_FULL_ACCESS,
+    PermissionMode.ALLOW,
+)
+
+
+def permitted_mode(
+    settings: Settings, config: AgentConfig, state: SessionState, persona: Persona | None = None
+) -> PermissionMode:
+    """What is in force: what the caller, else the session, asks for, never above what the process was started with."""
+    ceiling = settings.permission_mode
+    asked = config.permission_mode or state.runtime.get("permission_mode") or ceiling
+    if asked not in set(PermissionMode):
+        raise ConfigError(f"'{asked}' is no permission mode; use one of {', '.join(PermissionMode)}")
+    mode = effective_mode(PermissionMode(asked), ceiling)
+    return persona.mode_under(mode) if persona is not None else mode
+
+
+def keep_mode(settings: Settings, config: AgentConfig, context: TurnContext, state: SessionState) -> None:
+    """A user may change the mode of the session while its turn runs: what is permitted now is in force now."""
+    if isinstance(context.gate, SessionPolicy):
+        context.gate.request(permitted_mode(settings, config, state, context.persona))
+
+
+def permission_mode_of(settings: Settings, state: SessionState) -> str:
+    """The mode that a turn of this session would work in here, for showing it; an unknown one counts as the ceiling."""
+    asked = state.runtime.get("permission_mode")
+    known = asked if asked in set(PermissionMode) else settings.permission_mode
+    return str(effective_mode(PermissionMode(known), settings.permission_mode))
