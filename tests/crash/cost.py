@@ -164,7 +164,7 @@ async def measured(server: PgServer, kind: Kind, sessions: int, folder: Path) ->
     for statement in PARTITIONED if kind.partitioned else ():
         await asyncio.to_thread(server.sql, statement, database=database)
     pool = WorkerPool(store, settings, AgentConfig(auto_context=False), at_once=AT_ONCE)
-    pool._made[None] = Instant(kind.streams)
+    pool.contexts.models[None] = Instant(kind.streams)
     meter = Meter(server, database)
     names = [await asyncio.to_thread(create, store, settings, project, door="http") for _ in range(sessions)]
     await _answered(pool, store, names[:10], kind, "w")  # everything is warm, and loaded

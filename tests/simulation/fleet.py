@@ -130,7 +130,7 @@ class Fleet:
                 lease_seconds=self.scale.lease_seconds,
                 equip=equip,
             )
-            pool._made[None] = SimulatedModel(self.dice)
+            pool.contexts.models[None] = SimulatedModel(self.dice)
             await pool.start()
             return pool
 

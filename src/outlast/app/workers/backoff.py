@@ -1,0 +1,54 @@
+"""Back-off: sessions whose turns could not run, why, and when a worker tries them again."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
+
+WAITS = (1.0, 5.0, 30.0, 60.0)
+"""Seconds until the next try, by the number of tries. What does not pass by itself waits for the longest one."""
+
+
+class SessionTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a session's input is not answered, and when it is tried again."""
+
+    text: str
+    seq: int
+    tries: int = 1
+    until: float = 0.0
+
+
+class Backoff:
+    """The troubled sessions of one pool. A new event in one of them makes the seq outdated, and it is tried at once."""
+
+    def __init__(self) -> None:
+        self._troubles: dict[str, SessionTrouble] = {}
+
+    def note(self, session_id: str, error: Exception, seq: int) -> SessionTrouble:
+        """A turn of this session failed with this error while the session stood at `seq`."""
+        passes = isinstance(error, StoreUnavailable | OutcomeUnknown)
+        last = self._troubles.get(session_id)
+        tries = last.tries + 1 if last is not None else 1
+        wait = WAITS[min(tries, len(WAITS)) - 1] if passes else WAITS[-1]
+        known = isinstance(error, OutlastError)
+        text = str(error) if known else "a turn failed in a way nobody foresaw; the log of the server has it"
+        trouble = SessionTrouble(text=text, seq=seq, tries=tries, until=time.monotonic() + wait)
+        self._troubles[session_id] = trouble
+        return trouble
+
+    def forget(self, session_id: str) -> None:
+        """A turn of this session ran, or a door asks for the next try now."""
+        self._troubles.pop(session_id, None)
+
+    def reason(self, session_id: str) -> str | None:
+        """Why nothing answers there, in a sentence; None when nothing is known to be wrong."""
+        found = self._troubles.get(session_id)
+        return found.text if found is not None else None
+
+    def resting(self) -> dict[str, int]:
+        """The sessions that are not tried yet, and the seq at which each of them failed."""
+        now = time.monotonic()
+        return {name: one.seq for name, one in self._troubles.items() if now < one.until}

@@ -1,0 +1,98 @@
+"""What the turns of a pool's sessions work with: the settings of the process, each session in its own folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from outlast.app.permissions import keep_mode
+from outlast.app.placement import Placement
+from outlast.app.sessions.update import is_to_plan
+from outlast.app.settings import Settings, in_project
+from outlast.app.turn_setup import build_turn_context
+from outlast.core.errors import ConfigError
+from outlast.core.header import PLAN, Header
+from outlast.core.state import SessionState
+from outlast.models.port import Model
+from outlast.runtime.agent_config import AgentConfig
+from outlast.runtime.driver import Driver
+from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.turn.context import TurnContext
+from outlast.store.log_store import LogStore
+from outlast.store.read.decode import load_state
+
+Equip = Callable[[TurnContext, Header], TurnContext]
+"""Changes the context of a session before a turn runs with it."""
+Rights = Callable[[str], PermissionMode]
+"""The rights of one session. They are asked for with every turn, so the call must be quick."""
+
+
+class WorkerContexts:
+    """Builds turn contexts. `models` are those it made, by name; it closes them."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        settings: Settings,
+        config: AgentConfig,
+        *,
+        places: Placement,
+        equip: Equip | None = None,
+        rights: Rights | None = None,
+    ) -> None:
+        self.models: dict[str | None, Model | None] = {}
+        self._store = store
+        self._settings = settings
+        self._config = config
+        self._places = places
+        self._equip = equip if equip is not None else self._with_plan_mode
+        self._rights = rights
+
+    async def build(self, driver: Driver) -> TurnContext:
+        """What a turn of this driver's session works with. `ConfigError` when its folder is not on this machine."""
+        header = await asyncio.to_thread(self._store.head, driver.session_id)
+        folder = self._places.folder(header, self._settings.project_root)
+        return await asyncio.to_thread(self._built, header, driver.state, folder)
+
+    def preview(self, session_id: str) -> TurnContext:
+        """What a turn of this session would work with: for boundaries, ends and previews. Reads; not for the loop."""
+        header = self._store.head(session_id)
+        try:
+            folder = self._places.folder(header, self._settings.project_root)
+        except ConfigError:
+            folder = self._settings.project_root  # it runs elsewhere
+        return self._built(header, load_state(self._store, session_id), folder)
+
+    def keep_mode(self, session_id: str, context: TurnContext, state: SessionState) -> None:
+        """The mode in force follows what the session's state says, within the rights of the session."""
+        keep_mode(*self._under(session_id), context, state)
+
+    async def close(self) -> None:
+        models, self.models = self.models, {}
+        for model in models.values():
+            if model is not None:
+                await model.close()
+
+    def _built(self, header: Header, state: SessionState, folder: Path) -> TurnContext:
+        settings, config = self._under(header.session_id)
+        settings = in_project(settings, folder)
+        context = build_turn_context(settings, config, settings.project_root, state, made=self.models)
+        return self._equip(context, header)
+
+    def _under(self, session_id: str) -> tuple[Settings, AgentConfig]:
+        """What a turn of this session runs with, its rights as asked for and as the most there can be."""
+        if self._rights is None:
+            return self._settings, self._config
+        mode = self._rights(session_id)
+        config = msgspec.structs.replace(self._config, permission_mode=str(mode))
+        return replace(self._settings, permission_mode=mode), config
+
+    def _with_plan_mode(self, context: TurnContext, header: Header) -> TurnContext:
+        """A session that is to plan only is asked for a plan each time, until a user says otherwise."""
+        if not is_to_plan(self._store, header):
+            return context
+        return replace(context, config=msgspec.structs.replace(context.config, workflow_mode=PLAN))
