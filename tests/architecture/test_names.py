@@ -11,16 +11,11 @@ from tests.architecture.source import PACKAGE, modules
 FEW_LINES = 40
 ANY_LENGTH = {"__init__", "__main__", "_version", "port"}
 
-MOST_FILES = 460
-MOST_LINES = 62_200
+MOST_FILES = 461
+MOST_LINES = 63_400
 """Of the package, Python only: what it had when this was last lowered, rounded up. Raise them knowingly."""
 
-VERBAL_NAMES = {
-    "app/chat/pairing.py",
-    "app/chat/routing.py",
-    "app/sessions/listing.py",
-    "testing/contract/housekeeping.py",
-}
+VERBAL_NAMES: set[str] = set()
 SHORT_FILES = {
     "app/workers/metrics_text.py",
     "context.py",
@@ -32,9 +27,9 @@ SHORT_FILES = {
     "doors/gateway/log.py",
     "doors/repl/input/history_file.py",
     "http.py",
+    "runtime/commit_retry.py",
     "runtime/current_session.py",
     "runtime/imported_trust.py",
-    "runtime/message_events.py",
     "runtime/permissions/mode.py",
     "runtime/tools/files/diff.py",
     "store/files/former_name.py",

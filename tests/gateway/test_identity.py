@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outlast.app.chat.pairing import CODE_SECONDS, MOST_TRIES, Pairing
+from outlast.app.chat.pairing_code import CODE_SECONDS, MOST_TRIES, Pairing
 from outlast.core import events as e
 from outlast.core.messages import ToolCall
 from outlast.models.port import CompletionResponse, ModelRequest

@@ -44,7 +44,7 @@ def assignments(module: Module, attribute: str) -> Iterator[tuple[str, str]]:
 
 
 WRITERS = {
-    "PutRoute": {"outlast.app.chat.routing"},
+    "PutRoute": {"outlast.app.chat.chat_router"},
     "MoveRoutes": {"outlast.store.lineage"},
     "SessionRotated": {"outlast.store.lineage"},
     "put_route": {"outlast.store.engine.commit"},

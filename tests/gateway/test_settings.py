@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.chat.pairing import credential_of
+from outlast.app.chat.pairing_code import credential_of
 from outlast.app.models import remember_model
 from outlast.app.settings import load_settings
 from outlast.app.settings_file import change_setting

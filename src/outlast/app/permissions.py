@@ -1,4 +1,7 @@
-"""Permission modes: which ones a user may choose here, and which one is in force for a session."""
+"""Permission modes: which ones a user may choose here, and which one is in force for a session.
+
+Also the user's consent to what a project brings along: its allow rules and hooks count after the user has seen them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from outlast.app.settings import Settings
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
 from outlast.runtime.agent_config import AgentConfig
+from outlast.runtime.hooks import load_hooks
+from outlast.runtime.permissions.consent import Consents
 from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.rule_files import PendingConsent, load_rules
 from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.prompt.personas import Persona
+from outlast.runtime.prompt.project_identity import project_key
 from outlast.runtime.turn.context import TurnContext
 
 
@@ -50,3 +57,16 @@ def permission_mode_of(settings: Settings, state: SessionState) -> str:
     asked = state.runtime.get("permission_mode")
     known = asked if asked in set(PermissionMode) else settings.permission_mode
     return str(effective_mode(PermissionMode(known), settings.permission_mode))
+
+
+def pending_consents(settings: Settings) -> list[PendingConsent]:
+    """What the project brings along and the user has not consented to yet: its allow rules, its hooks."""
+    project = settings.project_root
+    rules = load_rules(home=settings.home, project=project, project_key=project_key(project)).pending
+    hooks = load_hooks(home=settings.home, project=project, environment={}).pending
+    return [one for one in (rules, hooks) if one is not None]
+
+
+def consent(settings: Settings, pending: PendingConsent) -> None:
+    """The user saw this content and wants it to count; durable on return."""
+    Consents(settings.home).give(pending.path, pending.digest)

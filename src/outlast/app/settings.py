@@ -8,7 +8,11 @@ Promises:
 - A mistake is one sentence that names the file or variable, the key and the remedy. Tokens are never shown.
 
 Whether a store or a model can really be opened is found out by whoever opens it.
+
+It also says what the environment tells of the terminal that this process runs in.
 """
+
+from __future__ import annotations
 
 import os
 import pwd
@@ -265,3 +269,14 @@ _PROJECT_KEYS = frozenset({"model", "persona", "permission_mode"})
 
 def _checked(where: str, values: Mapping[str, object]) -> dict[str, object]:
     return {key: _CHECKS[key](where, key, value) for key, value in values.items() if value is not None}
+
+
+def rewraps_lines() -> bool:
+    """Whether this terminal breaks long lines into several when it gets narrower. Nearly all do; these only cut."""
+    found = whole_environment()
+    return found.get("TERM") != "linux" and "XTERM_VERSION" not in found and "STY" not in found
+
+
+def wants_colours() -> bool:
+    """Not where `NO_COLOR` is set to anything: https://no-color.org."""
+    return not whole_environment().get("NO_COLOR")

@@ -39,7 +39,7 @@ from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
 from outlast.runtime.turn.policy import CONTINUE, FINAL, VERIFY, PolicyVerdict
 from outlast.runtime.turn.subagents import RunSubAgent
 from outlast.runtime.turn.tool_calls import ToolExecutor
-from outlast.runtime.turn.turn_opening import prompt_events
+from outlast.runtime.turn.turn_start import prompt_events
 from outlast.runtime.turn.turn_stats import TurnRecord
 
 COMPLETED, STOPPED, FAILED, BUDGET, INTERRUPTED = "completed", "stopped", "failed", "budget_exhausted", "interrupted"

@@ -44,10 +44,10 @@ from outlast.workflow.definition_of_done import (
     passed,
     verifying,
 )
-from outlast.workflow.verification import summary_of
-from outlast.workflow.wording import (
+from outlast.workflow.text_signals import (
     is_loop,
 )
+from outlast.workflow.verification import summary_of
 
 MAX_NUDGES = 5
 MAX_EMPTY = 5

@@ -20,8 +20,7 @@ from outlast.core.workflow_records import (
     VerificationObservation,
 )
 from outlast.workflow.artifacts import Brief, WorkPlan
-from outlast.workflow.tool_effect import ToolEffect, installs, kind_of, looks_like_a_test
-from outlast.workflow.wording import (
+from outlast.workflow.text_signals import (
     actions,
     hands_back,
     is_broad,
@@ -30,6 +29,7 @@ from outlast.workflow.wording import (
     wants_a_run,
     wants_an_install,
 )
+from outlast.workflow.tool_effect import ToolEffect, installs, kind_of, looks_like_a_test
 
 MAX_FILES, MAX_COMMANDS, MAX_ITEMS, MAX_EVIDENCE = 500, 100, 100, 24
 MAX_OUTPUT = 2_000

@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.core.workflow_records import EvidenceProvenance, WorkflowLedger, WorkflowLedgerItem
 from outlast.workflow.artifacts import Brief, WorkPlan, paths_in
-from outlast.workflow.wording import best_match, likeness, meaningful, normalised
+from outlast.workflow.text_signals import best_match, likeness, meaningful, normalised
 
 
 class EvidenceKind(StrEnum):

@@ -20,7 +20,7 @@ from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.policy import CALL, CONTINUE, VERIFY, PolicyVerdict, TurnOpening
 from outlast.runtime.turn.text_tool_calls import with_calls
-from outlast.runtime.turn.turn_opening import admitted_text, opening_changes, prompt_inputs
+from outlast.runtime.turn.turn_start import admitted_text, opening_changes, prompt_inputs
 from outlast.runtime.turn.turn_stats import TurnRecord
 from outlast.workflow import clarify
 from outlast.workflow.artifacts import stored_brief, stored_plan

@@ -13,7 +13,7 @@ import msgspec
 
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
-from outlast.workflow.wording import words
+from outlast.workflow.text_signals import words
 
 MEMORY = 6
 """How many of the latest entries the router looks at."""

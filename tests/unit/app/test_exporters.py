@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from outlast.app.sessions.detail import SessionDetailView
-from outlast.app.sessions.listing import summary_of
+from outlast.app.sessions.session_list import summary_of
 from outlast.app.transfer.html import html
 from outlast.app.transfer.markdown import markdown
 from outlast.core.header import Header

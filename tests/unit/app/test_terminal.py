@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlast import open_store
-from outlast.app.consents import consent, pending_consents
-from outlast.app.permissions import modes_under
+from outlast.app.permissions import consent, modes_under, pending_consents
 from outlast.app.sessions.context_usage import context_use
 from outlast.app.sessions.pending_approvals import change_of
 from outlast.app.streams.cursor import DraftChunk

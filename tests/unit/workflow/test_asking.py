@@ -7,7 +7,7 @@ import pytest
 
 from outlast.core.workflow_records import DefinitionOfDone
 from outlast.workflow.definition_of_done import missing_evidence
-from outlast.workflow.wording import actions, hands_back, is_broad, is_informational, wants_an_install
+from outlast.workflow.text_signals import actions, hands_back, is_broad, is_informational, wants_an_install
 
 INFORMATIONAL = [
     "What does this project do?",

@@ -2,7 +2,7 @@
 
 from outlast.core.workflow_records import WorkflowLedger, WorkflowLedgerItem
 from outlast.workflow.drift import LEDGER_LENGTH, DriftEvidence, EvidenceKind, drifted, introduced
-from outlast.workflow.wording import best_match, likeness, meaningful, normalised
+from outlast.workflow.text_signals import best_match, likeness, meaningful, normalised
 
 START = introduced(
     WorkflowLedger(),

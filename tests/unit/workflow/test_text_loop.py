@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.workflow.wording import is_loop, repeats_within
+from outlast.workflow.text_signals import is_loop, repeats_within
 
 
 def test_three_equal_answers_in_a_row_are_a_loop() -> None:

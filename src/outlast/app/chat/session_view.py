@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from outlast.app.sessions.listing import SessionRow, summary_of
+from outlast.app.sessions.session_list import SessionRow, summary_of
 from outlast.core import events as e
 from outlast.core.chat_route import debt_key
 from outlast.core.errors import SessionNotFound

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from outlast.app.chat.chat_router import ChatRouter
 from outlast.app.chat.delivery_log import DeliveryLog
-from outlast.app.chat.pairing import Pairing
-from outlast.app.chat.routing import ChatRouter
+from outlast.app.chat.pairing_code import Pairing
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings, variables
 from outlast.core.chat_route import route_prefix

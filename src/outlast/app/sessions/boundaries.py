@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outlast.app.sessions.listing import settings_for
+from outlast.app.sessions.session_list import settings_for
 from outlast.app.settings import Settings, in_project
 from outlast.app.turn_setup import build_turn_context
 from outlast.core.header import Header

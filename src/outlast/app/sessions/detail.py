@@ -1,4 +1,7 @@
-"""One session in full: its messages, and in plain words what was under way when it was left."""
+"""One session in full: its messages, and in plain words what was under way when it was left.
+
+Also which other process drives a session right now.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.sessions.listing import SessionRow, summary_of
+from outlast.app.sessions.session_list import SessionRow, summary_of
 from outlast.core.messages import Message
 from outlast.core.state import SessionState
 from outlast.core.text import one_line, shortened
 from outlast.core.transcript import transcript
 from outlast.store.log_store import LogStore
+from outlast.store.port import Store
+from outlast.store.process_identity import holder, holder_is_gone, holder_pid
 from outlast.store.read.decode import decode_events, load_state
 
 TELLING = ("file_path", "path", "pattern", "url", "question", "prompt")
@@ -81,3 +86,11 @@ def call_label(name: str, arguments: dict[str, Any] | None) -> str:
 
 def _short(text: str, most: int = 80) -> str:
     return shortened(one_line(text), most)
+
+
+def driven_by(store: Store, session_id: str) -> str | None:
+    """The process that drives the session, in words; None when no other living process does."""
+    held = store.holder(session_id)
+    if held is None or held.expired or holder_is_gone(held.holder) or held.holder == holder():
+        return None
+    return holder_pid(held.holder)

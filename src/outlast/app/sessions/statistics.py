@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from outlast.app.sessions.listing import is_there, open_readonly
+from outlast.app.sessions.session_list import is_there, open_readonly
 from outlast.app.settings import Settings, load_settings
 from outlast.core import events as e
 from outlast.core.errors import DamagedSession, SessionNotFound

@@ -76,7 +76,7 @@ def gateway(
 @app.command("pair")
 def pair(name: Name, json: Json = False) -> None:
     """Print a code. Whoever sends it to the bot in a private chat, within ten minutes, becomes an owner."""
-    from outlast.app.chat.pairing import CODE_SECONDS, Pairing
+    from outlast.app.chat.pairing_code import CODE_SECONDS, Pairing
     from outlast.app.chat.status import named_gateway
 
     settings = load_settings()
@@ -92,7 +92,7 @@ def pair(name: Name, json: Json = False) -> None:
 @app.command("unpair")
 def unpair(name: Name, user: Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]) -> None:
     """Take an owner away that was paired; one of the settings is taken away there."""
-    from outlast.app.chat.pairing import Pairing
+    from outlast.app.chat.pairing_code import Pairing
     from outlast.app.chat.status import named_gateway
 
     settings = load_settings()

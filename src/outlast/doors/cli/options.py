@@ -17,7 +17,7 @@ Store = Annotated[
 
 def session_ids(incomplete: str) -> list[str]:
     """For a shell that completes words: the newest sessions whose id begins so."""
-    from outlast.app.sessions.listing import listed
+    from outlast.app.sessions.session_list import listed
     from outlast.core.errors import OutlastError
 
     try:

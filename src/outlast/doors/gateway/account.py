@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from outlast.app.chat.chat_router import ChatRouter, NewSessionDefaults
 from outlast.app.chat.delivery_log import DeliveryLog
-from outlast.app.chat.pairing import Pairing
-from outlast.app.chat.routing import ChatRouter, NewSessionDefaults
+from outlast.app.chat.pairing_code import Pairing
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings
 from outlast.app.workers.metrics import Metrics

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from outlast.app.chat.routing import AdmittedMessage, Sender
+from outlast.app.chat.chat_router import AdmittedMessage, Sender
 from outlast.app.chat.session_view import (
     OpenSession,
     ShownQuestion,

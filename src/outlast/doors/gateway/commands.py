@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from outlast.app.chat.routing import AdmittedMessage, AlreadyAdmitted, Sender
+from outlast.app.chat.chat_router import AdmittedMessage, AlreadyAdmitted, Sender
 from outlast.app.chat.session_view import found, recent, standing
 from outlast.app.sessions.create import check_model
-from outlast.app.sessions.listing import SessionRow
+from outlast.app.sessions.session_list import SessionRow
 from outlast.core.errors import AmbiguousSession, ConflictError, InvalidInput, SessionNotFound
 from outlast.doors.gateway.account import GatewayAccount
 from outlast.doors.gateway.approval_replies import ApprovalReplies

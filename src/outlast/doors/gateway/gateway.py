@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from outlast.app.chat.routing import AdmittedMessage, AlreadyAdmitted
+from outlast.app.chat.chat_router import AdmittedMessage, AlreadyAdmitted
 from outlast.app.chat.status import AccountState, forget_gateway, note_gateway
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings

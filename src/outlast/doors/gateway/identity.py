@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from outlast.app.chat.pairing import Pairing
+from outlast.app.chat.pairing_code import Pairing
 from outlast.app.gateway_settings import GatewaySettings
 
 

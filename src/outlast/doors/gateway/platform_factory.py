@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from importlib.util import find_spec
 
-from outlast.app.chat.pairing import Pairing, credential_of
+from outlast.app.chat.pairing_code import Pairing, credential_of
 from outlast.app.chat.sync_position import SyncPosition
 from outlast.app.gateway_settings import GatewaySettings
 from outlast.app.settings import Settings

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from outlast.app.chat.routing import AdmittedMessage, Sender
+from outlast.app.chat.chat_router import AdmittedMessage, Sender
 from outlast.core.errors import SessionNotFound
 from outlast.doors.gateway.account import GatewayAccount
 from outlast.doors.gateway.approval_replies import ApprovalReplies

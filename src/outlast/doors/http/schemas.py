@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from outlast.app.sessions.delete import DeletionReceipt
-from outlast.app.sessions.listing import SessionRow
 from outlast.app.sessions.messages_page import OpenDraft
 from outlast.app.sessions.search import SearchPage
+from outlast.app.sessions.session_list import SessionRow
 from outlast.core.messages import ReasoningPart, TextPart
 from outlast.core.usage import ModelUsage
 

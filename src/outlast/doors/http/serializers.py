@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from outlast.app.sessions.delete import DeletionReceipt
-from outlast.app.sessions.listing import SessionRow
 from outlast.app.sessions.messages_page import MessageRow
+from outlast.app.sessions.session_list import SessionRow
 from outlast.core.messages import FilePart, ImagePart, Part, ReasoningPart, TextPart, ToolCall, ToolResult
 from outlast.core.usage import ModelUsage
 from outlast.doors.http.schemas import (

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from outlast.app.sessions.context_usage import context_use
-from outlast.app.sessions.driven_by import driven_by
+from outlast.app.sessions.detail import driven_by
 from outlast.app.sessions.pending_approvals import change_of, scope_of
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import EventStored, feed, rows_of

@@ -1,22 +1,49 @@
-"""How a terminal starts: which session, which model, which rights, from the command line."""
+"""How a terminal starts: which session, which model, which rights, from the command line.
+
+`RunningTurn` is the turn that runs in this terminal: what it works with, and what its calls put out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from outlast.agent import Agent
+from outlast.app.sessions.update import change_running_mode
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import store_at
 from outlast.core.errors import SessionEnded, SessionNotFound
 from outlast.core.header import Header
-from outlast.doors.repl.running_turn import RunningTurn
 from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
 from outlast.runtime.service import SessionService
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.observer import NullObserver
 from outlast.session import ConversationSession
 from outlast.store.log_store import LogStore
+
+
+class RunningTurn(NullObserver):
+    """Remembers what the running turn works with, so that its mode can be changed while it runs. `progress` is told
+    what a running call puts out: the call's id, and the next piece."""
+
+    def __init__(self) -> None:
+        self.context: TurnContext | None = None
+        self.progress: Callable[[str, str], None] = lambda call_id, text: None
+
+    def __call__(self, context: TurnContext) -> TurnContext:
+        self.context = replace(context, observer=self)
+        return self.context
+
+    def call_output(self, call_id: str, text: str) -> None:
+        self.progress(call_id, text)
+
+    def request(self, mode: str) -> None:
+        """Ask for a mode in the turn that runs; its policy keeps to the ceiling."""
+        change_running_mode(self.context, mode)
+
 
 PICK = "?"
 NO_MODEL = "none"

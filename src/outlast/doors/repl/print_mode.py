@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import typer
 
-from outlast.app.sessions.driven_by import driven_by
+from outlast.app.sessions.detail import driven_by
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import CaughtUp, EventStored, feed, rows_of
 from outlast.core import codec

@@ -14,7 +14,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Point
 from prompt_toolkit.layout.screen import Screen
 
-from outlast.app.terminal_environment import rewraps_lines
+from outlast.app.settings import rewraps_lines
 
 Result = TypeVar("Result")
 REMEMBER, GO_BACK, DOWN, WIPE = "\x1b7", "\x1b8", "\x1b[1B", "\x1b[2K"

@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from outlast.agent import Agent
-from outlast.app.consents import consent, pending_consents
-from outlast.app.sessions.driven_by import driven_by
+from outlast.app.permissions import consent, pending_consents
+from outlast.app.sessions.detail import driven_by
 from outlast.app.streams.event_feed import rows_of
 from outlast.core import events as e
 from outlast.core.state import SessionState

@@ -1,16 +1,39 @@
-"""A tool made of a struct of arguments and a function: what all built-in tools are."""
+"""A tool made of a struct of arguments and a function: what all built-in tools are.
+
+The struct gives the JSON schema that the model sees, and checks what the model sends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from outlast.core.events import EffectClass
 from outlast.runtime.tools.argument_fault import argument_fault
-from outlast.runtime.tools.json_schema import schema_of
 from outlast.runtime.tools.port import Target, ToolContext, ToolFault, ToolOutcome
+
+
+def schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON schema of a struct, without references or titles: what every provider takes."""
+    (top,), components = msgspec.json.schema_components([arguments])
+    return cast("dict[str, Any]", _inlined(top, components))
+
+
+def _inlined(node: Any, components: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inlined(item, components) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    fields = cast("dict[str, Any]", node)
+    if "$ref" in fields:
+        return _inlined(components[fields["$ref"].rpartition("/")[2]], components)
+    if "properties" in fields:
+        inner = {name: _inlined(below, components) for name, below in fields["properties"].items()}
+        rest = {key: value for key, value in fields.items() if key not in ("title", "properties", "description")}
+        return {**rest, "properties": inner}
+    return {key: _inlined(value, components) for key, value in fields.items() if key != "title"}
 
 
 class ToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

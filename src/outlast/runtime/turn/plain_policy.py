@@ -18,7 +18,7 @@ from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.policy import CALL, CONTINUE, PolicyVerdict, TurnOpening
 from outlast.runtime.turn.text_tool_calls import calls_in, with_calls
-from outlast.runtime.turn.turn_opening import admitted_text, opening_changes, prompt_inputs
+from outlast.runtime.turn.turn_start import admitted_text, opening_changes, prompt_inputs
 from outlast.runtime.turn.turn_stats import TurnRecord
 
 TURN_COMPLETE, EMPTY_RETRY, EMPTY_EXHAUSTED = "turn_complete", "empty_response_retry", "empty_response_exhausted"

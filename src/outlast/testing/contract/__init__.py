@@ -22,8 +22,8 @@ from outlast.testing.contract.appends import AppendQuestions
 from outlast.testing.contract.claims import ClaimQuestions
 from outlast.testing.contract.drafts import DraftQuestions
 from outlast.testing.contract.follows import FollowQuestions
+from outlast.testing.contract.gc import GcQuestions
 from outlast.testing.contract.handles import HandleQuestions
-from outlast.testing.contract.housekeeping import GcQuestions
 from outlast.testing.contract.keys import KeyQuestions
 from outlast.testing.contract.leases import LeaseQuestions
 from outlast.testing.contract.lineages import LineageQuestions

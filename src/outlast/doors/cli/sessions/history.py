@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outlast.app.sessions.listing import open_for_change, open_readonly, refuse_ended, resolve_session
+from outlast.app.sessions.session_list import open_for_change, open_readonly, refuse_ended, resolve_session
 from outlast.doors.cli.options import Json, SessionId, Store
 from outlast.doors.cli.output import print_json
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from outlast.app.sessions.listing import open_for_change, refuse_ended, resolve_session
+from outlast.app.sessions.session_list import open_for_change, refuse_ended, resolve_session
 from outlast.core.errors import ConflictError
 from outlast.doors.cli.options import Json, SessionId, Store
 from outlast.doors.cli.output import counted, moment, print_json

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from outlast.app.sessions.listing import SessionListing, SessionRow, listed, open_readonly, resolve_session
+from outlast.app.sessions.session_list import SessionListing, SessionRow, listed, open_readonly, resolve_session
 from outlast.core.messages import Message
 from outlast.core.redaction import mapped
 from outlast.doors.cli.options import Json, SessionId, Store

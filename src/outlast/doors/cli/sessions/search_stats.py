@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from outlast.app.sessions.listing import is_there, open_readonly
+from outlast.app.sessions.session_list import is_there, open_readonly
 from outlast.doors.cli.options import Json, Store
 from outlast.doors.cli.output import age, bar, counted, print_json
 from outlast.doors.terminal_text import cells, cut, padded, plain, spelled

@@ -53,7 +53,7 @@ def export(
 def _lines(session: str, output: Path | None, store: str | None) -> bool:
     """Write the lines; whether something is damaged, which is named and left out."""
     from outlast.app.maintenance import Finding, exported
-    from outlast.app.sessions.listing import refuse_no_store
+    from outlast.app.sessions.session_list import refuse_no_store
 
     refuse_no_store(store)
     damaged = False
@@ -75,7 +75,7 @@ def _document(
     session: str, format: ExportFormat, redact: bool, store: str | None, progress: Told | None
 ) -> Iterator[bytes]:
     from outlast.app.sessions.detail import detail
-    from outlast.app.sessions.listing import open_readonly, resolve_session
+    from outlast.app.sessions.session_list import open_readonly, resolve_session
     from outlast.app.transfer.html import html
     from outlast.app.transfer.markdown import markdown
 

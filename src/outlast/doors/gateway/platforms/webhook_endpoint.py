@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.chat.routing import AdmittedMessage
+from outlast.app.chat.chat_router import AdmittedMessage
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError
 from outlast.doors.gateway.log import warned
 from outlast.doors.gateway.platform import ChatUpdate

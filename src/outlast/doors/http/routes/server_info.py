@@ -12,8 +12,8 @@ from litestar.params import JSONBody, QueryParameter
 
 from outlast._version import __version__
 from outlast.app.permissions import modes_under
-from outlast.app.sessions.listing import folder_named
 from outlast.app.sessions.search import search
+from outlast.app.sessions.session_list import folder_named
 from outlast.app.sessions.statistics import UsageStatistics, cache_of, stats_of
 from outlast.app.turn_setup import personas_here
 from outlast.app.workers.metrics import CONTENT_TYPE

@@ -14,8 +14,8 @@ from litestar.params import JSONBody, QueryParameter
 
 from outlast.app.sessions.boundaries import context_for_door
 from outlast.app.sessions.delete import delete as erase
-from outlast.app.sessions.listing import refuse_ended, summary_of
 from outlast.app.sessions.messages_page import last_input
+from outlast.app.sessions.session_list import refuse_ended, summary_of
 from outlast.app.sessions.update import change, change_running_mode
 from outlast.core.errors import ConflictError, InvalidInput
 from outlast.core.events import Delivery

@@ -10,9 +10,9 @@ from litestar.params import JSONBody, QueryParameter
 from outlast.app.permissions import permission_mode_of
 from outlast.app.sessions.create import create
 from outlast.app.sessions.detail import open_work
-from outlast.app.sessions.listing import SessionListing, damaged_summary, listed_in, summary_of
 from outlast.app.sessions.messages_page import opened
 from outlast.app.sessions.pending_approvals import pending_approvals
+from outlast.app.sessions.session_list import SessionListing, damaged_summary, listed_in, summary_of
 from outlast.core.errors import ConflictError
 from outlast.doors.http.json_body import JsonResponse, encoded
 from outlast.doors.http.parameters import SESSION, BeforeSeq, Limit, OpenDesk, SessionId, refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
-from outlast.app.terminal_environment import wants_colours
+from outlast.app.settings import wants_colours
 
 HERE = "\u276f"
 """Where one is: before the input line, a chosen row, what was said."""
