@@ -35,7 +35,6 @@ from outlast.runtime.history.compaction import (
 )
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.runtime.runtime_record import RuntimeRecord, checked
-from outlast.runtime.service import SessionService
 from outlast.runtime.session_writes import SPEAKERS, SessionWrites, appended, new_session_id
 from outlast.store.log_store import LogStore
 from outlast.store.port import Query, Receipt, Write
@@ -83,7 +82,7 @@ class ConversationSession(RuntimeRecord):
         self._exists = False
         self._creating = threading.Lock()
         self._folding = threading.Lock()
-        self._service = SessionService(self.store)
+        self._writes = SessionWrites()
         self._state: SessionState | None = None
 
     # --- compaction
@@ -268,7 +267,7 @@ class ConversationSession(RuntimeRecord):
         """A new session that goes on from event `at` (the newest by default); this one is not touched."""
         self.persist()
         forked = type(self)(store=self.store, project_root=self.project_root, owner_id=self.owner_id)
-        self.store.commit(self._service.fork_write(self.session_id, forked.session_id, at=at))
+        self.store.commit(self._writes.fork(self.store, self.session_id, forked.session_id, at=at))
         forked._exists = True
         return forked
 
@@ -339,10 +338,6 @@ class ConversationSession(RuntimeRecord):
         return self.store.storage_path(self.session_id)
 
     # --- inside
-
-    @property
-    def _writes(self) -> SessionWrites:
-        return self._service.writes
 
     def _write(self, write: Write) -> None:
         self.persist()

@@ -23,7 +23,7 @@ from outlast.runtime.session_writes import SessionChanges, SessionWrites, new_se
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
-from outlast.store.port import Append, Create, Receipt, Store
+from outlast.store.port import Append, Receipt, Store
 from outlast.store.read.decode import load_state
 
 BOUNDARIES = ("clear", "rewind", "unrewind", "compact", "uncompact", "rotate")
@@ -61,19 +61,8 @@ class SessionService:
     def fork(self, session_id: str, *, at: int | None = None, title: str | None = None) -> str:
         """Make a session that goes on from event `at` (the newest by default); its id. The old one is not touched."""
         made = new_session_id()
-        self.store.commit(self.fork_write(session_id, made, at=at, title=title))
+        self.store.commit(self.writes.fork(self.store, session_id, made, at=at, title=title))
         return made
-
-    def fork_write(self, session_id: str, made: str, *, at: int | None = None, title: str | None = None) -> Create:
-        """The write of `fork`. It costs no more than a header where the fork stands at the head and no input waits."""
-        header = self.store.head(session_id)
-        last = header.last_seq
-        at = last if at is None else at
-        if not 1 <= at <= last:
-            raise InvalidInput(f"there is no event {at} to fork at; the session has events 1 to {last}")
-        needs_state = at != last or header.pending_count
-        past = load_state(self.store, session_id, upto=at) if needs_state else None
-        return self.writes.fork(header, made, past, title=title)
 
     def delete(self, session_id: str, *, with_forks: bool = False) -> None:
         """Erase it, with `with_forks` also the sessions that stand on it; a tombstone stays."""

@@ -1,6 +1,6 @@
 """The writes by which a session is created, spoken to, changed, forked, stopped and deleted, each built in one place.
 
-Nothing is written here: the service commits these writes, or a door combines several of them in one commit.
+Nothing is written here: `SessionService` commits these writes, or a caller combines several of them in one commit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from outlast.core.event_row import Actor
 from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.messages import Message, Part, Role, TextPart
-from outlast.core.state import SessionState
 from outlast.core.window import unread
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.store.lineage import fork
-from outlast.store.port import Append, Create, Delete, NewEvent
+from outlast.store.port import Append, Create, Delete, NewEvent, Store
+from outlast.store.read.decode import load_state
 
 LIBRARY = "library"
 SPEAKERS = {
@@ -110,25 +110,28 @@ class SessionWrites:
         return Create(header=header, events=self._by(created), key=key, scope=parent.session_id)
 
     def fork(
-        self, parent: Header, session_id: str, past: SessionState | None = None, *, title: str | None = None
+        self, store: Store, session_id: str, made: str, *, at: int | None = None, title: str | None = None
     ) -> Create:
-        """Create a session that goes on from the parent's state `past`; without it from the parent's head, where no
-        input waits. The inputs that wait in `past` are not answered in the fork, but they were said."""
-        waiting = unread(past) if past is not None else []
-        more: list[e.Event] = [e.InputPromoted(inputs=waiting)] if waiting else []
-        more += [e.SessionRenamed(title=title)] if title is not None else []
-        events = self._by(*more)
-        if past is None:
-            return fork(parent, session_id, actor=self.actor, events=events)
+        """Create the session `made`, which goes on from event `at` of another (its newest by default). Where no input
+        waits at the head, the parent's header says all there is to know."""
+        parent = store.head(session_id)
+        at = parent.last_seq if at is None else at
+        if not 1 <= at <= parent.last_seq:
+            raise InvalidInput(f"there is no event {at} to fork at; the session has events 1 to {parent.last_seq}")
+        titled = self._by(e.SessionRenamed(title=title)) if title is not None else ()
+        if at == parent.last_seq and not parent.pending_count:
+            return fork(parent, made, actor=self.actor, events=titled)
+        past = load_state(store, session_id, upto=at)
+        waiting = unread(past)  # they are not answered in the fork, but they were said
         return fork(
             parent,
-            session_id,
-            at=past.last_seq,
+            made,
+            at=at,
             messages=past.message_count,
             boundary_seq=past.journal[-1].seq if past.journal else 0,
             plan_mode=past.plan_mode,
             actor=self.actor,
-            events=events,
+            events=(*(self._by(e.InputPromoted(inputs=waiting)) if waiting else ()), *titled),
         )
 
     # --- what is said
