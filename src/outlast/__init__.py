@@ -1,6 +1,6 @@
 """Outlast: a coding agent and session engine whose conversations cannot be lost.
 
-Public names load on first use, so that `import outlast` costs next to nothing: no driver, no SDK, no framework.
+Public names are imported on first use, so `import outlast` is cheap: it loads no driver, no SDK and no framework.
 """
 
 from importlib import import_module
@@ -89,7 +89,7 @@ _HOME_OF = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
+if not TYPE_CHECKING:  # with this function visible, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

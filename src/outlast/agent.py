@@ -1,8 +1,8 @@
-"""`Agent`: an agent that works in a project folder, and whose session survives it.
+"""`Agent`: runs turns in a project folder. Its session is durable and outlives the object.
 
-Everything it does is in the session's log before anything depends on it; the object only remembers which session it is
-at. It holds the session's lease while a turn runs and not a moment longer, so another process may go on with the same
-session in between, and this one sees it.
+Everything the agent does is in the session's log before anything depends on it; the object itself only remembers the
+current session. It holds the session's lease only while a turn runs, so another process may continue the same session
+between turns, and this agent sees the result.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from outlast.store.log_store import LogStore
 
 
 class Agent:
-    """An agent at one session. `backend` is any model (`outlast.testing.ScriptedBackend` in tests); without it the one
-    of the settings is used. `answerer` is asked when a call needs approval; without it such a call is denied."""
+    """An agent that works on one session. `backend` is any model (`outlast.testing.ScriptedBackend` in tests); the
+    default is the model from the settings. `answerer` decides calls that need approval; without it they are denied."""
 
     def __init__(
         self,
@@ -63,16 +63,15 @@ class Agent:
         self._running = False
         self._driver: Driver | None = None
         self._host = TurnHost(self.store)
-        self.turn_setup()  # a malformed rule file or an unknown persona is refused here, not in the middle of a turn
+        self.turn_setup()  # reject a malformed rule file or an unknown persona here, not in the middle of a turn
 
     # --- running
 
     async def run(self, task: str | tuple[Part, ...], *, key: str | None = None) -> str:
-        """Admit the task (a text, or parts with images and files), work on it to the end of its turn, and give the
-        answer.
+        """Admit the task (a text, or parts with images and files), run its turn to the end, and return the answer.
 
-        The input is durable before anything is done with it. `ModelError` when the model did not answer: the turn then
-        ended as failed, and is in the log. Cancelling it leaves every call answered and the session usable.
+        The input is durable before any work starts. Raises `ModelError` if the model did not answer: the turn then
+        ended as failed, and is in the log. After a cancellation every call is answered and the session is usable.
         """
         admission = self.service.writes.admission(self.session.session_id, task, key=key)
         [*_, receipt] = await self.session.commit_async(admission)
@@ -80,7 +79,7 @@ class Agent:
         return await self.resume()
 
     async def resume(self) -> str:
-        """Go on with whatever waits in the session: an interrupted turn first. The last answer."""
+        """Continue all pending work of the session, an interrupted turn first, and return the last answer."""
         if self._running:
             raise InvalidInput("this agent is running a turn already; queue_steering_message reaches it")
         self._running = True
@@ -96,7 +95,7 @@ class Agent:
         return outcome.answer
 
     def run_sync(self, task: str | tuple[Part, ...]) -> str:
-        """`run` for callers without an event loop. Connections belong to one, so they are closed again."""
+        """`run` for callers without an event loop. Closes its connections, which belong to the temporary loop."""
 
         async def once() -> str:
             try:
@@ -107,7 +106,7 @@ class Agent:
         return asyncio.run(once())
 
     async def close(self) -> None:
-        """Let go of the models that this agent made itself; it makes them again when it has to."""
+        """Close the models that this agent created itself; it creates them again when needed."""
         made, self._made = self._made, {}
         for model in made.values():
             if model is not None:
@@ -118,21 +117,21 @@ class Agent:
         return self._running
 
     def turn_setup(self) -> TurnSetup:
-        """What the next turn would work with, as settings, project and session say it now; what is wrong is refused."""
+        """Return the setup of the next turn from the current settings, project and session; raise if one is invalid."""
         return read_turn_setup(
             self.settings, self.config, self.project_root, self.session.state, backend=self.backend, made=self._made
         )
 
     def interrupt(self) -> None:
-        """Ask the running turn to stop; durable, so it reaches a driver in another process too."""
+        """Ask the running turn to stop. The request is durable, so it also reaches a driver in another process."""
         self.session.interrupt()
 
     def queue_steering_message(self, text: str) -> None:
-        """Say something to the running turn, or to the next one; durable on return."""
+        """Send a message to the running turn, or to the next one; durable on return."""
         self.session.commit(self.service.writes.admission(self.session.session_id, text, delivery=Delivery.STEER))
 
     def drain_steering_messages(self) -> list[str]:
-        """Take back the steering that no turn has read yet: its texts, oldest first."""
+        """Withdraw the steering messages that no turn has read yet, and return their texts, oldest first."""
         if not self.session.exists:
             return []
         waiting = [item for item in self.session.state.inbox.inputs if item.delivery is Delivery.STEER]
@@ -146,10 +145,10 @@ class Agent:
     # --- the session
 
     def resume_session(self, session_id: str) -> bool:
-        """Go on with that session (its newest one, if it was rotated); False when there is none.
+        """Switch to that session (to its newest successor, if it was rotated); False if it does not exist.
 
-        A damaged one raises `DamagedSession`. Its permission mode is taken over only as far as this process may.
-        One event is written, where another kind of agent went on with it last.
+        Raises `DamagedSession` if it is damaged. Its permission mode applies only as far as this process allows.
+        Writes one event if another kind of agent used the session last.
         """
         if not self.open_session(session_id):
             return False
@@ -157,7 +156,7 @@ class Agent:
         return True
 
     def open_session(self, session_id: str) -> bool:
-        """Come to that session as `resume_session` does, and write nothing."""
+        """Switch to that session as `resume_session` does, but write nothing."""
         found = ConversationSession.load(project_root=self.project_root, session_id=session_id, store=self.store)
         if found is None:
             return False
@@ -166,25 +165,25 @@ class Agent:
         return True
 
     def record_owner(self) -> None:
-        """Let the session remember that this kind of agent goes on with it, unless it does."""
+        """Record in the session that this kind of agent uses it, unless that is recorded already."""
         owner = type(self).__name__
         if self.session.runtime_owner_type != owner:
             self.session.update_runtime_state(runtime_owner_type=owner)
 
     def clear_history(self) -> None:
-        """Begin a fresh session; the old one stays as it is."""
+        """Start a new session; the old one is not changed."""
         self.session = self._new_session()
 
     @property
     def messages(self) -> list[Message]:
-        """What the model would see."""
+        """The messages the model would see."""
         return self.session.messages
 
     @property
     def last_turn_summary(self) -> TurnSummary | None:
         return last_turn(self.session.session_id, self.session.state)
 
-    # --- what the session remembers, as attributes of the agent
+    # --- runtime values of the session, as attributes of the agent
 
     @property
     def current_task(self) -> str | None:
@@ -223,7 +222,7 @@ class Agent:
 
     @property
     def active_permission_mode(self) -> str:
-        """What is in force: the session's mode, as far as this process was started to permit it."""
+        """The mode in force: the session's mode, limited to what this process was started with."""
         return str(permitted_mode(self.settings, self.config, self.session.state))
 
     # --- inside
@@ -238,7 +237,7 @@ class Agent:
         )
 
     def _follow(self, session_id: str) -> None:
-        """The session goes on under this id."""
+        """Switch to the session under which the work continues (a rotation changes the id)."""
         if session_id != self.session.session_id:
             found = ConversationSession.load(project_root=self.project_root, session_id=session_id, store=self.store)
             assert found is not None
@@ -265,4 +264,4 @@ class Agent:
 
 
 class RuntimeHandle(Agent):
-    """The same agent as a handle for programs that host it; sessions record which of both drove them."""
+    """`Agent` under another name, for programs that host it; a session records which of the two classes drove it."""

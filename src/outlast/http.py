@@ -1,4 +1,4 @@
-"""The HTTP door as an ASGI application: `create_app(load_settings(...))`, for any server or in-process client."""
+"""The HTTP API as an ASGI application: `create_app(load_settings(...))`, for any server or in-process client."""
 
 from outlast.core.errors import MissingExtra
 

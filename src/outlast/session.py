@@ -1,8 +1,8 @@
 """`ConversationSession`: one durable session as a Python object, over any store.
 
-Promises: what `append` returned for is on disk, and any other process, thread or event loop sees it. The object keeps
-no copy of the log: every read goes to the store, checked against the hash chain. A new session exists in the store with
-its first write or `persist`; messages given to the constructor are durable with it.
+Promises: once `append` returns, the message is on disk and visible to every process, thread and event loop. The object
+keeps no copy of the log: every read goes to the store and is checked against the hash chain. The first write or
+`persist` creates the session in the store, together with the messages given to the constructor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PAGE = 64
 
 
 class ConversationSession(RuntimeRecord):
-    """A session. Give `store`, or the default store is used; give `session_id` only to choose the id of a new one."""
+    """A session. `store` defaults to the default store; pass `session_id` only to choose the id of a new session."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ConversationSession(RuntimeRecord):
         compaction_keep_last_messages: int = KEEP_LAST,
         **recorded: Any,
     ) -> None:
-        """`recorded` are first values of what a session remembers: `permission_mode`, `prompt_format`, ..."""
+        """`recorded` holds initial runtime values of the session: `permission_mode`, `prompt_format`, ..."""
         self.store = store if store is not None else default_store()
         self.session_id = session_id or new_session_id()
         self.project_root = Path(project_root).resolve() if project_root is not None else Path.cwd()
@@ -89,11 +89,11 @@ class ConversationSession(RuntimeRecord):
 
     @property
     def compaction(self) -> Compaction | None:
-        """What the last compaction did; None when there was none."""
+        """The result of the last compaction; None if there was none."""
         return last_compaction(self.store, self.session_id, self.state) if self._exists else None
 
     def maybe_compact(self) -> Compaction | None:
-        """Compact if the window has grown past the threshold, without a model; None when it need not be."""
+        """Compact without a model if the window is over the threshold; None if no compaction is needed."""
         self.persist()
         settings = CompactionSettings(keep_last=self.compaction_keep_last_messages)
         if self.auto_compaction_input_tokens_threshold is not None:
@@ -114,9 +114,9 @@ class ConversationSession(RuntimeRecord):
         system_message_factory: Callable[[], Message] | None = None,
         few_shot_factory: Callable[[], list[Message]] | None = None,
     ) -> ConversationSession | None:
-        """The session with this id (or with an id that begins so); None when there is none.
+        """Open the session with this id or id prefix; None if it does not exist.
 
-        A damaged one raises `DamagedSession`: its newest events are checked here, all others when they are read.
+        Raises `DamagedSession` if it is damaged: the newest events are checked here, all others when they are read.
         """
         store = store if store is not None else default_store()
         try:
@@ -139,8 +139,8 @@ class ConversationSession(RuntimeRecord):
 
     @classmethod
     def resume(cls, prefix: str, *, store: LogStore | None = None) -> ConversationSession:
-        """The session whose id begins so, or the one it goes on as. `SessionNotFound` and `AmbiguousSession` say why
-        there is no such one."""
+        """Open the session with this id prefix, or its newest successor if it was rotated. Raises `SessionNotFound`
+        or `AmbiguousSession` if the prefix matches no session or several."""
         store = store if store is not None else default_store()
         name = store.tip(store.resolve(prefix))
         session = cls.load(session_id=name, store=store)
@@ -158,9 +158,9 @@ class ConversationSession(RuntimeRecord):
         state: str | None = None,
         owner_id: str = "local",
     ) -> list[Header]:
-        """Headers, newest activity first; with `project_root` only those of that project, wherever it was then.
+        """Return headers, newest activity first; with `project_root` only those of that project, even if it has moved.
 
-        A session whose header cannot be read comes last, with the state "damaged" and nothing but its id.
+        A session whose header cannot be read comes last: its header has the state "damaged" and only its id.
         """
         store = store if store is not None else default_store()
         query = Query(owner_id=owner_id, state=state, limit=limit)
@@ -175,9 +175,10 @@ class ConversationSession(RuntimeRecord):
     # --- writing
 
     def append(self, message: Message, *, key: str | None = None, expect: int | None = None, touch: bool = True) -> int:
-        """Store a message; its seq. Durable on return, in any thread, also inside a running event loop.
+        """Store a message and return its seq. Durable on return, in any thread, also inside a running event loop.
 
-        The same `key` twice stores it once and returns the first seq. `expect` refuses unless the head is that event.
+        A repeated `key` stores the message once and returns the first seq. With `expect`, the write is refused unless
+        the head is that event.
         """
         if not self._exists:
             self.persist()
@@ -190,7 +191,7 @@ class ConversationSession(RuntimeRecord):
     async def append_async(
         self, message: Message, *, key: str | None = None, expect: int | None = None, touch: bool = True
     ) -> int:
-        """The same without blocking the loop. Cancelling it does not withdraw the message."""
+        """`append` without blocking the event loop. Cancelling it does not withdraw the message."""
         if not self._exists:
             await self._persist_async()
         if key is None and expect is None:
@@ -200,13 +201,13 @@ class ConversationSession(RuntimeRecord):
         return (await self.store.commit_async(write))[0].seq
 
     def extend(self, messages: list[Message], *, key: str | None = None) -> int:
-        """Store several messages together, all or none; the last one's seq."""
+        """Store several messages atomically, and return the seq of the last one."""
         if not self._exists:
             self.persist()
         return self.store.commit(self._writes.messages(self.session_id, messages, key=key))[0].seq
 
     def persist(self) -> None:
-        """Make the session exist in the store, with the messages it was constructed with."""
+        """Create the session in the store, with the messages given to the constructor."""
         with self._creating:
             if not self._exists:
                 with self._ours():
@@ -220,7 +221,7 @@ class ConversationSession(RuntimeRecord):
 
     @contextmanager
     def _ours(self) -> Generator[None]:
-        """Creating twice from this object is one session; a session of another writer under the same id is refused."""
+        """Creating the session twice from this object is idempotent; an id that another writer took is refused."""
         try:
             yield
         except ConflictError as error:
@@ -228,7 +229,7 @@ class ConversationSession(RuntimeRecord):
             raise ConflictError(f"session {self.session_id} exists already; {remedy}") from error
 
     def commit(self, *writes: Write) -> list[Receipt]:
-        """These writes, and the session's creation if it is not in the store yet, in one commit."""
+        """Commit these writes, together with the session's creation if it is not in the store yet."""
         if self._exists:
             return self.store.commit(*writes)
         with self._creating, self._ours():
@@ -246,7 +247,7 @@ class ConversationSession(RuntimeRecord):
         return receipts[1:]
 
     def record(self, event: e.Event) -> None:
-        """Write an event as a door does, without a lease."""
+        """Write an event without a lease, as a door does."""
         self._write(self._writes.append(self.session_id, event))
 
     def interrupt(self, reason: str | None = None) -> None:
@@ -257,14 +258,14 @@ class ConversationSession(RuntimeRecord):
         self._write(self._writes.update(self.session_id, title=title))
 
     def end(self, reason: str | None = None) -> None:
-        """Take no more input; `reopen` undoes it."""
+        """End the session: it takes no more input until `reopen`."""
         self._write(self._writes.closing(self.session_id, reason))
 
     def reopen(self) -> None:
         self._write(self._writes.reopening(self.session_id))
 
     def fork(self, *, at: int | None = None) -> ConversationSession:
-        """A new session that goes on from event `at` (the newest by default); this one is not touched."""
+        """Create a session that continues from event `at` (the newest by default); this session is not changed."""
         self.persist()
         forked = type(self)(store=self.store, project_root=self.project_root, owner_id=self.owner_id)
         self.store.commit(self._writes.fork(self.store, self.session_id, forked.session_id, at=at))
@@ -276,7 +277,7 @@ class ConversationSession(RuntimeRecord):
     def history(
         self, limit: int | None = 50, before: int | None = None, *, include_archived: bool = False
     ) -> list[Message]:
-        """The newest `limit` messages (before event `before`), newest last; originals behind a compaction included."""
+        """Return the newest `limit` messages (before event `before`), newest last, including compacted originals."""
         if limit is not None and limit < 0:
             raise InvalidInput("limit must not be negative; None gives all messages")
         if not self._exists:
@@ -296,7 +297,7 @@ class ConversationSession(RuntimeRecord):
 
     @property
     def messages(self) -> list[Message]:
-        """What the model would see: everything since the last boundary, a summary first if there is one."""
+        """The messages the model would see: all since the last boundary, after the summary if there is one."""
         if not self._exists:
             return list(self._first)
         state = load_state(self.store, self.session_id)
@@ -305,7 +306,7 @@ class ConversationSession(RuntimeRecord):
 
     @property
     def state(self) -> SessionState:
-        """Everything that is known of the session now: folded from the log, forward from what was known before."""
+        """The current state, folded from the log; newer events are folded into the last known state."""
         if not self._exists:
             return SessionState(runtime=dict(self._recorded))
         with self._folding:
@@ -319,17 +320,17 @@ class ConversationSession(RuntimeRecord):
 
     @property
     def exists(self) -> bool:
-        """Whether it is in the store yet."""
+        """Whether the session is in the store yet."""
         return self._exists
 
     def inputs(self, seqs: list[int]) -> list[e.InputAdmitted]:
-        """These inputs, as they were admitted."""
+        """Return the `InputAdmitted` events with these seqs."""
         rows = [row for seq in seqs for row in self.store.read(self.session_id, after=seq - 1, before=seq + 1)]
         return [event for _, event in decode_events(self.store, rows) if isinstance(event, e.InputAdmitted)]
 
     @property
     def header(self) -> Header:
-        """What a list shows of the session, as of now."""
+        """The session's current header, as shown in lists."""
         return self.store.head(self.session_id)
 
     @property

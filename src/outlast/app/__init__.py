@@ -1,6 +1,6 @@
-"""Settings and wiring: the one place that knows every layer below it.
+"""Settings and wiring: the only layer that knows all layers below it.
 
-`settings` is the only reader of the environment; everything else is handed what it needs.
+Only `settings` reads the environment; other modules receive what they need as arguments.
 """
 
 from outlast.app.settings import Settings, load_settings

@@ -1,7 +1,7 @@
-"""The token that the HTTP door wants: the user's own (`OUTLAST_TOKEN`), else 256 bits made once and kept in the home.
+"""The token of the HTTP door: the user's own (`OUTLAST_TOKEN`), or 256 random bits created once and kept in the home.
 
-It survives restarts, so a page that is open in a browser goes on after one. Replacing it is effective at once, in a
-server that is running too: a `TokenFile` looks each time whether the file changed.
+The token survives restarts, so a page open in a browser keeps working. Replacing it takes effect at once, also in a
+running server: `TokenFile` checks on every call whether the file changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST = 4096
 
 
 class TokenFile:
-    """The token of these settings, as it is now. Made when it is first asked for."""
+    """The current token of these settings. Created on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self._given = settings.token
@@ -26,11 +26,11 @@ class TokenFile:
 
     @property
     def is_given(self) -> bool:
-        """Whether the user chose it; then it is in no file of ours and cannot be replaced here."""
+        """Whether the user set the token; it is then not stored in a file and cannot be replaced here."""
         return self._given is not None
 
     def token(self) -> str:
-        """`ConfigError` when the file cannot be read or written, or holds no token."""
+        """The current token. Raises `ConfigError` if the file cannot be read or written, or holds no token."""
         if self._given is not None:
             return self._given
         stamp = self._stamp()
@@ -43,7 +43,7 @@ class TokenFile:
         return self._known[0]
 
     def replace(self) -> None:
-        """Make a new one. Whatever was signed with the old one is worth nothing from now on."""
+        """Create a new token. Everything signed with the old one becomes invalid."""
         if self._given is not None:
             raise ConfigError("the token is set by you (OUTLAST_TOKEN or the setting `token`); change it there")
         try:
@@ -52,7 +52,7 @@ class TokenFile:
             raise self._not_kept(error) from error
 
     def _make(self) -> None:
-        """Two servers that start at once must agree on one, so it appears whole or not at all."""
+        """Create the file atomically: two servers that start at once must agree on one token."""
         try:
             private_file.create(self.path, _new_token())
         except OSError as error:

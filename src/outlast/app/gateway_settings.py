@@ -1,4 +1,4 @@
-"""`[gateway.NAME]` tables of `config.toml` in the Outlast home: which chats there are, and what may be done in them.
+"""`[gateway.NAME]` tables of `config.toml` in the Outlast home: the configured chats and their rights.
 
     [gateway.home]
     platform = "telegram"
@@ -6,9 +6,9 @@
     owners = ["1001"]
     project = "~/srv/shop"
 
-Never in a project's file: whoever may talk to the agent, and with what rights, is not for a cloned repository to say.
-A mistake is one sentence that names the table and the key. What a table does not say is the careful choice: nobody is
-an owner, nothing may be written, groups are answered only when they speak to us.
+They are not allowed in a project's file: a cloned repository must not decide who may talk to the agent, or with what
+rights. An error is one sentence that names the table and the key. Defaults are cautious: no owners, no write access,
+and in groups the agent answers only when it is addressed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A secret as the table gives it: itself, or the environment variable that holds it. `kind` is what it is."""
+    """A secret as configured: the value, or the environment variable that holds it. `kind` is its type."""
 
     kind: str
     value: str | None = field(default=None, repr=False)
@@ -43,9 +43,9 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """One table. `owners` and `members` are the platform's immutable ids: owners may do everything that the chat may,
-    members may talk and nothing else. Where groups are shared, `per_user` gives everybody in them a session. `chats`
-    are those that may more, or less, than the others."""
+    """One table. `owners` and `members` are the platform's immutable user ids: owners may do everything the chat may,
+    members may only talk. In shared groups, `per_user` gives each user a session. `chats` overrides the permission mode
+    of single chats."""
 
     name: str
     platform: str
@@ -70,19 +70,19 @@ class GatewaySettings:
     callback_url: str | None = None
 
     def mode_of(self, chat: str) -> PermissionMode:
-        """What may be done in that chat."""
+        """The permission mode of that chat."""
         return self.chats.get(chat, self.permission_mode)
 
     def mode_for(self, chats: Iterable[str]) -> PermissionMode:
-        """What may be done in a session that all these lead to: what each of them may, read-only where that is not one
-        of their modes."""
+        """The permission mode of a session that all these chats lead to: the lowest of their modes, or read-only if
+        none of them is at most all others."""
         modes = {self.mode_of(chat) for chat in chats}
         least = (mode for mode in modes if all(mode.is_at_most(other) for other in modes))
         return next(least, PermissionMode.READ_ONLY)
 
 
 def gateway_tables(where: str, key: str, value: object) -> tuple[GatewaySettings, ...]:
-    """Every `[gateway.NAME]` of a file, by name."""
+    """All `[gateway.NAME]` tables of a file, sorted by name."""
     tables = _table(where, "gateway", value, "[gateway.NAME] tables")
     return tuple(_gateway(f"{where}: gateway.{name}", name, tables[name]) for name in sorted(tables))
 
@@ -111,7 +111,7 @@ def _gateway(where: str, name: str, value: object) -> GatewaySettings:
 
 
 def _credential(where: str, platform: str, table: Mapping[str, object]) -> Credential:
-    from outlast.runtime.tools.process.environment import clean_environment  # only for those who have a gateway
+    from outlast.runtime.tools.process.environment import clean_environment  # imported only if a gateway is configured
 
     secrets = _SECRETS[platform]
     given = [key for key in (*secrets, *(f"{secret}_env" for secret in secrets)) if key in table]
@@ -129,7 +129,7 @@ def _credential(where: str, platform: str, table: Mapping[str, object]) -> Crede
     return Credential(kind=kind, value=text)
 
 
-# ---- what values must look like -------------------------------------------------------------------------------------
+# ---- validation -----------------------------------------------------------------------------------------------------
 
 
 def _table(where: str, key: str, value: object, wanted: str) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""The log of a process that serves or works: one line an event, for people or for programs.
+"""Logging of server and worker processes: one line per event, as text or JSON.
 
     2026-01-31T12:00:00.000Z INFO turn.ended session=... seq=42 turn=t7 outcome=completed worker=host:4711
 
-Promise: no line holds anything that was said in a session, nor a secret. So what is logged are names and numbers; of an
-exception its kind and where it was raised, never its words; of other people's records where they come from.
+Promise: no line contains session content or a secret. Only names and numbers are logged; of an exception its type and
+where it was raised, never its message; of records by other libraries only where they come from.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ TEXT, JSON = "text", "json"
 FACTS = "outlast_facts"
 OURS = "outlast"
 TOLD = (ConfigError, DamagedSession, MissingExtra, OutcomeUnknown, StaleLease, StoreUnavailable)
-"""Errors whose sentences are all our own: about settings, stores and leases, never about what was said."""
+"""Errors whose messages are all our own: about settings, stores and leases, never about session content."""
 
 
 def worker_name() -> str:
-    """This process, as its log calls it."""
+    """The name of this process in its log."""
     return f"{hostname()}:{os.getpid()}"
 
 
 def log_event(log: logging.Logger, level: int, event: str, **facts: Any) -> None:
-    """Log an event with its facts: names and numbers. Those that are None are left out."""
+    """Log an event with its facts: names and numbers. Facts that are None are left out."""
     log.log(level, event, extra={FACTS: {name: value for name, value in facts.items() if value is not None}})
 
 
 def error_fields(error: OutlastError) -> dict[str, str]:
-    """What may be logged of an error."""
+    """The fields of an error that may be logged."""
     kind = type(error).__name__
     return {"error": kind, "why": str(error)} if isinstance(error, TOLD) else {"error": kind}
 
 
 def log_to(stream: TextIO, form: str = TEXT, level: int = logging.INFO) -> None:
-    """Our own events from `level` on, and that something of others' went wrong."""
+    """Log our own events from `level` on, and warnings of other libraries, to this stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LogLineFormatter(form, worker_name()))
     root = logging.getLogger()
@@ -83,7 +83,7 @@ def _event(record: logging.LogRecord) -> str:
     if hasattr(record, FACTS):
         return record.msg
     is_ours = record.name == OURS or record.name.startswith(f"{OURS}.")
-    # A constant message of ours is a name; whatever was put into one, or others wrote, may be anything.
+    # Our constant messages are event names; formatted messages and those of other libraries may contain anything.
     if is_ours and not record.args and isinstance(record.msg, str):
         return record.msg
     return f"{record.name}:{record.module}:{record.lineno}"

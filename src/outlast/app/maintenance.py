@@ -1,6 +1,6 @@
-"""What the doors need to prove, save and repair a store: opened by its URL, never created by looking at it.
+"""Verify, back up, export and upgrade a store for doors. The store is opened by its URL and never created by reading.
 
-A copy of a store that is called a backup only after it was verified.
+A copy counts as a backup only after it has been verified.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Progress = Callable[[int, int], None]
 def verify_store(
     url: str | None, session: str | None, *, deep: bool = False, progress: Progress | None = None
 ) -> VerifyReport:
-    """Verify all sessions, or the one whose id begins so."""
+    """Verify all sessions, or the one whose id starts with `session`."""
     place = _url(url)
     lost = log_findings(place)  # before the database is opened
     with closing(open_to_read(place)) as store:
@@ -61,7 +61,7 @@ def verify_store(
 def back_up(
     url: str | None, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
 ) -> tuple[str, VerifyReport]:
-    """An online copy of the store, verified; the copy's URL and what verifying it found."""
+    """Make an online copy of the store and verify it; return the copy's URL and the report."""
     with closing(open_to_read(_url(url))) as store:
         return verified_backup(store, target.expanduser().absolute(), copying=copying, verifying=verifying)
 
@@ -76,7 +76,7 @@ def schema(url: str | None) -> SchemaStatus:
 
 
 class UpgradeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`copy` is the store as it was before, where one was made: the way back."""
+    """`copy` is the store as it was before the upgrade, if a copy was made: the way back."""
 
     before: SchemaStatus
     after: SchemaStatus
@@ -84,7 +84,8 @@ class UpgradeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def upgrade(url: str | None, *, copying: Progress | None = None, filling: Progress | None = None) -> UpgradeResult:
-    """Apply what is outstanding, as opening a store does. `SchemaTooNew` when there is nothing that could be done."""
+    """Apply outstanding migrations, as opening a store does. Raises `SchemaTooNew` if the schema is newer than this
+    version."""
     place = _url(url)
     before = schema_of(place)
     watch = UpgradeProgress(copying, filling)
@@ -93,17 +94,17 @@ def upgrade(url: str | None, *, copying: Progress | None = None, filling: Progre
 
 
 def exported(url: str | None, session: str) -> Iterator[bytes | Finding]:
-    """A session as JSON lines, lossless; findings stand where something is damaged and was left out.
+    """A session as JSON lines, lossless; a `Finding` takes the place of damaged rows, which are left out.
 
-    One line an event, all fields of its row: `body` as it is where it is JSON, else `body_base64`. A line with `blob`
-    comes before the first event that names that blob.
+    One line per event with all fields of its row: `body` if it is JSON, otherwise `body_base64`. A line with `blob`
+    comes before the first event that refers to that blob.
     """
     with closing(open_to_read(_url(url))) as store:
         yield from exported_from(store, _named(store, session))
 
 
 def exported_from(store: LogStore, session_id: str) -> Iterator[bytes | Finding]:
-    """The same from a store that is open."""
+    """Like `exported`, for an open store."""
     written: set[tuple[str, str]] = set()
     for found in salvage(store, session_id):
         if isinstance(found, Finding):
@@ -118,7 +119,7 @@ def _url(given: str | None) -> str:
 
 
 def _named(store: LogStore, session: str) -> str:
-    """A whole id is taken as it is: that session may be too damaged to be found by its beginning, or deleted."""
+    """A full id is used as it is: that session may be deleted, or too damaged to be found by prefix."""
     if is_id(session):
         return session
     if len(session) >= ID_LENGTH:
@@ -148,7 +149,7 @@ def _blobs(store: LogStore, event: StoredEvent, written: set[tuple[str, str]]) -
     named: set[str] = set()
     if not event.redacted and event.enc in ("plain", "zstd"):
         named = codec.blobs_named(plain_body(event))
-    # Anything that looks like a digest may be a blob's (pre-images are named in facts); whether it is, the store knows.
+    # Anything that looks like a digest may name a blob (pre-images are named in facts); only the store knows.
     for sha256 in sorted(named | (mentioned(event) or set())):
         if (event.session_id, sha256) in written:
             continue
@@ -168,7 +169,8 @@ def _blobs(store: LogStore, event: StoredEvent, written: set[tuple[str, str]]) -
 def verified_backup(
     store: LogStore, target: Path, *, copying: Progress | None = None, verifying: Progress | None = None
 ) -> tuple[str, VerifyReport]:
-    """Copy the store to a path where nothing is yet, while others write; the copy's URL, and what verify says of it."""
+    """Copy the store to a path that does not exist yet, while other processes write; return the copy's URL and the
+    verify report."""
     copy = store.backup(target, copying)
     with open_store(copy) as opened:
         report = verify(opened, progress=verifying)
@@ -178,7 +180,7 @@ def verified_backup(
 
 
 def _tidy(target: Path) -> None:
-    """Looking at a SQLite copy leaves files beside it; nobody else knows the copy yet, so they may go."""
+    """Remove the files that opening a SQLite copy leaves next to it; no other process uses the copy yet."""
     log = target.with_name(target.name + "-wal")
     if log.exists() and log.stat().st_size:
         return

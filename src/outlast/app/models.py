@@ -1,4 +1,4 @@
-"""The model of this process: which one, from what is set and what is here; and its price."""
+"""Model selection of this process, from the settings and from what is available; and model prices."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ NONE = "none"
 
 
 def model_for(settings: Settings, name: str | None = None) -> Model | None:
-    """The model called `name`, else that of the settings, else the one that is chosen. None for `none`.
+    """The model called `name`, else the one in the settings, else the default choice. None for `none`.
 
-    `ConfigError` or `MissingExtra` in one sentence when it cannot be had; nothing is asked over the network yet, except
-    whether an Ollama is here when nothing was named.
+    Raises `ConfigError` or `MissingExtra` with a one-sentence message if it is not available. Makes no network request,
+    except to look for a local Ollama when no model is named.
     """
     wanted = name or settings.model
     if wanted is None:
@@ -56,7 +56,7 @@ def model_for(settings: Settings, name: str | None = None) -> Model | None:
 
 
 def check_named(settings: Settings) -> None:
-    """Refuse the model that the settings name if it cannot be had, as `model_for` does, without loading anything."""
+    """Raise, as `model_for` does, if the model in the settings is not available; loads nothing."""
     name = settings.model
     if name is not None and name not in (NONE, "local") and not name.startswith("scripted:"):
         _access(settings, name)
@@ -68,7 +68,7 @@ def _provided(settings: Settings, name: str) -> ProviderModel:
 
 
 def _access(settings: Settings, name: str) -> tuple[str | None, str | None, str | None]:
-    """The key for it, the variable that holds the key, and the address."""
+    """The key, the variable that holds the key, and the URL for this model."""
     provider, _ = provider_of(name)
     require_installed(provider)
     url = _url(settings, provider)
@@ -81,7 +81,8 @@ def _access(settings: Settings, name: str) -> tuple[str | None, str | None, str 
 
 
 def choice_for(settings: Settings) -> Choice:
-    """Which model answers when none is named. With `options`, a door that can ask should ask, and `remember_model`."""
+    """Which model answers when none is named. If it has `options`, an interactive door should ask the user, and call
+    `remember_model`."""
     if settings.base_url is not None:
         return Choice(None, f"--base-url {settings.base_url} needs a model: add --model openai:NAME")
     keys = _keys()
@@ -92,8 +93,8 @@ def choice_for(settings: Settings) -> Choice:
 
 
 def remember_model(settings: Settings, model: str) -> Path:
-    """Write the user's choice into `config.toml` of the Outlast home, so that it is asked for once only."""
-    from outlast.app.settings_file import change_setting, config_path, is_written  # it loads tomlkit
+    """Write the user's choice to `config.toml` in the Outlast home, so that the user is asked only once."""
+    from outlast.app.settings_file import change_setting, config_path, is_written  # imported late: it loads tomlkit
 
     if is_written(settings.home, "model"):
         raise InvalidInput(f"{config_path(settings.home)} already names a model; change it there or give --model")
@@ -101,12 +102,12 @@ def remember_model(settings: Settings, model: str) -> Path:
 
 
 def has_price(model: str) -> bool:
-    """Whether a price may be known: of a provider's models and of the local one, not of a script."""
+    """Whether a price may be known: true for models of providers and the local one, false for scripts."""
     return model == "local" or model.partition(":")[0] in PROVIDERS
 
 
 def price_for(settings: Settings) -> Callable[[str, Usage], int | None]:
-    """What a reply costs. At another address than the provider's own, its list prices say nothing."""
+    """A function that prices a reply. List prices do not apply to a URL other than the provider's own."""
 
     def price(model: str, usage: Usage) -> int | None:
         provider = PROVIDERS.get(model.partition(":")[0])
@@ -120,15 +121,15 @@ def price_for(settings: Settings) -> Callable[[str, Usage], int | None]:
 
 
 def key_variables() -> frozenset[str]:
-    """Every variable that may hold a provider's key: no tool gets to see them."""
+    """Every variable that may hold a provider's key; hidden from tools."""
     return frozenset(VARIABLES)
 
 
-# ---- what there is --------------------------------------------------------------------------------------------------
+# ---- overview -------------------------------------------------------------------------------------------------------
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that could answer. `ready`: it would, as things are now."""
+    """One provider or model source. `ready` means that it can answer now."""
 
     name: str
     ready: bool
@@ -138,7 +139,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """What can answer here, which one would, and why."""
+    """The available models, which one would be used, and why."""
 
     used: str | None
     reason: str
@@ -190,7 +191,7 @@ def _keys() -> dict[str, str]:
 
 
 def _key(provider: Provider) -> tuple[str | None, str | None]:
-    """The key, and the variable that holds it or should."""
+    """The key, and the variable that holds it or should hold it."""
     for variable, key in variables(provider.variables).items():
         return key, variable
     return None, provider.variable

@@ -1,6 +1,6 @@
 """Permission modes: which ones a user may choose here, and which one is in force for a session.
 
-Also the user's consent to what a project brings along: its allow rules and hooks count after the user has seen them.
+Also the user's consent to a project's allow rules and hooks, which count only after the user has seen them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from outlast.runtime.turn.context import TurnContext
 
 
 def modes_under(ceiling: PermissionMode) -> list[PermissionMode]:
-    """The modes that a user may choose here, from the one that permits least; never more than `ceiling`."""
+    """The modes a user may choose here, most restrictive first; never more than `ceiling`."""
     return [mode for mode in _ORDER if effective_mode(mode, ceiling) is mode]
 
 
@@ -37,7 +37,7 @@ _ORDER = (
 def permitted_mode(
     settings: Settings, config: AgentConfig, state: SessionState, persona: Persona | None = None
 ) -> PermissionMode:
-    """What is in force: what the caller, else the session, asks for, never above what the process was started with."""
+    """The mode in force: requested by the caller, else by the session, never above the process's ceiling."""
     ceiling = settings.permission_mode
     asked = config.permission_mode or state.runtime.get("permission_mode") or ceiling
     if asked not in set(PermissionMode):
@@ -47,20 +47,20 @@ def permitted_mode(
 
 
 def keep_mode(settings: Settings, config: AgentConfig, context: TurnContext, state: SessionState) -> None:
-    """A user may change the mode of the session while its turn runs: what is permitted now is in force now."""
+    """Apply the session's current mode to the running turn: a user may change it while the turn runs."""
     if isinstance(context.gate, SessionPolicy):
         context.gate.request(permitted_mode(settings, config, state, context.persona))
 
 
 def permission_mode_of(settings: Settings, state: SessionState) -> str:
-    """The mode that a turn of this session would work in here, for showing it; an unknown one counts as the ceiling."""
+    """The mode a turn of this session would have here, for display; an unknown mode counts as the ceiling."""
     asked = state.runtime.get("permission_mode")
     known = asked if asked in set(PermissionMode) else settings.permission_mode
     return str(effective_mode(PermissionMode(known), settings.permission_mode))
 
 
 def pending_consents(settings: Settings) -> list[PendingConsent]:
-    """What the project brings along and the user has not consented to yet: its allow rules, its hooks."""
+    """The project's allow rules and hooks that the user has not consented to yet."""
     project = settings.project_root
     rules = load_rules(home=settings.home, project=project, project_key=project_key(project)).pending
     hooks = load_hooks(home=settings.home, project=project, environment={}).pending
@@ -68,5 +68,5 @@ def pending_consents(settings: Settings) -> list[PendingConsent]:
 
 
 def consent(settings: Settings, pending: PendingConsent) -> None:
-    """The user saw this content and wants it to count; durable on return."""
+    """Record that the user saw this content and accepts it; durable on return."""
     Consents(settings.home).give(pending.path, pending.digest)

@@ -1,8 +1,8 @@
-"""Places: where the project of a session is, and which of them are offered here.
+"""Places: where the project of a session is, and which places this process offers.
 
-A session is bound to a label (`POST /api/sessions {"place": ...}`), or, on a store that several machines share, to the
-machine where it was made (`@` and its name) and the real path of its project there. A worker offers its own machine and
-the labels that it was given a folder for; sessions that nobody bound run wherever their folder is.
+A session is bound to a label (`POST /api/sessions {"place": ...}`) or, on a store shared by several machines, to the
+machine that created it (`@` and its name) and the real path of its project there. A worker offers its own machine and
+the labels it has a folder for; sessions without a place run wherever their folder exists.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _NOTHING: Mapping[str, Path] = MappingProxyType({})
 
 
 class Placement:
-    """What is offered here. `folders` are those of labels; for `@` and another machine's name, what stands for its root
-    directory: `@old=/` takes over the sessions of a machine that is gone, at the same paths."""
+    """The places offered here. `folders` maps labels to folders. For `@` and another machine's name, the folder stands
+    for that machine's root directory: `@old=/` takes over the sessions of a removed machine, at the same paths."""
 
     def __init__(self, folders: Mapping[str, Path] = _NOTHING) -> None:
         self.folders = dict(folders)
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> Placement:
-        """From `LABEL=PATH`s, as they are typed."""
+        """Parse `LABEL=PATH` options."""
         found = {label: Path(path).expanduser().resolve() for label, path in spelled(words).items()}
         for label, folder in found.items():
             if not folder.is_dir():
@@ -43,7 +43,8 @@ class Placement:
         return frozenset({this_host(), *self.folders})
 
     def folder(self, header: Header, otherwise: Path) -> Path:
-        """Where the session's project is here; `otherwise` for one that has none. `ConfigError` when it is not here."""
+        """The session's project folder on this machine; `otherwise` if the session has no project. Raises `ConfigError`
+        if the folder is not here."""
         found = self._named(header)
         if found is None:
             return otherwise
@@ -67,7 +68,7 @@ class Placement:
 
 
 def spelled(words: Sequence[str]) -> dict[str, str]:
-    """The path of each label in `LABEL=PATH`s; `ConfigError` when one is none, whatever is on this machine."""
+    """The path of each label; raises `ConfigError` for a malformed `LABEL=PATH`, without checking the file system."""
     found: dict[str, str] = {}
     for word in words:
         label, _, path = word.partition("=")
@@ -86,8 +87,8 @@ def this_host() -> str:
 
 
 def place_for(store: LogStore, label: str | None = None, *, here: bool = True) -> str | None:
-    """The place of a new session: its label; else this machine, where the store is shared with others and somebody
-    works `here`."""
+    """The place of a new session: its label, or this machine if the store is shared with other machines and a worker
+    runs `here`."""
     if label is not None:
         return checked(label)
     return this_host() if here and store.writes_elsewhere else None

@@ -1,4 +1,4 @@
-"""Where a server of this home listens, for programs that look for it: `$OUTLAST_HOME/state/serve.json`, mode 0600."""
+"""Address of the running server of this home, for local programs: `$OUTLAST_HOME/state/serve.json`, mode 0600."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from outlast.store.process_identity import holder, holder_is_gone
 
 
 class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` is what a browser opens; `connect` where a program of this machine connects: a URL, or the path of a Unix
-    socket. `certificate` is what the server shows when it speaks TLS, `holder` the process."""
+    """`url` is for a browser; `connect` is for programs on this machine: a URL, or the path of a Unix socket.
+    `certificate` is the server's TLS certificate, if any; `holder` is its process."""
 
     url: str
     connect: str
@@ -23,7 +23,7 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_running(settings: Settings, running: RunningServer) -> None:
-    """Say where this server is. The newest one of a home is the one that is found."""
+    """Register this server. The newest server of a home replaces earlier entries."""
     path = _path(settings)
     try:
         private_file.replace(path, msgspec.json.encode(running))
@@ -32,13 +32,13 @@ def note_running(settings: Settings, running: RunningServer) -> None:
 
 
 def running(settings: Settings) -> RunningServer | None:
-    """The server that runs with this home; None when there is none, or when the one that was noted is gone."""
+    """The server that runs with this home; None if there is none, or if the registered process is gone."""
     found = _noted(settings)
     return None if found is None or holder_is_gone(found.holder) else found
 
 
 def forget_running(settings: Settings) -> None:
-    """This server leaves. What another one noted meanwhile stays."""
+    """Remove this server's entry. An entry that another server wrote meanwhile stays."""
     found = _noted(settings)
     if found is not None and found.holder == holder():
         _path(settings).unlink(missing_ok=True)

@@ -1,15 +1,15 @@
-"""What the user asked for, read once: flags > environment > project file > home file > defaults.
+"""Settings of the process, read once: flags > environment > project file > home file > defaults.
 
 Promises:
-- Nothing else in the package reads the environment.
-- `.outlast/config.toml` in a project comes with whatever was cloned, so it can name a model and a persona and can
-  *lower* the permission mode. Everything else in it is refused, not ignored: an endpoint, a token or a store from
-  there could take the user's keys or transcripts away.
-- A mistake is one sentence that names the file or variable, the key and the remedy. Tokens are never shown.
+- No other module of the package reads the environment.
+- `.outlast/config.toml` in a project comes with the cloned repository, so it can only name a model and a persona and
+  *lower* the permission mode. Every other key is refused, not ignored: an endpoint, a token or a store from there could
+  leak the user's keys or transcripts.
+- An error is one sentence that names the file or variable, the key and the remedy. Tokens are never shown.
 
-Whether a store or a model can really be opened is found out by whoever opens it.
+Whether a store or a model can be opened is checked by the code that opens it.
 
-It also says what the environment tells of the terminal that this process runs in.
+Also reports what the environment says about the terminal of this process.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Settings:
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
     allowed_hosts: tuple[str, ...] = ()
     context_window: int | None = None
-    """Tokens that the model takes, where nobody knows or the user knows better."""
+    """Context window of the model in tokens, if it is unknown or the user overrides it."""
     resume_on_start: bool = True
-    """Whether a server goes on with interrupted turns by itself; else somebody has to say `continue`."""
+    """Whether a server resumes interrupted turns by itself; otherwise the user has to say `continue`."""
     gateway: tuple[GatewaySettings, ...] = ()
-    """The chats of this home."""
+    """The configured gateways of this home."""
 
 
 def load_settings(
@@ -60,7 +60,7 @@ def load_settings(
     allowed_hosts: Sequence[str] | None = None,
     resume_on_start: bool | None = None,
 ) -> Settings:
-    """The settings of this process. Every argument is a flag and beats every other source."""
+    """The settings of this process. Every argument is a flag and overrides all other sources."""
     home_dir = _home(home)
     root = Path(os.path.abspath(project_root if project_root is not None else Path.cwd()))
     flags = _checked(
@@ -87,7 +87,7 @@ def load_settings(
     return Settings(home=home_dir, project_root=root, **merged)  # pyright: ignore[reportArgumentType]
 
 
-# ---- where values come from -----------------------------------------------------------------------------------------
+# ---- sources --------------------------------------------------------------------------------------------------------
 
 _VARIABLES = {
     "store": "OUTLAST_STORE",
@@ -102,8 +102,8 @@ _VARIABLES = {
 
 
 def in_project(settings: Settings, root: Path) -> Settings:
-    """The same settings for the sessions of another folder, whose project file may lower the permission mode, and may
-    name a model or a persona where none was chosen."""
+    """The settings for sessions of another folder. Its project file may lower the permission mode, and may name a model
+    or a persona where none is set."""
     if root == settings.project_root:
         return settings
     found = _project(root, settings.home, {"permission_mode": settings.permission_mode}, {})
@@ -113,17 +113,17 @@ def in_project(settings: Settings, root: Path) -> Settings:
 
 
 def own_home() -> Path:
-    """Where this user's Outlast is at home, whatever the settings there say."""
+    """The Outlast home of this user, independent of any settings file."""
     return _home(None)
 
 
 def whole_environment() -> dict[str, str]:
-    """Everything, for whoever makes the environment of a child process of it."""
+    """All environment variables, for building the environment of child processes."""
     return dict(os.environ)
 
 
 def variables(names: Iterable[str]) -> dict[str, str]:
-    """Those of the environment variables that are set to something; for keys, which are no settings."""
+    """The named environment variables that are set and not empty; for keys, which are not settings."""
     found = {name: os.environ.get(name, "").strip() for name in names}
     return {name: value for name, value in found.items() if value}
 
@@ -149,7 +149,7 @@ def _environment() -> dict[str, object]:
 
 
 def _project(root: Path, home: Path, own: Mapping[str, object], said: Mapping[str, object]) -> dict[str, object]:
-    """What the project's file sets. `said` beats it: the user's flags and environment."""
+    """The values of the project's file. `said` (the user's flags and environment) overrides them."""
     path = root / ".outlast" / "config.toml"
     if os.path.realpath(path) == os.path.realpath(home / "config.toml"):
         return {}  # started in the user's home directory: that file is the user's own
@@ -197,7 +197,7 @@ def _unknown(path: Path, key: str, known: frozenset[str]) -> str:
     return f"{path}: unknown key '{key}'; known keys are {allowed}"
 
 
-# ---- what values must look like -------------------------------------------------------------------------------------
+# ---- validation -----------------------------------------------------------------------------------------------------
 
 
 def _text(where: str, key: str, value: object) -> str:
@@ -272,11 +272,11 @@ def _checked(where: str, values: Mapping[str, object]) -> dict[str, object]:
 
 
 def rewraps_lines() -> bool:
-    """Whether this terminal breaks long lines into several when it gets narrower. Nearly all do; these only cut."""
+    """Whether this terminal rewraps long lines when it gets narrower. Nearly all do; the exceptions cut lines."""
     found = whole_environment()
     return found.get("TERM") != "linux" and "XTERM_VERSION" not in found and "STY" not in found
 
 
 def wants_colours() -> bool:
-    """Not where `NO_COLOR` is set to anything: https://no-color.org."""
+    """False if `NO_COLOR` is set to any non-empty value: https://no-color.org."""
     return not whole_environment().get("NO_COLOR")

@@ -1,4 +1,4 @@
-"""`config.toml` in the Outlast home: changing one setting of it, and leaving the rest as the user wrote it."""
+"""`config.toml` in the Outlast home: changes one setting and leaves the rest as the user wrote it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def config_path(home: Path) -> Path:
 
 
 def shown_settings(settings: Settings) -> dict[str, object]:
-    """The settings in force, as they may be shown: a token is only said to be there, a password is left out."""
+    """The effective settings, safe to show: a token appears as `(set)`, passwords are masked."""
     shown: dict[str, object] = {"home": str(settings.home), "project_root": str(settings.project_root)}
     for name in NAMES:
         value: object = getattr(settings, name)
@@ -43,7 +43,8 @@ def shown_settings(settings: Settings) -> dict[str, object]:
 
 
 def change_setting(home: Path, name: str, value: str) -> Path:
-    """Set one value, or remove it when it is empty; the file is replaced whole. `ConfigError` when it would not fit."""
+    """Set one value, or remove it if `value` is empty; the file is replaced atomically. Raises `ConfigError` if the
+    result would not be valid."""
     if name not in NAMES:
         raise ConfigError(f"there is no setting '{name}'; there are {', '.join(NAMES)}")
     if not value.isprintable():
@@ -53,20 +54,20 @@ def change_setting(home: Path, name: str, value: str) -> Path:
         with private_file.locked(path):
             after = _changed(path, _text(path), name, _written(name, value) if value else None)
             _refuse_bad(path, after)
-            private_file.replace(path.resolve(), after.encode())  # it may be a link into a folder of such files
+            private_file.replace(path.resolve(), after.encode())  # it may be a link into a folder of dotfiles
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}); correct its permissions") from error
     return path
 
 
 def is_written(home: Path, name: str) -> bool:
-    """Whether the file sets that value."""
+    """Whether the file sets this value."""
     path = config_path(home)
     return name in _document(path, _text(path))
 
 
 def _refuse_bad(path: Path, text: str) -> None:
-    """`ConfigError` when that text would not do as the file, which still is as it was."""
+    """Raise `ConfigError` if the text is not a valid file; the real file is still unchanged."""
     with tempfile.TemporaryDirectory() as folder:
         tried = config_path(Path(folder))
         tried.write_text(text, "utf-8")
@@ -86,7 +87,7 @@ def _text(path: Path) -> str:
 
 
 def _written(name: str, value: str) -> str | int | bool | list[str]:
-    """The value as its setting wants it; what does not fit stays text, which the check of the file refuses."""
+    """The value in the setting's type; a value that does not fit stays text, which `_refuse_bad` rejects."""
     if name == "context_window" and _NUMBER.fullmatch(value):
         return int(value)
     if name == "resume_on_start" and value.lower() in {"true", "false"}:
@@ -97,7 +98,7 @@ def _written(name: str, value: str) -> str | int | bool | list[str]:
 
 
 def _changed(path: Path, text: str, name: str, value: str | int | bool | list[str] | None) -> str:
-    """The file's text with that one top-level value changed, added on top or left out."""
+    """The file's text with that top-level value changed, removed, or added at the top."""
     document = _document(path, text)
     if name in document and value is None:
         document.remove(name)

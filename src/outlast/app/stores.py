@@ -1,4 +1,4 @@
-"""The store that is used when nobody names one: opened once per process, closed at its end."""
+"""The default store: opened once per process, closed when the process ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _mutex = threading.Lock()
 
 
 def default_store() -> LogStore:
-    """The store of this process's settings. After a fork the child gets one of its own."""
+    """The store of this process's settings. After a fork the child opens its own."""
     url = load_settings().store
     with _mutex:
         place = (os.getpid(), url)
@@ -26,20 +26,20 @@ def default_store() -> LogStore:
 
 
 def store_at(url: str | None) -> LogStore:
-    """The store at a URL, or that of this process's settings. Whoever asked closes it."""
+    """Open the store at a URL, or that of this process's settings. The caller closes it."""
     return open_store(load_settings(store=url).store)
 
 
 def store_of(settings: Settings) -> LogStore:
-    """The store of these settings, made if it is not there yet. Whoever asked closes it."""
+    """Open the store of these settings; creates it if it is missing. The caller closes it."""
     return open_store(settings.store)
 
 
 def shown_url(url: str) -> str:
-    """A store's URL without its password, wherever in it that stands."""
+    """The store's URL without its password, wherever the password is in it."""
     if place_of(url)[0] != "postgresql":
         return url
-    from outlast.store.postgres.dsn import PostgresAddress  # with its driver, which only those have who use it
+    from outlast.store.postgres.dsn import PostgresAddress  # loads the driver, which is an optional dependency
 
     return PostgresAddress.parse(url).shown
 

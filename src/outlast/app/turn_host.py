@@ -1,7 +1,7 @@
-"""The turn host: runs the turns of a session in this process, for an agent as for a pool of workers.
+"""Turn host: runs the turns of a session in this process, for an agent and for a worker pool.
 
-It opens a driver, or opens the last one again, has the context of the turns built once, and runs the runner to its end.
-It knows no terminal, no slots and no back-off: its caller decides what to do with an outcome or an error.
+It opens a driver (or reopens the last one), has the turn context built once, and runs the runner to its end. It knows
+nothing of terminals, slots or back-off: its caller decides what to do with an outcome or an error.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS, Lease, Release
 
 BuildContext = Callable[[Driver], Awaitable[TurnContext]]
-"""Builds what the turns of this driver's session work with, from its state as it is now."""
+"""Builds the turn context for this driver's session, from its current state."""
 
 
 class HeldLease(NamedTuple):
-    """A lease that the caller claimed, and the moment of the clock at which it asked for it."""
+    """A lease the caller claimed, and the clock's monotonic time at which the caller requested it."""
 
     lease: Lease
     asked: float
 
 
 class TurnOutcome(NamedTuple):
-    """How a run went. `driver` has given its lease back, `opened_at` is the seq it began at; `error` is what the last
-    turn failed with. With `left` a turn stays open for the next process."""
+    """Result of a run. `driver` has released its lease; `opened_at` is the seq it started at; `error` is the error of
+    the last turn. With `left` a turn stays open for the next process."""
 
     driver: Driver
     opened_at: int
@@ -43,7 +43,7 @@ class TurnOutcome(NamedTuple):
 
 
 class TurnHost:
-    """Runs turns of the sessions of one store. `runners` are those at work, by the session id they were begun with."""
+    """Runs turns of one store's sessions. `runners` holds the active ones, by the session id they started with."""
 
     def __init__(self, store: LogStore, *, ttl_ms: int = LEASE_MS) -> None:
         self.store = store
@@ -53,7 +53,7 @@ class TurnHost:
         self._closed = False
 
     def close(self) -> None:
-        """From now on a run that begins leaves its session to the next process. Those at work are not touched."""
+        """Make runs that start from now on leave their session to the next process. Active runs are not affected."""
         self._closed = True
 
     async def run(
@@ -65,12 +65,12 @@ class TurnHost:
         last: Driver | None = None,
         while_chosen: bool = False,
     ) -> TurnOutcome:
-        """Answer what waits in the session until nothing does. `SessionBusy` when another process drives it,
-        `StaleLease` when another one took it over.
+        """Answer the session's inputs until none is left. Raises `SessionBusy` if another process drives it, and
+        `StaleLease` if another process took it over.
 
-        `last` is the driver of an earlier run: what it knows of the same session is read no second time. `held` is
-        given back whatever happens. With `while_chosen` the run ends once another model or persona was chosen: the next
-        run builds its context with them.
+        `last` is the driver of an earlier run: its state of the same session is reused. `held` is released whatever
+        happens. With `while_chosen` the run ends when another model or persona is chosen: the next run builds its
+        context with them.
         """
         driver, context = await self._prepared(session_id, build, held, last)
         runner = Runner(self.store, session_id, context, driver)
@@ -87,7 +87,7 @@ class TurnHost:
         return TurnOutcome(driver, opened_at, runner.answer, runner.error, runner.left)
 
     def running_context(self, session_id: str) -> TurnContext | None:
-        """What the turn of this session that runs here works with; None when none runs here."""
+        """The context of the session's turn that runs in this process; None if none runs."""
         return next((runner.context for runner in self.runners.values() if runner.session_id == session_id), None)
 
     async def _prepared(
@@ -100,7 +100,7 @@ class TurnHost:
             return driver, await build(driver)
         except BaseException:
             if held is not None:
-                with suppress(OutlastError):  # it runs out by itself
+                with suppress(OutlastError):  # the lease expires by itself
                     await asyncio.shield(self.store.commit_async(Release(lease=held.lease)))
             raise
 

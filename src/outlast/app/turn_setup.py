@@ -1,4 +1,4 @@
-"""Wiring an agent: model, tools, permissions, hooks and persona of this process, for one session."""
+"""Builds the turn context of a session: model, tools, permissions, hooks and persona of this process."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _tools() -> BuiltinRegistry:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnSetup:
-    """What settings, configuration, project folder and session say about the next turn, read and found to be sound. A
-    turn context is built from it; a terminal shows its model and measures its window by it."""
+    """Everything settings, configuration, project folder and session determine for the next turn, read and validated.
+    Turn contexts are built from it; the terminal shows its model and measures the context window with it."""
 
     settings: Settings
     config: AgentConfig
@@ -70,9 +70,9 @@ def read_turn_setup(
     backend: Model | None = None,
     made: dict[str | None, Model | None] | None = None,
 ) -> TurnSetup:
-    """Read what the next turn of this session works with. A malformed rule file, hook file or persona is refused here,
-    in one sentence, before anything is done. `made` keeps the models that are made here, by name, for the next call;
-    its owner closes them."""
+    """Read the setup of the session's next turn. A malformed rule file, hook file or persona raises here, with a
+    one-sentence message, before anything runs. `made` caches created models by name for the next call; its owner closes
+    them."""
     persona = persona_for(settings, config, project, state)
     mode = permitted_mode(settings, config, state, persona)
     roots = (project, *_more_roots(config))
@@ -106,7 +106,7 @@ def build_turn_context(
     observer: TurnObserver | None = None,
     made: dict[str | None, Model | None] | None = None,
 ) -> TurnContext:
-    """What a driver of this session works with, built from what `read_turn_setup` reads."""
+    """Build the turn context for a driver of this session from `read_turn_setup`."""
     setup = read_turn_setup(settings, config, project, state, backend=backend, made=made)
     prompting = config.prompting or answerer is not None
     told = observer if observer is not None else NullObserver()
@@ -151,7 +151,7 @@ def _gate(setup: TurnSetup, prompting: bool) -> SessionPolicy:
 
 def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:
     if settings.model == NO_MODEL:
-        return None  # whatever the session names: this process only admits
+        return None  # this process only admits inputs, whatever model the session names
     if made is None:
         return model_for(settings, name)
     if name not in made:
@@ -168,7 +168,7 @@ def persona_for(settings: Settings, config: AgentConfig, project: Path, state: S
 
 
 def _notes(project: Path) -> tuple[str, ...]:
-    """What the project is made with, from the files that say so."""
+    """Names the project's manifest files, as a note for the prompt."""
     found = sorted(project_of(project).manifests)
     return (f"The project has {', '.join(found)}.",) if found else ()
 
@@ -182,7 +182,7 @@ def _more_roots(config: AgentConfig) -> tuple[Path, ...]:
 
 
 def _sub_agent_context(settings: Settings, project: Path, parent: TurnContext, name: str | None) -> TurnContext:
-    """The turn context of a sub-agent: another persona, the same person to ask, the same rights or fewer."""
+    """The turn context of a sub-agent: its own persona, the same user to ask, the same rights or fewer."""
     persona = load_personas(settings.home, project).get(name) if name else parent.persona
     tools = parent.tools if persona.tools is None else _tools().only(persona.tools)
     prompting = parent.prompting and parent.config.sub_agents_ask

@@ -1,9 +1,9 @@
-"""Boundaries: where the window begins, what is archived, what is set aside.
+"""Boundaries: where the window starts, and which events are cleared or rewound.
 
-Compacting, clearing and rewinding never remove an event; they move a view of the log, and their undoing moves it back.
-A rewind also takes back the boundaries it goes behind: rewinding to before a compaction is rewinding to what the model
-saw then. So a state keeps a short journal of boundaries, and the view is what that journal comes to. The journal is
-bounded: the oldest entries become the view they lead to, and only then can they no longer be undone.
+Compacting, clearing and rewinding never remove an event; they change a view of the log, and undoing them restores it.
+A rewind also reverts the boundaries after its target: a rewind to before a compaction restores what the model saw then.
+The state therefore keeps a short journal of boundaries and computes the view from it. The journal is bounded: its
+oldest entries are merged into the start view, and only then can no longer be undone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class BoundaryKind(StrEnum):
 
 
 class Boundary(msgspec.Struct, frozen=True, array_like=True):
-    """One boundary event. `target` is the first kept seq, the seq rewound to, or the boundary that is undone.
+    """One boundary event. `target` is the first kept seq, the seq rewound to, or the seq of the boundary it undoes.
 
-    `needs` is the oldest input that still waited when the boundary was drawn (0: none), `carried` the inputs of a turn
-    that was running: both lie before the boundary and are still said after it.
+    `needs` is the oldest earlier input that the window still needs (0: none), `carried` the inputs of the turn that was
+    running. Both lie before the boundary and still appear after it.
     """
 
     seq: int
@@ -42,7 +42,7 @@ class Boundary(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """Events from `first` to `last`, both included."""
+    """Events from `first` to `last`, both inclusive."""
 
     first: int
     last: int
@@ -52,7 +52,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BoundaryView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the boundaries of a log come to."""
+    """The combined effect of all boundaries of a log."""
 
     cleared_at: int = 0
     compacted_at: int = 0
@@ -63,16 +63,16 @@ class BoundaryView(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def window_from(self) -> int:
-        """The first event that the model sees as it was said."""
+        """The first event that the model sees in its original form."""
         return max(self.cleared_at + 1, self.first_kept)
 
     @property
     def read_from(self) -> int:
-        """The first event that has to be read to build the window: a waiting input may be older than its turn."""
+        """The first event needed to build the window: a pending input may be older than its turn."""
         return min(self.window_from, self.needs or self.window_from, *self.carried)
 
     def archives(self, seq: int) -> bool:
-        """Whether this event is out of sight: cleared away or set aside by a rewind."""
+        """Whether this event is hidden by a clear or a rewind."""
         return seq < self.cleared_at or self.hides(seq)
 
     def hides(self, seq: int) -> bool:
@@ -80,7 +80,7 @@ class BoundaryView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _InForce(NamedTuple):
-    """A boundary that counts; `before` is what was in force when a rewind was made."""
+    """A boundary in force; for a rewind, `before` holds the boundaries that were in force when it was made."""
 
     boundary: Boundary
     before: tuple[_InForce, ...] = ()
@@ -89,7 +89,7 @@ class _InForce(NamedTuple):
 def journal_with(
     start: BoundaryView, journal: list[Boundary], boundary: Boundary
 ) -> tuple[BoundaryView, list[Boundary]]:
-    """The journal after one more boundary, and the view it starts from."""
+    """Append a boundary; return the start view and the journal, with the oldest entries merged into the start view."""
     grown = [*journal, boundary]
     while len(grown) > JOURNAL_LENGTH:
         start, grown = view_of(start, grown[:1]), grown[1:]
@@ -97,7 +97,7 @@ def journal_with(
 
 
 def view_of(start: BoundaryView, journal: Sequence[Boundary]) -> BoundaryView:
-    """What these boundaries, in their order, come to."""
+    """Apply these boundaries, in order, to the start view."""
     in_force: tuple[_InForce, ...] = ()
     history: list[tuple[int, tuple[_InForce, ...]]] = []
     for boundary in journal:
@@ -125,7 +125,7 @@ def _without(in_force: tuple[_InForce, ...], undoing: Boundary) -> tuple[_InForc
         if boundary.seq == undoing.target and boundary.what is undone:
             kept = before if undone is BoundaryKind.REWOUND else in_force[:n]
             return (*kept, *in_force[n + 1 :])
-    return (*in_force, _InForce(undoing))  # what it undoes may be part of the view we start from
+    return (*in_force, _InForce(undoing))  # its target may be merged into the start view already
 
 
 def _drawn(view: BoundaryView, entry: _InForce) -> BoundaryView:
@@ -146,7 +146,7 @@ def _drawn(view: BoundaryView, entry: _InForce) -> BoundaryView:
 
 
 def _seen_at(view: BoundaryView, seq: int) -> BoundaryView:
-    """The view without boundaries after `seq`: only one that has left the journal can still be in it."""
+    """Remove boundaries after `seq` from the view; only those no longer in the journal can still be in it."""
     if view.cleared_at > seq:
         return BoundaryView(hidden=view.hidden)
     return _not_compacted(view) if view.compacted_at > seq else view

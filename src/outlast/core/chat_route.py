@@ -1,11 +1,11 @@
 """The key of a chat's route: `platform:gateway:chat:thread:user`.
 
-Byte-stable: the same chat gives the same text in every version, process and locale, and the text gives the chat. Each
-field has everything but a few characters percent-encoded from its UTF-8, so no id can reach into another's field; names
-that people can change (titles, user names, handles) are never part of it.
+Byte-stable: the same chat has the same key in every version, process and locale, and the key can be decoded to the
+chat. In each field all but a few characters are percent-encoded as UTF-8, so no id can spill into another field. Names
+that users can change (titles, user names, handles) are never part of a key.
 
-A chat that goes to another session may still be owed something by the one that it left. Such a debt is a route of its
-own, `<key>|<session>`, so it follows rotations like any other.
+After a chat switches to another session, the previous one may still have messages to deliver. This debt is a separate
+route, `<key>|<session>`, so it follows rotations like any other route.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _KEPT = frozenset(string.ascii_letters + string.digits + "-._~@!$#")
 
 
 class ChatAddress(NamedTuple):
-    """Where in a platform something is said."""
+    """A chat, or a thread in it, on one platform."""
 
     chat: str
     thread: str = ""
 
 
 def route_key(platform: str, gateway: str, address: ChatAddress, user: str = "") -> str:
-    """The route of a chat; thread and user are empty where the policy does not tell them apart."""
+    """Return the route key of a chat; thread and user are empty if the policy does not separate by them."""
     place = route_prefix(platform, gateway) + ":".join(map(escaped, address))
     key = f"{place}:{named(user)}"
     if len(key) > LONGEST:
@@ -39,29 +39,29 @@ def route_key(platform: str, gateway: str, address: ChatAddress, user: str = "")
 
 
 def route_prefix(platform: str, gateway: str) -> str:
-    """How all routes of one gateway begin, and no others."""
+    """Return the prefix that all routes of this gateway share, and no other route has."""
     return f"{escaped(platform)}:{escaped(gateway)}:"
 
 
 def address_of(route: str) -> ChatAddress:
-    """Where a route's chat is."""
+    """Decode the chat and thread from a route key."""
     _, _, chat, thread, _ = route.split(":")
     return ChatAddress(_plain(chat), _plain(thread))
 
 
 def debt_key(route: str, session_id: str) -> str:
-    """The route by which a session that the chat has left can still be found."""
+    """Return the route that still leads to a session the chat has left."""
     return f"{route}{DEBT}{session_id}"
 
 
 def route_of_debt(key: str) -> str | None:
-    """The chat's own route, if this is a debt; else None."""
+    """Return the chat's own route if this key is a debt, else None."""
     route, mark, _ = key.rpartition(DEBT)
     return route if mark else None
 
 
 def named(user: str) -> str:
-    """A user's id as a name that is never too long: nobody has to find the user by it."""
+    """Encode a user id; a long one is hashed, because no caller has to decode it."""
     name = escaped(user)
     return name if len(name) <= LONGEST_NAME else f"%{hashlib.sha256(name.encode()).hexdigest()}"
 

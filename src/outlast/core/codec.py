@@ -1,11 +1,11 @@
-"""Events to bytes and back, for ever.
+"""Codec: encodes events to bytes, and decodes the bytes of this and every earlier version.
 
-Canonical JSON: keys sorted, defaults left out. Any Python text survives: what is not valid UTF-8 (lone surrogates) is
-written as `{"$b64": ...}` of its surrogatepass bytes, byte strings as `{"$bytes": ...}`, either of them over 64 KiB as
-`{"$blob": sha256, ...}` beside which the blob's bytes are handed out, and a caller's own key that begins with `$` is
-escaped by another `$`. Numbers that JSON cannot hold, depth and size over the limits are refused by field name.
+Canonical JSON: keys sorted, defaults omitted. Every Python string survives: text with lone surrogates is written as
+`{"$b64": ...}` of its surrogatepass bytes, byte strings as `{"$bytes": ...}`, and both from 64 KiB on as
+`{"$blob": sha256, ...}`, with the blob's bytes returned separately. A caller's key that starts with `$` is escaped
+with another `$`. Numbers that JSON cannot hold, and values over the depth and size limits, are refused by field name.
 
-What this version does not know (kind, version, field) decodes to `Opaque`; its bytes are never touched.
+A kind, version or field that this version does not know decodes to `Opaque`; its bytes are never changed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MAX_BLOB = 256 * 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
 VERSIONS: dict[str, int] = {**dict.fromkeys(KINDS, 1), "ApprovalRequested": 2, "ToolCallStarted": 2}
-"""The version that is written today, by kind."""
+"""The version this Outlast writes, by kind."""
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("ApprovalRequested", 1): lambda body: body,  # version 2 added `mode`, which may be missing
     ("ToolCallStarted", 1): lambda body: body,  # version 2 added `facts`, which may be missing
 }
-"""(kind, version) to a function that turns that version's body into the next one's."""
+"""Functions that convert the body of (kind, version) to the next version."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _direct_encoder = msgspec.json.Encoder(order="sorted")
@@ -50,7 +50,7 @@ class Encoded(NamedTuple):
 
 
 def encode(event: Event) -> Encoded:
-    """The stored form of an event, and the blobs that must be stored before it."""
+    """Return the stored form of an event, with the blobs that must be stored before it."""
     kind = KIND_OF[type(event)]
     body = _text_only(event)
     if body is not None:
@@ -61,7 +61,7 @@ def encode(event: Event) -> Encoded:
     if len(body) > MAX_BODY:
         field = largest(written, kind, lambda value: len(_encoder.encode(value)))
         raise InvalidInput(f"{field} is too large to store: {len(body)} bytes, the limit is {MAX_BODY}")
-    # Structs do not check what they are made of: what could not be read back must not be acknowledged.
+    # Structs do not validate their fields, so decode the body: an event that cannot be read must not be acknowledged.
     again = decode(kind, VERSIONS[kind], body, blobs.__getitem__)
     if isinstance(again, Opaque):
         raise InvalidInput(f"{kind} holds a value of the wrong type: {again.why}")
@@ -71,7 +71,7 @@ def encode(event: Event) -> Encoded:
 
 
 def _text_only(event: Event) -> bytes | None:
-    """The body of a message of short, valid texts, which needs no walk; the same bytes that the walk would give."""
+    """Fast path for messages with only short, valid texts: same bytes as `_written`. None if it does not apply."""
     if not isinstance(event, MessageAppended | InputAdmitted):
         return None
     if isinstance(event, MessageAppended) and type(event.role) is not Role:
@@ -87,20 +87,20 @@ def _text_only(event: Event) -> bytes | None:
 
 
 def to_json(value: Any) -> bytes:
-    """Canonical JSON of a value that is not an event, a snapshot for example: any text, no blobs, no limits."""
+    """Encode a value that is not an event, such as a snapshot, as canonical JSON: any text, no blobs, no limits."""
     plain = msgspec.to_builtins(value, builtin_types=_BINARY)
     return _encoder.encode(_written(plain, type(value).__name__, -MAX_DEPTH, None))
 
 
 def from_json(data: bytes) -> Any:
-    """The plain value in bytes from `to_json`; `ValueError` when they are not."""
+    """Decode bytes from `to_json` to a plain value; raises `ValueError` if they are invalid."""
     try:
         return _read(msgspec.json.decode(data), None)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
 
 
-_BINARY = (bytes, bytearray, memoryview)  # all kept as they are: msgspec would turn the latter two into plain text
+_BINARY = (bytes, bytearray, memoryview)  # passed through unchanged: msgspec would convert the last two to text
 
 
 def _plain(event: Event, kind: str) -> Any:
@@ -175,22 +175,22 @@ BlobReader = Callable[[str], bytes]
 
 
 def decode(kind: str, v: int, body: bytes, blob: BlobReader | None = None) -> Event | Opaque:
-    """The event in these bytes, brought forward to today's version; `Opaque` when this Outlast does not know it.
+    """Decode an event and convert it to the current version; `Opaque` if this Outlast does not know it.
 
-    `blob` reads a spilled text by its digest; without it, an event that has one comes back opaque.
+    `blob` reads a blob by its digest; without it, an event that names a blob decodes to `Opaque`.
     """
     return decode_plain(kind, v, body) or _decode_any(kind, v, body, blob)
 
 
 def decode_plain(kind: str, v: int, body: bytes) -> Event | None:
-    """The event in these bytes, if it is of today's version and has no text that is written in another way."""
+    """Fast path: decode an event of the current version that has no escaped values; None if it does not apply."""
     decoder = _decoders.get(kind)
-    if decoder is None or v != VERSIONS[kind] or (b"$" in body and b'"$' in body):  # one byte is found much faster
+    if decoder is None or v != VERSIONS[kind] or (b"$" in body and b'"$' in body):  # a one-byte search is much faster
         return None
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        return None  # whoever decodes it in full finds out why
+        return None  # the full decoder reports the reason
 
 
 def _decode_any(kind: str, v: int, body: bytes, blob: BlobReader | None) -> Event | Opaque:
@@ -211,7 +211,7 @@ def _decode_any(kind: str, v: int, body: bytes, blob: BlobReader | None) -> Even
 
 
 def blobs_named(body: bytes) -> set[str]:
-    """The digests of the blobs that a stored body names, also one that this version cannot read otherwise."""
+    """Return the digests of all blobs that a stored body names, even if this version cannot decode the body."""
     found: set[str] = set()
     open_values: list[Any] = [msgspec.json.decode(body)] if b'"$blob"' in body else []
     while open_values:
@@ -254,5 +254,5 @@ def _read_key(key: str) -> str:
     if key.startswith("$b64:"):
         return base64.b64decode(key[5:], validate=True).decode("utf-8", "surrogatepass")
     if key.startswith("$") and not key.startswith("$$"):
-        raise ValueError(f"'{key}' means nothing to this version")  # ours are escaped, so a newer one wrote it
+        raise ValueError(f"'{key}' means nothing to this version")  # we escape `$`, so a newer version wrote it
     return key[1:] if key.startswith("$") else key

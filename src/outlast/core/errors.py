@@ -1,28 +1,28 @@
-"""Every error Outlast raises on purpose.
+"""Every error that Outlast raises on purpose.
 
-The docstring of a class is its default message; the text given on raising names the cause and the remedy.
+The docstring of a class is its default message; the message passed by the raising code names the cause and the remedy.
 
     OutlastError
     ├── ConfigError            a setting or a configuration file is wrong
     ├── MissingExtra           an optional part is not installed
-    ├── SessionNotFound        nothing under that id
-    │   └── SessionDeleted     there was, and it was deleted on purpose
-    ├── AmbiguousSession       a prefix that fits several sessions
-    ├── DamagedSession         stored bytes do not verify; never shown as missing or empty
+    ├── SessionNotFound        no session has this id
+    │   └── SessionDeleted     the session existed and was deleted on purpose
+    ├── AmbiguousSession       the prefix matches several sessions
+    ├── DamagedSession         stored bytes do not verify; never reported as missing or empty
     ├── OutcomeUnknown         the write may or may not be durable; repeat it with the same key
     ├── ModelError             the model did not answer
-    │   ├── ModelUnavailable   not now: it may be asked again
-    │   ├── ModelRefused       it will not take this request; asking again changes nothing
-    │   │   └── ContextOverflow    the window is larger than the model's
-    │   └── ScriptExhausted    a scripted model was asked once more than it has replies
-    ├── InvalidTransition      a turn tried to go from one phase to another that does not follow it
-    └── Refused                certainly not written
-        ├── InvalidInput       the value cannot be stored as it is
-        ├── ConflictError      the head moved, or somebody was faster
-        │   └── KeyUsed        same key with other content
+    │   ├── ModelUnavailable   a temporary failure: the caller may retry
+    │   ├── ModelRefused       the provider rejects this request; a retry does not help
+    │   │   └── ContextOverflow    the window is larger than the model's context
+    │   └── ScriptExhausted    a scripted model got more requests than it has replies
+    ├── InvalidTransition      a turn attempted a phase change that is not allowed
+    └── Refused                nothing was written
+        ├── InvalidInput       the value cannot be stored
+        ├── ConflictError      the head moved, or another writer was faster
+        │   └── KeyUsed        the key was used with other content
         ├── SessionEnded       the session takes no more input
-        ├── SessionBusy        somebody else holds the lease
-        ├── StaleLease         the lease was taken over
+        ├── SessionBusy        another process holds the lease
+        ├── StaleLease         another driver took over the lease
         └── StoreUnavailable   the store cannot be reached, opened or written
             └── SchemaTooNew   the store was written by a newer Outlast
 """
@@ -98,7 +98,7 @@ class OutcomeUnknown(OutlastError):
         )
         self.key = key
         self.told = told
-        """Without the remedy, for doors that have one of their own."""
+        """The message without the remedy, for doors that state their own."""
 
 
 class ModelError(OutlastError):
@@ -106,9 +106,9 @@ class ModelError(OutlastError):
 
 
 class ModelUnavailable(ModelError):
-    """The model cannot be reached just now; it may be asked again.
+    """The model cannot be reached just now; the caller may retry.
 
-    `retry_after` are the seconds that the provider asked to wait, None when it did not say.
+    `retry_after` is the wait in seconds that the provider requested, None if it gave none.
     """
 
     def __init__(

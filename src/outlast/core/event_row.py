@@ -1,9 +1,9 @@
-"""The row: one event as it lies in a log, and the hash chain that ties it to its predecessor.
+"""`StoredEvent`: one event as stored in a log, and the hash chain that links it to its predecessor.
 
     hash(n) = SHA-256( hash(n-1) | seq | epoch | length-prefixed fields | SHA-256(stored body) )
 
-The body enters by its digest only, so a body can be redacted and the chain still verifies. The chain shows damage; it
-is no proof against someone who may rewrite the whole store.
+The hash covers only the digest of the body, so the chain still verifies after a body is redacted. The chain detects
+damage; it does not protect against an attacker who can rewrite the whole store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _two_numbers = Packer(">qq").pack
 
 
 class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who wrote an event: user, model, tool or system; through which door; which principal; which client."""
+    """The author of an event: user, model, tool or system (`who`), with the door, the principal and the client."""
 
     who: str = "system"
     door: str = ""
@@ -43,7 +43,7 @@ class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredEvent(NamedTuple):
-    """One row. `session_id` is the session that owns the row, also when it was read through a fork."""
+    """One row. `session_id` is the session that owns the row, even if it was read through a fork."""
 
     session_id: str
     seq: int
@@ -67,7 +67,7 @@ def body_digest(body: bytes) -> bytes:
 def hashed_fields(
     session_id: str, kind: str, v: int, at: int, actor: str, turn: str | None, key: str | None, enc: str
 ) -> bytes:
-    """The length-prefixed fields of a row, less what only the commit knows. Lengths in characters, `-` for none."""
+    """Encode the fields known before the commit, length-prefixed. Lengths are in characters; `-` stands for None."""
     texts = _texts(session_id, kind, actor, enc)
     turns = "-" if turn is None else f"{len(turn)}:{turn}"
     keys = "-" if key is None else f"{len(key)}:{key}"
@@ -76,7 +76,7 @@ def hashed_fields(
 
 @lru_cache(maxsize=256)
 def _texts(session_id: str, kind: str, actor: str, enc: str) -> str:
-    """What is the same in most rows of a log."""
+    """The fields that are equal in most rows of a log, hence cached."""
     return f"{len(session_id)}:{session_id}{len(kind)}:{kind}{len(actor)}:{actor}{len(enc)}:{enc}"
 
 
@@ -86,22 +86,22 @@ def chain(previous: bytes, seq: int, epoch: int | None, fields: bytes, digest: b
 
 
 def hash_of(previous: bytes, event: StoredEvent) -> bytes:
-    """The hash this row must have after a row with hash `previous`."""
+    """Return the hash this row must have after a row with hash `previous`."""
     session_id, seq, kind, v, at, actor, turn, key, epoch, enc, body, _, redacted = event
     fields = hashed_fields(session_id, kind, v, at, actor, turn, key, enc)
     return chain(previous, seq, epoch, fields, body if redacted else hashlib.sha256(body).digest())
 
 
 def verifies(previous: bytes, event: StoredEvent) -> bool:
-    """Whether this row is what was written after a row with hash `previous`."""
+    """Whether this row is unchanged and follows a row with hash `previous`."""
     try:
         return hash_of(previous, event) == event.hash
     except (TypeError, AttributeError, PackError):
-        return False  # a damaged store may hand out a value of any type
+        return False  # a damaged store may return values of any type
 
 
 def check_chain(previous: bytes, after: int, events: list[StoredEvent]) -> bytes:
-    """Raise `DamagedSession` unless `events` follow row `after` (with hash `previous`) gapless and unchanged."""
+    """Raise `DamagedSession` unless `events` follow row `after` (hash `previous`) unchanged and without gaps."""
     expected = after
     for event in events:
         expected += 1

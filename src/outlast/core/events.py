@@ -1,8 +1,8 @@
-"""Every fact a session can record.
+"""Every event that a session can record: frozen, named in the past tense, one closed union.
 
-Frozen, past tense, one closed union. The stored kind of an event is the name of its class, except in `_OTHER_KINDS`.
-A body never holds its own position, time or author: those are fields of the row (`outlast.core.event_row`). Adding a
-field means a new version and an upcaster in `outlast.core.codec`; golden files pin version 1 of every event.
+The stored kind of an event is its class name, except for those in `_OTHER_KINDS`. A body never holds its own position,
+time or author: those are fields of the row (`outlast.core.event_row`). A new field needs a new version and an upcaster
+in `outlast.core.codec`; golden files pin version 1 of every event.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from outlast.core.messages import Part, Role, Usage
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A fact. Subclasses are the union."""
+    """One fact in a log. The subclasses form the union."""
 
 
 class Delivery(StrEnum):
-    """When an input that arrives during a turn is read."""
+    """When the session reads an input that arrives during a turn."""
 
     QUEUE = "queue"
     STEER = "steer"
@@ -28,7 +28,7 @@ class Delivery(StrEnum):
 
 
 class EffectClass(StrEnum):
-    """What running a tool twice would mean."""
+    """The consequence of running a tool twice."""
 
     READ = "R"
     VERIFIABLE = "V"
@@ -39,7 +39,7 @@ class EffectClass(StrEnum):
 
 
 class SessionCreated(Event, frozen=True, kw_only=True):
-    """The first event of a session that starts its own log."""
+    """First event of a session that starts its own log."""
 
     title: str | None = None
     model: str | None = None
@@ -53,7 +53,7 @@ class SessionCreated(Event, frozen=True, kw_only=True):
 
 
 class SessionForked(Event, frozen=True, kw_only=True):
-    """The first event of a session that goes on from another one's event `base_seq`."""
+    """First event of a session that continues from event `base_seq` of another session."""
 
     base_session_id: str
     base_seq: int
@@ -62,7 +62,7 @@ class SessionForked(Event, frozen=True, kw_only=True):
 
 
 class SessionRotated(Event, frozen=True, kw_only=True):
-    """The session goes on as `to_session_id`; nothing follows here."""
+    """The session continues as `to_session_id`; nothing follows in this log."""
 
     to_session_id: str
 
@@ -72,7 +72,7 @@ class SessionRenamed(Event, frozen=True, kw_only=True):
 
 
 class SessionClosed(Event, frozen=True, kw_only=True):
-    """The session takes no more input. Stored as `SessionEnded`, which is also the name of the error."""
+    """The session takes no more input. Stored as `SessionEnded`; the class name avoids a clash with that error."""
 
     reason: str | None = None
 
@@ -98,7 +98,7 @@ class PersonaChanged(Event, frozen=True, kw_only=True):
 
 
 class EventRedacted(Event, frozen=True, kw_only=True):
-    """The body of `seq` was replaced by its digest; `counted` is what it had added to the header's sums."""
+    """The body of `seq` was replaced by its digest; `counted` is its contribution to the header's sums."""
 
     seq: int
     body_digest: str
@@ -110,14 +110,14 @@ class EventRedacted(Event, frozen=True, kw_only=True):
 
 
 class MessageAppended(Event, frozen=True, kw_only=True):
-    """A message put into the log by a library caller: history, not a request for a turn."""
+    """A message that a library caller added as history; it does not request a turn."""
 
     role: Role
     parts: tuple[Part, ...]
 
 
 class InputAdmitted(Event, frozen=True, kw_only=True):
-    """Somebody asks for something; a turn will answer."""
+    """An input was accepted; a turn will answer it."""
 
     parts: tuple[Part, ...]
     delivery: Delivery = Delivery.QUEUE
@@ -125,13 +125,13 @@ class InputAdmitted(Event, frozen=True, kw_only=True):
 
 
 class InputPromoted(Event, frozen=True, kw_only=True):
-    """Inputs that a running turn has read."""
+    """The running turn has read these inputs."""
 
     inputs: list[int]
 
 
 class InputWithdrawn(Event, frozen=True, kw_only=True):
-    """Inputs that were taken back before a turn answered them."""
+    """These inputs were withdrawn before a turn answered them."""
 
     inputs: list[int]
     reason: str | None = None
@@ -142,7 +142,7 @@ class InterruptRequested(Event, frozen=True, kw_only=True):
 
 
 class BoundaryRequested(Event, frozen=True, kw_only=True):
-    """A door asks the driver to clear, rewind, compact or rotate between two steps."""
+    """A door asked the driver to clear, rewind, compact or rotate between two steps."""
 
     what: str
     arguments: dict[str, Any] = {}
@@ -158,7 +158,7 @@ class TurnStarted(Event, frozen=True, kw_only=True):
 
 
 class ModelRequested(Event, frozen=True, kw_only=True):
-    """An attempt at the model is opened; its seq names the attempt."""
+    """A request to the model is about to be sent; the seq of this event identifies the attempt."""
 
     model: str
     attempt: int = 1
@@ -183,7 +183,7 @@ class ReplyInterrupted(Event, frozen=True, kw_only=True):
 
 
 class ToolCallStarted(Event, frozen=True, kw_only=True):
-    """Written before the effect. `facts` hold what is needed to undo it (since version 2): path and pre-image."""
+    """Written before the tool runs. `facts` (since version 2) holds the path and pre-image needed to undo the call."""
 
     call_id: str
     name: str
@@ -212,7 +212,7 @@ class ToolCallFinished(Event, frozen=True, kw_only=True):
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True):
-    """`mode` is the permission mode under which it was asked: an answer does not stand under a lower one."""
+    """`mode` is the permission mode at the time of the request: an answer is not valid under a lower mode."""
 
     call_id: str
     name: str
@@ -262,11 +262,11 @@ class CompactionUndone(Event, frozen=True, kw_only=True):
 
 
 class HistoryCleared(Event, frozen=True, kw_only=True):
-    """Everything before is archived: kept, exported, not shown and not sent."""
+    """All earlier events are archived: kept and exported, but not shown and not sent to the model."""
 
 
 class Rewound(Event, frozen=True, kw_only=True):
-    """Everything after `to_seq` and before this event is set aside."""
+    """All events after `to_seq` and before this event are hidden."""
 
     to_seq: int
     files: dict[str, Any] = {}
@@ -280,14 +280,14 @@ class RewindUndone(Event, frozen=True, kw_only=True):
 
 
 class RouteOpened(Event, frozen=True, kw_only=True):
-    """From here on a chat's route leads to this session; `from_session_id` is where it led before."""
+    """A chat's route now leads to this session; `from_session_id` is the session it led to before."""
 
     route: str
     from_session_id: str | None = None
 
 
 class NoticePosted(Event, frozen=True, kw_only=True):
-    """The gateway tells a chat something: the answer to a command, a refusal. No message of the session."""
+    """A text from the gateway to a chat: a command's answer or a refusal. It is not a message of the session."""
 
     route: str
     text: str
@@ -296,8 +296,8 @@ class NoticePosted(Event, frozen=True, kw_only=True):
 
 
 class DeliveryBegun(Event, frozen=True, kw_only=True):
-    """A gateway (`by`) is about to send part `part` of what began with event `of_seq` to a chat. From the second
-    attempt on, the one before it may have arrived."""
+    """A gateway (`by`) is about to send part `part` of the outbox item that began with event `of_seq`. If `attempt`
+    is over 1, the previous attempt may have arrived."""
 
     route: str
     of_seq: int
@@ -307,7 +307,7 @@ class DeliveryBegun(Event, frozen=True, kw_only=True):
 
 
 class DeliveryMade(Event, frozen=True, kw_only=True):
-    """The platform took it, as its message `message_id`, which may still be edited."""
+    """The platform accepted the part as its message `message_id`, which may still be edited."""
 
     route: str
     of_seq: int
@@ -317,8 +317,8 @@ class DeliveryMade(Event, frozen=True, kw_only=True):
 
 
 class DeliveryClosed(Event, frozen=True, kw_only=True):
-    """What began with event `of_seq` stands in the chat, or (`failed`, with the reason) never will. Of what the chat
-    was owed up to event `settled_seq`, nothing is left."""
+    """The outbox item that began with event `of_seq` is delivered, or (`failed`, with the reason) never will be.
+    No open item of the chat needs an event up to `settled_seq`."""
 
     route: str
     of_seq: int
@@ -327,7 +327,7 @@ class DeliveryClosed(Event, frozen=True, kw_only=True):
     settled_seq: int = 0
 
 
-# --- what the agent knows about its work ---------------------------------------------------------------------------
+# --- runtime state and workflow records ----------------------------------------------------------------------------
 
 
 class RuntimeStateChanged(Event, frozen=True, kw_only=True):
@@ -355,7 +355,7 @@ class DefinitionOfDoneUpdated(Event, frozen=True, kw_only=True):
 
 
 class UsageRecorded(Event, frozen=True, kw_only=True):
-    """Tokens spent outside a reply, by a summariser for example."""
+    """Tokens used outside a reply, for example by a summariser."""
 
     usage: Usage
     model: str | None = None
@@ -363,7 +363,8 @@ class UsageRecorded(Event, frozen=True, kw_only=True):
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """A kind, version or field that this Outlast does not know. Kept, followed and exported as it is; not driven."""
+    """An event with a kind, version or field that this Outlast does not know. It is kept, followed and exported
+    unchanged, but its session is not driven."""
 
     kind: str
     v: int
@@ -372,5 +373,5 @@ class Opaque(msgspec.Struct, frozen=True):
 
 _OTHER_KINDS: dict[type[Event], str] = {SessionClosed: "SessionEnded"}
 KIND_OF: dict[type[Event], str] = {cls: _OTHER_KINDS.get(cls, cls.__name__) for cls in Event.__subclasses__()}
-"""The stored kind of each class. A stored kind never changes, whatever the class is called."""
+"""The stored kind of each class. A stored kind never changes, even if the class is renamed."""
 KINDS: dict[str, type[Event]] = {kind: cls for cls, kind in KIND_OF.items()}

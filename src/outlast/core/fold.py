@@ -1,8 +1,8 @@
-"""How each event changes the folded state.
+"""Fold: how each event changes `SessionState`.
 
-One small function a kind, and one table that is total over the union. Boundaries move the view and nothing else:
-whoever clears or rewinds closes the turn and answers its inputs first, so that the state and the header, which sees
-each event alone, never disagree about what waits.
+One small handler per kind, and one table that is total over the union. Boundaries change only the view: the writer of a
+clear or rewind first ends the turn and answers its inputs. So the state and the header, which sees each event alone,
+always agree about pending inputs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ UNKNOWN, REQUESTS, LIVE = 16, 8, 256
 ARGUMENTS_LIMIT = 16 * 1024
 CONTINUE = "continue"
 HANDED_OVER = "handed_over"
-"""What a driver notes that leaves its turn to the next one on purpose."""
+"""Runtime key that a driver sets when it hands its turn over to the next driver on purpose."""
 
 Row = tuple[StoredEvent, e.Event | e.Opaque]
 MESSAGE_KINDS = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
 
 
 def fold(state: SessionState, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
-    """Add one event. Total: what is not known is noted, and the state says that it must not be driven."""
+    """Add one event. Total: an unknown event is recorded, and the state is then not `drivable`."""
     state.last_seq = stored.seq
     state.message_count += stored.kind in MESSAGE_KINDS and (stored.redacted or not isinstance(event, e.Opaque))
     if state.turn is not None and stored.epoch is not None:
@@ -55,7 +55,7 @@ def fold(state: SessionState, stored: StoredEvent, event: e.Event | e.Opaque) ->
 
 
 def folded(rows: Iterable[Row], state: SessionState | None = None) -> SessionState:
-    """The state after these rows; with `state`, that one brought forward in place."""
+    """Return the state after these rows; with `state`, fold them into it in place."""
     state = SessionState() if state is None else state
     for stored, event in rows:
         fold(state, stored, event)
@@ -69,7 +69,7 @@ def _count_takeover(turn: OpenTurn, epoch: int) -> None:
 
 
 def _redacted(state: SessionState, stored: StoredEvent) -> None:
-    """The body is gone; what its kind alone says still holds."""
+    """Apply what the kind alone implies: the body is gone."""
     if stored.kind == "InputAdmitted":
         state.inbox.admit(PendingInput(seq=stored.seq, excerpt=REDACTED))
     if stored.kind in {"AssistantReplied", "ReplyInterrupted"}:
@@ -85,7 +85,7 @@ def _created(state: SessionState, stored: StoredEvent, event: e.SessionCreated) 
 
 
 def _forked(state: SessionState, stored: StoredEvent, event: e.SessionForked) -> None:
-    """What was inherited is history: nothing of it is open here, and what it cost was paid there."""
+    """Inherited events are history: none of their work is open here, and their usage counts in the base session."""
     state.life, state.was_ended, state.rotated_to = ACTIVE, False, None
     state.turn = state.attempt = state.interrupt = None
     state.calls, state.approvals, state.requests = [], [], []
@@ -132,7 +132,7 @@ def _persona_changed(state: SessionState, stored: StoredEvent, event: e.PersonaC
 
 
 def _nothing(state: SessionState, stored: StoredEvent, event: e.Event) -> None:
-    """Shown, searched or counted elsewhere; a driver need not remember it."""
+    """For events that are shown, searched or counted elsewhere; a driver does not need them."""
 
 
 # --- input -------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def _withdrawn(state: SessionState, stored: StoredEvent, event: e.InputWithdrawn
 
 
 def _interrupt_requested(state: SessionState, stored: StoredEvent, event: e.InterruptRequested) -> None:
-    """Only what runs or waits can be interrupted: a stop pressed while idle must not stop tomorrow's turn."""
+    """Record an interrupt only for running or pending work: a stop pressed while idle must not stop a later turn."""
     if state.turn is not None or state.inbox.oldest():
         state.interrupt = stored.seq
 
@@ -239,7 +239,7 @@ def _reply_interrupted(state: SessionState, stored: StoredEvent, event: e.ReplyI
 
 
 def _call(state: SessionState, call_id: str) -> OpenCall | None:
-    """The newest call of that id which is not finished yet: ids may repeat."""
+    """Return the newest unfinished call with this id: ids may repeat."""
     return next((call for call in reversed(state.calls) if call.call_id == call_id and not call.finished_seq), None)
 
 
@@ -255,7 +255,7 @@ def _call_started(state: SessionState, stored: StoredEvent, event: e.ToolCallSta
 
 
 def _keep_live(state: SessionState) -> None:
-    """A driver never has this many open; a log that says so must not make the state grow without end."""
+    """Bound the lists: no driver has this many open calls, and a strange log must not make the state grow forever."""
     if len(state.calls) > LIVE:
         state.calls = [call for call in state.calls if not call.finished_seq][-LIVE:]
     del state.approvals[:-LIVE]
@@ -323,13 +323,13 @@ def _draw(state: SessionState, stored: StoredEvent, what: BoundaryKind, target: 
 
 
 def _needs(state: SessionState, what: BoundaryKind, target: int) -> int:
-    """The oldest input that is read behind the boundary: one that waits, or whose turn is kept."""
+    """Return the oldest input that is read after the boundary: a pending one, or one whose turn is kept."""
     kept = [seq for seq, read_at in state.reads if what is BoundaryKind.COMPACTED and read_at >= target]
     return min((seq for seq in (*kept, state.inbox.oldest()) if seq), default=0)
 
 
 def _carried(state: SessionState, stored: StoredEvent, what: BoundaryKind, target: int) -> tuple[int, ...]:
-    """The inputs of the running turn that the model would not see any more."""
+    """Return the inputs of the running turn that the boundary would hide from the model."""
     turn, first = state.turn, stored.seq if what is BoundaryKind.CLEARED else max(target, state.view.cleared_at + 1)
     if turn is None or what not in {BoundaryKind.COMPACTED, BoundaryKind.CLEARED} or turn.seq >= first:
         return ()
@@ -375,16 +375,16 @@ def _rewind_undone(state: SessionState, stored: StoredEvent, event: e.RewindUndo
     _carried_out(state, "unrewind")
 
 
-# --- what the agent knows about its work -------------------------------------------------------------------------
+# --- runtime state and workflow records --------------------------------------------------------------------------
 
 
 def _runtime_changed(state: SessionState, stored: StoredEvent, event: e.RuntimeStateChanged) -> None:
     state.runtime = {**state.runtime, **event.changes}
     refused = event.changes.get("boundary_refused")
-    if isinstance(refused, dict):  # a request that could not be carried out is over, too
+    if isinstance(refused, dict):  # a refused request is settled too
         _carried_out(state, str(cast("dict[str, Any]", refused).get("what")))
     if HANDED_OVER in event.changes and state.turn is not None:
-        state.turn.epoch = None  # nobody died: whoever comes next has not recovered it
+        state.turn.epoch = None  # a planned handover: the next driver's takeover is not a recovery
     state.runtime_at = {**state.runtime_at, **dict.fromkeys(event.changes, stored.seq)}
 
 

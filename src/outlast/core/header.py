@@ -1,7 +1,7 @@
-"""The header of a session: what a list shows, kept in the same commit as every append.
+"""The header of a session: the summary that lists show, updated in the same commit as every append.
 
-A header is a fold of its log, but one that needs no read: each event contributes a `Delta` that depends on the event
-alone, and `apply` adds it up. The PostgreSQL function does the same sums in SQL; `verify` recomputes them here.
+A header is a fold of the log that needs no reads: each event contributes a `Delta` that depends on the event alone, and
+`apply` adds it up. The PostgreSQL function computes the same sums in SQL; `verify` recomputes them here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from outlast.core.messages import Part, Role, Usage, text_of
 from outlast.core.text import text_tokens
 
 HEADER_VERSION = 4
-"""Raise it whenever an event comes to mean another header: what a cache kept of an older one is not believed."""
+"""Increment it when an event changes the header in another way than before: caches of older versions are ignored."""
 
 TITLE_LENGTH = 50
 EXCERPT_LENGTH = 120
@@ -26,22 +26,22 @@ PLAN = "plan"
 
 ACTIVE, ENDED, ARCHIVED = "active", "ended", "archived"
 UNARCHIVED = "unarchived"
-"""What a delta says of a session that is again what it was before it was archived; no header has this state."""
+"""Only in a delta, never in a header: the session returns to the state it had before it was archived."""
 
 REQUESTS = {"clear": 1, "rewind": 2, "unrewind": 4, "compact": 8, "uncompact": 16, "rotate": 32}
 OTHER_REQUEST = 64
-"""A bit for each boundary that a door can ask for, and one for those that this Outlast does not know."""
+"""One bit per boundary that a door can request, and one for all requests that this Outlast does not know."""
 
 
 class Header(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """At most about 1 KiB. `epoch` and the lease are facts of the store, the rest folds from the log.
+    """At most about 1 KiB. `epoch` and the lease belong to the store; the rest is folded from the log.
 
-    `was_ended` says of an archived session that it had ended before: it still takes no input. Events up to
-    `imported_seq` came from a file: they are history, and nothing that they permit counts here. `estimated_tokens` is
-    about what was admitted since a provider last told how much it had read, `plan_mode` whether the session is to look
-    and plan only, `requests` the boundaries that were asked for and not drawn yet (`REQUESTS`). `work_since` is the
-    time of the event since which there has been work without a break, None while there is none. `place` is where its
-    project is: a label, or `@` and a host; None where nobody said.
+    `was_ended`: an archived session had ended before, so it still takes no input. Events up to `imported_seq` came from
+    a file: they are history, and permissions granted in them do not apply here. `estimated_tokens` estimates the input
+    admitted since a provider last reported its count. `plan_mode`: the session may only read and plan. `requests`
+    holds the requested boundaries that are not drawn yet (`REQUESTS`). `work_since` is the time of the event since
+    which the session has had work without a break, None if it has none. `place` is the location of its project: a
+    label, or `@` and a host; None if not given.
     """
 
     session_id: str
@@ -86,22 +86,22 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes no more input, archived or not."""
+        """Whether the session takes no more input, archived or not."""
         return self.state == ENDED or self.was_ended
 
     @property
     def has_work(self) -> bool:
-        """Whether a driver is needed: for an input nobody has answered, an open turn, a boundary asked for."""
+        """Whether a driver is needed: for an unanswered input, an open turn or a requested boundary."""
         return (self.pending_count > 0 or self.turn is not None or self.requests != 0) and not self.has_ended
 
     @property
     def is_as_imported(self) -> bool:
-        """Whether it came from a file and nobody has gone on with it here: then nobody goes on with it unasked."""
+        """Whether the session was imported and has no event since; it is then continued only on request."""
         return 0 < self.last_seq == self.imported_seq
 
 
 class Delta(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What one event changes in its header."""
+    """The change of the header by one event."""
 
     messages: int = 0
     input_tokens: int = 0
@@ -129,14 +129,14 @@ REDACTED = "[redacted]"
 
 
 def counted(delta: Delta) -> dict[str, int]:
-    """The sums in a delta, as kept beside a redacted body so that its header can still be recomputed."""
+    """Return the sums in a delta; they are stored for a redacted event so that its header can still be recomputed."""
     names = ("messages", "input_tokens", "output_tokens", "pending", "estimated", "requested", "settled")
     sums = {name: getattr(delta, name) for name in names if getattr(delta, name)}
     return sums if delta.plan_mode is None else {**sums, "plan_mode": int(delta.plan_mode)}
 
 
 def title_from(text: str) -> str | None:
-    """The first 50 characters of a first message, on one line."""
+    """Make a title from the first 50 characters of a message, on one line; None if they are blank."""
     title = shown(text, TITLE_LENGTH)
     if title.isprintable():
         return title if title.strip() else None
@@ -152,7 +152,7 @@ def excerpt_of(parts: tuple[Part, ...]) -> str:
 
 
 def shown(text: str, limit: int = NAME_LENGTH) -> str:
-    """The beginning of a text as every store's list can hold it: valid Unicode, without NUL."""
+    """Return the start of a text in a form that every store can list: valid Unicode, without NUL."""
     text = text[:limit]
     if text.isprintable():  # no NUL, no surrogate
         return text
@@ -164,14 +164,14 @@ def _name(text: str | None) -> str | None:
 
 
 def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
-    """What this event adds to its header; total over the union, nothing for kinds we do not know."""
+    """Return the delta of an event. Total over the union; empty for kinds that this version does not know."""
     match event:
         case e.MessageAppended(role=role, parts=parts):
             first = title_from(text_of(parts)) if role is Role.USER else None
             return Delta(messages=1, first_title=first)
         case e.InputAdmitted(parts=parts):
             return _admitted(text_of(parts))
-        case e.AssistantReplied(usage=usage):  # which model answered is the reply's business; the session's is chosen
+        case e.AssistantReplied(usage=usage):  # the model that replied is not the session's chosen model
             return _counted(usage, messages=1, reported=usage.input_tokens > 0)
         case e.ReplyInterrupted(usage=usage):
             return _counted(usage, reported=usage.input_tokens > 0)
@@ -214,7 +214,7 @@ def delta_of(event: e.Event | e.Opaque, turn: str | None = None) -> Delta:
             return Delta(model=_name(model))
         case e.PersonaChanged(persona=persona):
             return Delta(persona=_name(persona))
-        case e.EventRedacted(counted=counted):  # whoever drives the session cannot tell what was asked for
+        case e.EventRedacted(counted=counted):  # a driver can no longer see the redacted request
             return Delta(settled=counted.get("requested", 0))
         case _:
             return NOTHING
@@ -248,7 +248,7 @@ def _request(what: str) -> int:
 
 
 def _runtime(changes: Mapping[str, Any]) -> Delta:
-    """Of what the runtime notes, a list shows whether only plans are made; and a boundary may have been refused."""
+    """Return the delta of a runtime change: plan mode, and a refused boundary request."""
     plan = changes["workflow_mode"] == PLAN if "workflow_mode" in changes else None
     refused = changes.get("boundary_refused")
     settled = 0
@@ -258,7 +258,7 @@ def _runtime(changes: Mapping[str, Any]) -> Delta:
 
 
 def imported(delta: Delta) -> Delta:
-    """What an event adds that came from a file: nothing that it has requested is carried out here."""
+    """Return the delta of an imported event: its boundary requests are not carried out here."""
     return msgspec.structs.replace(delta, requested=0) if delta.requested else delta
 
 
@@ -279,11 +279,11 @@ _SETTLED = {
     "RewindUndone": REQUESTS["unrewind"],
     "SessionRotated": REQUESTS["rotate"],
 }
-"""Which request is carried out by a boundary, by its kind."""
+"""The request that each kind of boundary event settles."""
 
 
 def delta_of_redacted(kind: str, turn: str | None, counted: Mapping[str, int]) -> Delta:
-    """What a redacted event adds: its sums were kept (`counted`), the rest is told by its kind."""
+    """Return the delta of a redacted event from its stored sums (`counted`) and its kind."""
     return Delta(
         messages=counted.get("messages", 0),
         input_tokens=counted.get("input_tokens", 0),
@@ -302,13 +302,13 @@ def delta_of_redacted(kind: str, turn: str | None, counted: Mapping[str, int]) -
 
 
 def completed(kind: str, delta: Delta) -> Delta:
-    """What was kept of a redacted event, perhaps by an older version, with what its kind tells."""
+    """Complete the stored delta of a redacted event, perhaps from an older version, with what its kind implies."""
     reported = delta.reported or (kind in _REPLIES and delta.input_tokens > 0)
     return msgspec.structs.replace(delta, reported=reported, settled=delta.settled | _SETTLED.get(kind, 0))
 
 
 def life_after(state: str, was_ended: bool, change: str) -> tuple[str, bool]:
-    """The state, and whether there is an end below it. Archiving hides a session and changes nothing else about it."""
+    """Return the new (state, was_ended). Archiving hides a session and changes nothing else about it."""
     if change == ARCHIVED:
         return ARCHIVED, was_ended or state == ENDED
     if change == UNARCHIVED:
@@ -317,7 +317,7 @@ def life_after(state: str, was_ended: bool, change: str) -> tuple[str, bool]:
 
 
 def apply(header: Header, delta: Delta, *, seq: int, at: int, now: int, touch: bool) -> None:
-    """Add one event to a header in place. `now` is the store's clock; `touch` False leaves `updated_at` alone."""
+    """Add one event to a header in place. `now` is the store's clock; `touch=False` keeps `updated_at`."""
     header.last_seq = seq
     header.message_count += delta.messages
     header.input_tokens += delta.input_tokens

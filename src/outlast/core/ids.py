@@ -1,7 +1,7 @@
 """Session ids: 128 random bits in lower-case base32, random from the first character.
 
-Time-ordered ids would make six-character prefixes useless, so there is no clock in them. The randomness is an
-argument: this layer has none of its own.
+Ids contain no time, because time-ordered ids would make six-character prefixes useless. The random bytes are an
+argument: this layer has no source of randomness.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PREFIX = re.compile(r"[a-z2-7]{6,26}")
 
 
 def id_from(random_bytes: bytes) -> str:
-    """The id that these 16 random bytes spell."""
+    """Encode 16 random bytes as an id."""
     if len(random_bytes) != 16:
         raise InvalidInput(f"an id is made of 16 random bytes, got {len(random_bytes)}")
     return base64.b32encode(random_bytes).decode("ascii").rstrip("=").lower()

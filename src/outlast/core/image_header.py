@@ -1,7 +1,7 @@
-"""What a picture's first bytes say: its real media type and its size in pixels.
+"""Reads the real media type and the size in pixels from the first bytes of an image.
 
-A provider refuses a request, and every later one of the session, because of one picture whose type is not what was
-declared or which is too large. So the window looks, and does not believe what it is told.
+One image with a wrong media type, or one that is too large, makes the provider reject this request and every later one
+of the session. So the window checks the bytes and does not trust the declared type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
 class ImageSize(NamedTuple):
-    """Width and height are 0 where the header is not whole."""
+    """Width and height are 0 if the header is incomplete."""
 
     media_type: str
     width: int = 0
@@ -21,7 +21,7 @@ class ImageSize(NamedTuple):
 
 
 def picture_of(data: bytes) -> ImageSize | None:
-    """The picture in these bytes: PNG, JPEG, GIF or WebP, which every provider reads; None for anything else."""
+    """Identify a PNG, JPEG, GIF or WebP image (the formats every provider accepts); None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return ImageSize("image/png", _big(data, 16, 4), _big(data, 20, 4))
     if data.startswith((b"GIF87a", b"GIF89a")):
@@ -42,7 +42,7 @@ def _little(data: bytes, at: int, length: int) -> int:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """From the first frame header; segments before it are skipped by their length."""
+    """Read the size from the first frame header, skipping earlier segments by their length."""
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

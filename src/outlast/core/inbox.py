@@ -1,7 +1,7 @@
 """The inbox: inputs that were admitted and not answered yet.
 
-An admitted input is never forgotten, however many wait. The oldest are kept with what a driver wants to know about
-them; past `DETAILED` only their seqs are kept, as runs, so that ten thousand messages nobody answers stay small.
+No admitted input is dropped, however many are pending. The oldest `DETAILED` inputs are kept with the details a driver
+needs; of later ones only the seqs are kept, as runs, so that ten thousand unanswered messages stay small.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DETAILED = 64
 
 
 class PendingInput(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An input that waits, and whether a running turn has read it."""
+    """A pending input. `promoted`: the running turn has read it."""
 
     seq: int
     excerpt: str = ""
@@ -25,18 +25,18 @@ class PendingInput(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Inbox(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`inputs` are the oldest; `backlog` holds the others as runs of (first, last) seq. Read those from the log."""
+    """`inputs` are the oldest; `backlog` holds the others as runs of (first, last) seq, to be read from the log."""
 
     inputs: list[PendingInput] = []
     backlog: list[tuple[int, int]] = []
 
     def seqs(self) -> list[int]:
-        """Every input that waits, oldest first."""
+        """Return the seqs of all pending inputs, oldest first."""
         later = (seq for first, last in self.backlog for seq in range(first, last + 1))
         return [*(item.seq for item in self.inputs), *later]
 
     def oldest(self) -> int:
-        """The seq of the oldest one, 0 when there is none."""
+        """Return the seq of the oldest pending input, 0 if there is none."""
         if self.inputs:
             return min(item.seq for item in self.inputs)
         return self.backlog[0][0] if self.backlog else 0
@@ -55,7 +55,7 @@ class Inbox(msgspec.Struct, kw_only=True, omit_defaults=True):
             item.promoted = item.promoted or item.seq in promoted
 
     def demote_all(self) -> None:
-        """Their turn is over and did not answer them: they wait again."""
+        """Mark all inputs as unread: their turn ended without answering them."""
         for item in self.inputs:
             item.promoted = False
 
@@ -66,7 +66,7 @@ class Inbox(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.backlog = [run for old in self.backlog for run in _split(old, answered)]
 
     def keep(self, seqs: Iterable[int]) -> None:
-        """Only these wait; one that is not known here (a fork may carry it from further back) waits from now on."""
+        """Keep only these inputs pending. Adds seqs it does not know: a fork may carry them from further back."""
         known = {item.seq: item for item in self.inputs}
         self.inputs, self.backlog = [], []
         for seq in sorted(set(seqs)):
@@ -75,7 +75,7 @@ class Inbox(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def _split(run: tuple[int, int], without: set[int]) -> list[tuple[int, int]]:
-    """What is left of a run of seqs."""
+    """Remove seqs from a run; return the runs that remain."""
     first, last = run
     left: list[tuple[int, int]] = []
     for seq in sorted(seq for seq in without if first <= seq <= last):

@@ -1,7 +1,7 @@
-"""What is said in a session: messages and their parts.
+"""Messages and their parts.
 
-`parts` is the truth of a message, in the order the model produced them; `content`, `tool_calls` and
-`tool_results` are views of it. A message may be built either way.
+`parts` is authoritative, in the order the model produced them; `content`, `tool_calls` and `tool_results` are views of
+it. A message can be built from either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
 class ReasoningPart(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="type", tag="reasoning"
 ):
-    """What the model thought; `signature` is the provider's proof and only valid for that `provider`."""
+    """The model's reasoning; `signature` is the provider's proof and is valid only for that `provider`."""
 
     text: str = ""
     signature: str | None = None
@@ -39,9 +39,9 @@ class ReasoningPart(
 class ToolCall(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="type", tag="tool_call"
 ):
-    """A call the model asks for. `id` is ours and unique; `provider_id` is what the provider called it.
+    """A call the model requests. `id` is ours and unique; `provider_id` is the provider's id.
 
-    `raw` keeps the argument text when it was not complete, valid JSON; such a call is never executed.
+    `raw` keeps the argument text if it was not complete, valid JSON; a call with `raw` is never executed.
     """
 
     id: str
@@ -84,9 +84,9 @@ put = msgspec.structs.force_setattr
 
 
 class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """One message. `seq`, `at` and the flags are set when it is read back from a log; they do not count as content.
+    """One message. `seq`, `at` and the flags are set when it is read from a log; equality ignores them.
 
-    `interrupted` marks a reply that broke off: what there is of it, never an answer.
+    `interrupted` marks a partial reply that broke off; it is never an answer.
     """
 
     role: Role
@@ -103,15 +103,15 @@ class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def __post_init__(self) -> None:
         text_only = not (self.parts or self.tool_calls or self.tool_results)
         if text_only and type(self.role) is Role and type(self.content) is str:
-            if self.content:  # as most are: the views are right as they are
+            if self.content:  # the common case: the views are correct already
                 put(self, "parts", (TextPart(self.content),))
             return
         if type(self.role) is not Role:
             put(self, "role", Role(self.role))
         parts = self.parts
-        if len(parts) == 1 and type(parts[0]) is TextPart and type(parts) is tuple:  # as most are that are read back
+        if len(parts) == 1 and type(parts[0]) is TextPart and type(parts) is tuple:  # the common case on reading
             put(self, "content", parts[0].text)
-            if self.tool_calls or self.tool_results:  # the parts are what counts
+            if self.tool_calls or self.tool_results:  # `parts` is authoritative
                 put(self, "tool_calls", [])
                 put(self, "tool_results", [])
             return
@@ -135,7 +135,7 @@ class Message(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 def text_of(parts: tuple[Part, ...] | list[Part]) -> str:
-    """The readable text of some parts: texts joined; where there is no text, the tool results."""
+    """Return the readable text of parts: the joined texts or, if there are none, the tool results."""
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
     texts = [part.text for part in parts if isinstance(part, TextPart)]
@@ -145,7 +145,7 @@ def text_of(parts: tuple[Part, ...] | list[Part]) -> str:
 
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Tokens of one reply as the provider counted them; cost in millionths of a US dollar, None when unknown."""
+    """Tokens of one reply as counted by the provider; cost in millionths of a US dollar, None if unknown."""
 
     input_tokens: int = 0
     output_tokens: int = 0

@@ -1,9 +1,9 @@
-"""The outbox: what a session has said to a chat and the chat has not got yet. A fold of the log, like everything else.
+"""The outbox: items of a session that still have to be delivered to a chat. A fold of the log.
 
-A chat is owed the turns that answer its own inputs, the questions asked in them, what became of its requests, and the
-gateway's notices; what came in through another door is answered there. An item is open until a `DeliveryClosed` says
-that it stands in the chat. Each of its pieces is one message there, and is begun in the log before it is sent: a piece
-that was begun and not made may have arrived or not.
+A chat receives the turns that answer its own inputs, the questions asked in them, the results of its requests, and the
+gateway's notices; inputs from another door are answered there. An item is open until `DeliveryClosed`. Each piece of an
+item is one chat message and is recorded (`DeliveryBegun`) before it is sent: a piece that was begun but not recorded as
+made may or may not have arrived.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ READ = frozenset(
         "DeliveryClosed",
     }
 )
-"""The kinds that an outbox is made of."""
+"""The event kinds that an outbox is folded from."""
 
 
 class DeliveryKind(StrEnum):
@@ -53,7 +53,7 @@ class DeliveryKind(StrEnum):
 
 
 class SentMessage(msgspec.Struct, kw_only=True):
-    """One message in the chat. `message_id` is the platform's, None while nobody knows whether it was sent."""
+    """One message in the chat. `message_id` is the platform's; None if it is unknown whether the message was sent."""
 
     attempt: int
     by: str
@@ -61,7 +61,7 @@ class SentMessage(msgspec.Struct, kw_only=True):
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A question of the session: about a call, or the model's own (`ask_user`)."""
+    """A question of the session: an approval for a call, or the model's own question (`ask_user`)."""
 
     name: str
     arguments: dict[str, Any]
@@ -70,10 +70,10 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutboxItem(msgspec.Struct, kw_only=True):
-    """Something that the chat is owed. `of_seq` is the event it began with; `needs` the first event it is made of.
+    """An item to deliver. `of_seq` is the event it began with; `needs` is the oldest event needed to build it.
 
-    `texts` are a turn's replies or a notice's text, `partial` what there is of one that broke off, `working` the tool
-    that runs. It is `over` when nothing will be added to it; a question is `answered` by whoever was first.
+    `texts` are a turn's replies or a notice's text, `partial` is the text of a reply that broke off, `working` the
+    running tool. `over`: nothing will be added to the item. `answered` is the first answer to a question.
     """
 
     what: DeliveryKind
@@ -94,8 +94,7 @@ class OutboxItem(msgspec.Struct, kw_only=True):
 
 
 class Outbox:
-    """The items of one chat that are open after event `seq` of the session, oldest first, and its inputs that nobody
-    has answered."""
+    """The open items of one chat after event `seq` of the session, oldest first, and the chat's unanswered inputs."""
 
     def __init__(self, route: str) -> None:
         self.route = route
@@ -107,12 +106,12 @@ class Outbox:
 
     @property
     def empty(self) -> bool:
-        """Whether the chat is owed nothing, and waits for nothing."""
+        """Whether the chat has no open item and no unanswered input."""
         return not self.items and not self.inputs
 
     @property
     def settled_seq(self) -> int:
-        """Nothing that is still open needs an event up to this one."""
+        """No open item or input needs an event up to this seq."""
         needed = [*self.inputs, *(item.needs for item in self.items.values())]
         return min(needed) - 1 if needed else self.seq
 
@@ -142,7 +141,7 @@ class Outbox:
             case e.RuntimeStateChanged(changes={"boundary_refused": {"why": why}}):
                 self._carried_out(f"Nothing was done: {why}.")
             case e.NoticePosted() if event.route == self.route:
-                if event.text:  # one without is only there for its key
+                if event.text:  # a notice without text exists only for its key
                     self._noticed(stored, event)
             case e.DeliveryBegun() | e.DeliveryMade() | e.DeliveryClosed() if event.route == self.route:
                 self._delivered(event)
@@ -151,13 +150,13 @@ class Outbox:
 
     @property
     def turn_item(self) -> OutboxItem | None:
-        """The turn that is running for this chat."""
+        """The item of the running turn, if the turn is for this chat."""
         return self.items.get(self._turn.seq) if self._turn is not None else None
 
-    # --- what is owed
+    # --- items to deliver
 
     def _forked(self, event: e.SessionForked) -> None:
-        """A rotation takes everything along; what a copy inherits is owed by the original."""
+        """A rotation carries all items over; the inherited items of a fork are delivered by the original session."""
         self._turn = None
         carried = event.carried_inputs if event.reason == "rotate" else []
         self.inputs = {seq: to for seq, to in self.inputs.items() if seq in carried}
@@ -165,7 +164,7 @@ class Outbox:
             self.items = {}
 
     def _join(self, inputs: list[int]) -> None:
-        """The turn answers these: if one is the chat's, it is owed what the turn says from here on."""
+        """If the turn reads one of the chat's inputs, open an item for what the turn says from here on."""
         ours = [seq for seq in inputs if seq in self.inputs]
         turn = self._turn
         if turn is None or not ours or turn.seq in self.items:
@@ -190,13 +189,13 @@ class Outbox:
         )
 
     def _carried_out(self, text: str) -> None:
-        """What the chat asked the driver for is done, or is refused."""
+        """Finish the chat's boundary requests: they were carried out or refused."""
         for item in self.items.values():
             if item.what is DeliveryKind.REQUEST and not item.over:
                 item.over, item.texts = True, [text]
 
     def _said(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
-        """What the running turn says; nothing of it matters when the turn is not the chat's."""
+        """Add an event of the running turn to its item; ignored if the turn is not for this chat."""
         item = self.turn_item
         match event:
             case e.TurnEnded():
@@ -240,7 +239,7 @@ class Outbox:
             self._finish_question(item, event.answer)
 
     def _finish_question(self, item: OutboxItem, answer: str) -> None:
-        """Over. One that the chat never saw need not be shown any more."""
+        """Finish a question; drop it if the chat never saw it."""
         item.answered, item.over = answer, True
         if not item.pieces:
             del self.items[item.of_seq]
@@ -258,7 +257,7 @@ class Outbox:
         for seq in inputs:
             self.inputs.pop(seq, None)
 
-    # --- what was brought
+    # --- deliveries
 
     def _delivered(self, event: e.DeliveryBegun | e.DeliveryMade | e.DeliveryClosed) -> None:
         item = self.items.get(event.of_seq)
@@ -275,6 +274,6 @@ class Outbox:
 
 
 def route_in(actor: str) -> str | None:
-    """The route that an input came by; None when it came through another door."""
+    """Return the chat route an input came from; None if it came through another door."""
     found = Actor.parse(actor)
     return found.client if found.door == GATEWAY and found.client else None

@@ -1,8 +1,8 @@
-"""The parts of one message as every provider accepts them.
+"""Repairs the parts of one message so that every provider accepts them.
 
-No empty text, valid Unicode, pictures and files that can be read and are not too large, names and arguments of calls in
-the form that is asked for, reasoning with its signature only where the signature is good. Whatever had to be changed is
-reported. How messages stand to each other is `outlast.core.repair`.
+Result: no empty text, valid Unicode, only readable images and files within the size limits, valid tool names and
+arguments, and signatures on reasoning only where they are valid. Every change is reported. `outlast.core.repair`
+handles the order and pairing of messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from outlast.core.text import valid_text
 
 NO_OUTPUT = "(no output)"
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
-"""Bytes of an image: the providers' 5 MiB are counted after base64."""
+"""Maximum bytes of an image: the providers' limit of 5 MiB applies after base64."""
 MAX_SIDE = 8000
 SIGNS_FIRST = "anthropic"
 PDF = "application/pdf"
@@ -38,7 +38,7 @@ _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Repair(NamedTuple):
-    """One thing that was changed for the model, and the event it concerns."""
+    """One change made for the model, and the event it concerns."""
 
     what: str
     seq: int | None
@@ -46,7 +46,7 @@ class Repair(NamedTuple):
 
 
 class PartSanitizer:
-    """Cleans the parts of messages and notes what it changed."""
+    """Cleans the parts of messages and records each change."""
 
     def __init__(self, provider: str | None, max_image_bytes: int, repairs: list[Repair]) -> None:
         self.provider = provider
@@ -54,9 +54,9 @@ class PartSanitizer:
         self.repairs = repairs
 
     def cleaned(self, message: Message, parts: tuple[Part, ...], *, goes_on: bool = False) -> Message | None:
-        """The message with these parts as they may be sent; None when nothing is left of it.
+        """Return the message with these parts, cleaned for sending; None if nothing is left of it.
 
-        `goes_on`: the assistant also said what stands right before it.
+        `goes_on`: the previous message is also the assistant's.
         """
         kept = self._kept(message, parts)
         if any(isinstance(part, ReasoningPart) for part in kept):
@@ -81,7 +81,7 @@ class PartSanitizer:
         return tuple(kept)
 
     def _proves_the_next(self, part: Part) -> bool:
-        """Some providers also sign texts and calls: a signature without a thought, right before what it belongs to."""
+        """Whether this part is a signature without text, with which some providers sign the text or call after it."""
         return self.provider != SIGNS_FIRST and _signed(part) and not part.text and not part.redacted
 
     def _part(self, part: Part, message: Message) -> Part | None:
@@ -120,7 +120,7 @@ class PartSanitizer:
         return part
 
     def _unsigned(self, part: ReasoningPart, message: Message) -> ReasoningPart | None:
-        """The thought as text that proves nothing; None when there is no text."""
+        """Return the reasoning without its signature; None if it has no text."""
         if part.signature is not None:
             self._note("signature_stripped", message, f"reasoning of {part.provider!a}")
         if part.redacted or not part.text.strip():
@@ -130,7 +130,7 @@ class PartSanitizer:
         return part if sent is part.text and part.signature is None and not part.provider else ReasoningPart(text=sent)
 
     def _reasoned(self, parts: tuple[Part, ...], message: Message, goes_on: bool) -> tuple[Part, ...]:
-        """Reasoning leads to something. Anthropic wants a message that has signed reasoning to begin with it."""
+        """Drop reasoning at the end. Anthropic also requires a message with signed reasoning to start with it."""
         while parts and isinstance(parts[-1], ReasoningPart):
             self._note("part_dropped", message, "reasoning with nothing behind it")
             parts = parts[:-1]
@@ -228,7 +228,7 @@ def _signed(part: Part) -> TypeGuard[ReasoningPart]:
 
 
 def _one_result(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """A tool message: its result, with the notes about what could not be attached, then what could."""
+    """Merge the notes about left-out attachments into the result of a tool message; attachments follow it."""
     result = next((part for part in parts if isinstance(part, ToolResult)), None)
     notes = [part.text for part in parts if isinstance(part, TextPart)]
     if result is None or not notes:
@@ -248,12 +248,12 @@ def _readable(part: FilePart) -> str | None:
 
 
 def sent_name(name: str) -> str:
-    """A tool's name as every provider takes it."""
+    """Return a tool name in the form that every provider accepts."""
     return name if _NAME.fullmatch(name) else (_ODD.sub("_", name)[:64] or "tool")
 
 
 def sent_id(call_id: str, length: int) -> str:
-    """A call's id as every provider takes it, at most that long."""
+    """Return a call id in the form that every provider accepts, at most `length` characters."""
     if len(call_id) <= length and _NAME.fullmatch(call_id):
         return call_id
     return _ODD.sub("_", call_id)[:length] or "call"

@@ -1,7 +1,7 @@
-"""Workflow records to plain values for the log, and back.
+"""Converts workflow records to plain values for the log, and back.
 
-What is written today is read by every later version and what a later one writes by this one: a field that is unknown is
-passed over, one that does not fit keeps its default, an item that does not fit is left out of its list. Nothing raises.
+Older and newer versions read each other's records: an unknown field is ignored, a field with an invalid value keeps its
+default, an invalid item is left out of its list. Reading never raises.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def dump(value: msgspec.Struct) -> dict[str, Any]:
-    """The value as the log stores it; what is at its default is left out."""
+    """Convert a record to its stored form, without fields at their default."""
     return msgspec.to_builtins(value)
 
 
 def load(cls: type[S], value: object) -> S:
-    """A `cls` from what the log holds, of any version. Required fields, all of them texts, are empty when absent."""
+    """Read a `cls` from a stored value of any version. Missing required fields (all are texts) become empty."""
     try:
         return msgspec.convert(value, cls)
     except (msgspec.ValidationError, ValueError, OverflowError):
@@ -29,7 +29,7 @@ def load(cls: type[S], value: object) -> S:
 
 
 def _salvaged(cls: type[S], value: object) -> S:
-    """What can be kept of a value that does not fit as it is."""
+    """Keep the valid fields of a value that cannot be converted as a whole."""
     given: Mapping[str, object] = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
     kept: dict[str, object] = {}
     for field in _fields(cls):
@@ -42,7 +42,7 @@ def _salvaged(cls: type[S], value: object) -> S:
 
 
 def read_list(cls: type[S], values: object) -> list[S]:
-    """Every item that is an object at all, in order."""
+    """Read every item that is an object, in order."""
     if not isinstance(values, list):
         return []
     return [load(cls, cast("object", value)) for value in cast("list[object]", values) if isinstance(value, Mapping)]
@@ -50,7 +50,7 @@ def read_list(cls: type[S], values: object) -> list[S]:
 
 @cache
 def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(cls)  # reads its annotations again at every call
+    return msgspec.structs.fields(cls)  # msgspec evaluates the annotations on every call
 
 
 _NOTHING = object()

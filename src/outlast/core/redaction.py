@@ -1,7 +1,7 @@
-"""Secrets of known shapes, taken out of a text before it leaves the machine.
+"""Removes secrets of known shapes from a text before it leaves the machine.
 
-Shapes that providers give their keys on purpose are found anywhere; values that only their name makes secret (a
-password, a token) where the name stands before them. What has no shape cannot be found: this is a net, not a proof.
+Keys with a provider's distinctive shape are found anywhere; values that are secret only by their name (a password, a
+token) are found after that name. A secret without either cannot be found: this is a safety net, not a guarantee.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("PagerDuty key", r"pdus\+_0X[A-Za-z0-9_]{30,}"),
     ("access token", rf"hft_{_ID}{{32,}}"),
 )
-"""What it is called, and how it looks. More particular ones first: the first that fits gives the name."""
+"""Name and pattern of each kind of secret. Specific patterns come first: the first match gives the name."""
 
 _SHAPES = [(name, re.compile(shape, re.DOTALL)) for name, shape in SHAPES]
 _INSIDE = re.compile(r"[A-Za-z0-9_-]")
-"""What may not stand before a key: then it is a part of something else. Looked at afterwards, which is much faster."""
+"""A match after one of these characters is part of a longer word. Checked after the match, which is much faster."""
 
 _IN_URL = re.compile(r"(?P<before>://[^\s/:@'\"<>]{0,200}:)(?P<secret>[^\s/@'\"<>]{1,400})(?=@)")
 _HEADER = re.compile(
@@ -127,11 +127,11 @@ _AFTER_NAME = (
     (_NAMES, _BARE),
     (_NAMES, _FLAG),
 )
-"""Each with words of which one must be there."""
+"""Each pattern with hint words; it runs only if the text contains one of them."""
 
 
 def redacted(text: str) -> str:
-    """The text with `[redacted ...]` in the place of every secret that can be told."""
+    """Replace every recognised secret in the text by `[redacted ...]`."""
     for name, shape in _SHAPES:
         text = shape.sub(lambda found, name=name: _by_shape(found, name), text)
     lowered = text.lower()
@@ -142,12 +142,12 @@ def redacted(text: str) -> str:
 
 
 def redacted_value(value: Any) -> Any:
-    """The same for every text in a value made of lists and dicts; a value whose key makes it secret goes too."""
+    """Redact every text in nested lists and dicts, and each text whose key marks it as a secret."""
     return mapped(value, redacted, _is_secret)
 
 
 def mapped(value: Any, change: Callable[[str], str], hidden: Callable[[str], bool] = lambda _: False) -> Any:
-    """A value made of lists and dicts with every text in it changed; texts under `hidden` keys are taken out."""
+    """Apply `change` to every text in nested lists and dicts; texts under `hidden` keys are redacted."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list | tuple):

@@ -1,9 +1,9 @@
-"""Messages as every provider accepts them.
+"""Repairs the messages of a window so that every provider accepts them.
 
-Each call is answered once and right behind the message that asks for it; a result without its call and an empty message
-are dropped; call ids are unique, short and plain. The first thing said is said by the user, and whenever the model was
-asked there was something to answer. What was sent once is sent the same way again: a result that comes after the model
-was told that there is none is said where it came. Whatever had to be changed is reported.
+Each call has one result, right after the message that requests it; a result without its call and an empty message are
+dropped; call ids are unique, short and plain. The user speaks first, and at every request to the model there is a
+message to answer. What was sent once is sent the same way again: a result that arrives after the model was told there
+is none appears where it arrived. Every change is reported. `outlast.core.part_repair` handles the parts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ATTACHED = "(see the attachment)"
 MAX_ID = 40
 
 ASKED = Message(role=Role.USER, content=GO_ON)
-"""Stands, by identity, where the model was asked; said only where nothing else is there to be answered."""
+"""Marks, by identity, a request to the model; it is sent only if there is nothing else to answer."""
 
 
 class _AskedCalls:
-    """One call of one message, and what answered it."""
+    """One call of one message, and its result."""
 
     def __init__(self, message: Message, call: ToolCall, call_id: str) -> None:
         self.message = message
@@ -46,8 +46,8 @@ def accepted(
     provider: str | None,
     max_image_bytes: int,
 ) -> tuple[list[Message], list[Repair]]:
-    """These messages, repaired. `started` holds (seq of the reply, call id) of each call that was begun, `inputs` the
-    seqs of what was admitted: that is said even when nothing is in it."""
+    """Return the repaired messages and the repairs. `started` holds (seq of the reply, call id) of each started call,
+    `inputs` the seqs of admitted inputs, which are sent even if they are empty."""
     repairs: list[Repair] = []
     sanitizer = PartSanitizer(provider, max_image_bytes, repairs)
     asked = _asked(messages, repairs)
@@ -72,7 +72,7 @@ def accepted(
 
 
 def _ask(out: list[Message], repairs: list[Repair]) -> None:
-    """The model is asked here: there must be something to answer."""
+    """Add a message to answer if the model was asked here without one."""
     spoken = any(message.role is not Role.SYSTEM for message in out)
     if not spoken or out[-1].role is Role.ASSISTANT:
         repairs.append(Repair("go_on_added", out[-1].seq if out else None, "the model was asked without a question"))
@@ -80,7 +80,7 @@ def _ask(out: list[Message], repairs: list[Repair]) -> None:
 
 
 def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_AskedCalls]]:
-    """The calls by the position of their message, each with an id that no other has."""
+    """Return the calls by the position of their message, each with a unique id."""
     ids = _Ids()
     found: dict[int, list[_AskedCalls]] = {}
     for n, message in enumerate(messages):
@@ -96,7 +96,7 @@ def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_As
 
 
 class _Ids:
-    """Gives out each id once."""
+    """Returns each id only once."""
 
     def __init__(self) -> None:
         self.used: set[str] = set()
@@ -113,8 +113,8 @@ class _Ids:
 
 
 def _answer(messages: list[Message], asked: dict[int, list[_AskedCalls]], repairs: list[Repair]) -> dict[int, Message]:
-    """Give each result to the newest message that asked for it before. By position, what is said of results that came
-    after the model had been told that there is none."""
+    """Assign each result to the newest earlier message that requests it. Return, by position, the messages for results
+    that arrived after the model was told there is none."""
     newest: dict[str, list[_AskedCalls]] = {}
     closed: dict[str, _AskedCalls] = {}
     late: dict[int, Message] = {}
@@ -152,7 +152,7 @@ def _late(one: _AskedCalls, result: ToolResult, at: Message, before: Message | N
 
 
 def _own_parts(message: Message, asked: list[_AskedCalls], repairs: list[Repair]) -> tuple[Part, ...]:
-    """The parts that stay with the message: results go behind their calls, calls get their unique ids."""
+    """Return the parts that stay in the message: results move behind their calls, calls get their unique ids."""
     if message.role is Role.TOOL:
         if not message.tool_results:
             repairs.append(Repair("result_dropped", message.seq, "a tool message without a result"))
@@ -184,7 +184,7 @@ def _answered(one: _AskedCalls, started: set[tuple[int | None, str]], repairs: l
 
 
 def _opened(messages: list[Message], repairs: list[Repair]) -> list[Message]:
-    """With a user's message before anything the assistant says."""
+    """Insert an opening user message if the first non-system message is not the user's."""
     first = next((n for n, message in enumerate(messages) if message.role is not Role.SYSTEM), None)
     if first is None or messages[first].role is Role.USER:
         return messages

@@ -1,10 +1,10 @@
-"""The folded state of a session: all that a driver has to know to go on, whatever the log's length.
+"""The folded state of a session: everything a driver needs to continue it, however long the log is.
 
-A state is bounded: it holds what is open now (turn, attempt, calls, approvals, inputs) and the last few of what is
-shown (timeline, trace, prompts), never the messages. So it can be a snapshot (`outlast.core.state`), and resuming
-a huge session costs as much as a small one. `outlast.core.fold` says how an event changes it.
+A state is bounded: it holds open work (turn, attempt, calls, approvals, inputs) and the latest timeline, trace and
+prompt records, never the messages. So it can be stored as a snapshot, and resuming a huge session costs as much as a
+small one. `outlast.core.fold` defines how an event changes it.
 
-A folded state as bytes, and back. A cache: what cannot be used is None, and the log is folded again.
+Snapshots are a cache: `state_from_bytes` returns None for one it cannot use, and the caller folds the log again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from outlast.core.inbox import Inbox
 from outlast.core.usage import UsageTotals
 
 FOLD_VERSION = 3
-"""A snapshot of another version is ignored. Raise it whenever an event comes to mean another state."""
+"""Increment it when an event changes the state in another way than before: snapshots of other versions are ignored."""
 
 
 class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A turn that has not ended. `recoveries` counts the drivers that took it over and got nowhere since.
+    """A turn that has not ended. `recoveries` counts takeovers by another driver since the last progress.
 
-    `at` is when it began, `replies` and `tokens` what it has used up of its budgets, `attempts` how often the model was
-    asked for the reply that is still missing, `nudges` how often the runtime asked it to go on.
+    `at` is its start time, `replies` and `tokens` are what it has used of its budgets, `attempts` counts the requests
+    for the reply that is still missing, `nudges` counts how often the runtime asked the model to continue.
     """
 
     turn: str
@@ -50,7 +50,7 @@ class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
 class OpenCall(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A tool call of the newest reply, or one that was started without a reply (a verification command).
 
-    `arguments` is None when they are larger than 16 KiB: read them at `requested_seq` (or `started_seq`).
+    `arguments` is None if they are larger than 16 KiB: read them from event `requested_seq` (or `started_seq`).
     """
 
     call_id: str
@@ -70,7 +70,7 @@ class OpenCall(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A question about a call. The first answer stands."""
+    """A request to approve a call. The first answer counts."""
 
     seq: int
     call_id: str
@@ -96,7 +96,7 @@ class UnknownEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class CompactionCounters(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What compaction has done so far. `futile` counts those in a row that saved less than a tenth."""
+    """Counters over all compactions. `futile` counts consecutive ones that saved less than a tenth."""
 
     count: int = 0
     undone: int = 0
@@ -109,11 +109,11 @@ class CompactionCounters(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Everything that is known of a session after `last_seq`.
+    """The state of a session after event `last_seq`.
 
-    `attempt` is the seq of the open attempt at the model, `reads` the latest (input, where a turn read it), `view` what
-    the boundaries in `journal` come to. `runtime` is the runtime's own; it grows with its keys, not with the log, and
-    `runtime_at` tells by which event each of them was set last.
+    `attempt` is the seq of the open model request, `reads` the latest pairs (input, event where a turn read it), `view`
+    the combined effect of the boundaries in `journal`. `runtime` belongs to the runtime; it grows with its keys, not
+    with the log, and `runtime_at` holds the event that last set each key.
     """
 
     last_seq: int = 0
@@ -154,12 +154,12 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def drivable(self) -> bool:
-        """False once an event was met that this version does not understand: such a session may only be read."""
+        """False if the log has an event that this version does not know: the session may then only be read."""
         return self.unknown_count == 0
 
     @property
     def plan_mode(self) -> bool:
-        """Whether it is to look and plan only, as its header says too."""
+        """Whether the session may only read and plan; equal to the header's `plan_mode`."""
         if "workflow_mode" in self.runtime:
             return self.runtime["workflow_mode"] == PLAN
         return self.settings.get("plan_mode") is True
@@ -178,12 +178,12 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def window_from(self) -> int:
-        """The first event that the model sees as it was said."""
+        """The first event that the model sees in its original form."""
         return self.view.window_from
 
     @property
     def read_from(self) -> int:
-        """The first event that the projection `window` has to be given."""
+        """The first event that `outlast.core.window.window` needs."""
         return self.view.read_from
 
 
@@ -192,7 +192,7 @@ def state_to_bytes(state: SessionState) -> bytes:
 
 
 def state_from_bytes(data: bytes) -> SessionState | None:
-    """The state, or None when another fold version wrote it or the bytes are no state at all."""
+    """Decode a state; None if another fold version wrote it or the bytes are invalid."""
     try:
         found = from_json(data)
         if not isinstance(found, dict) or cast("dict[str, Any]", found).get("fold_version") != FOLD_VERSION:

@@ -1,8 +1,8 @@
-"""The transcript: what was said, for people, in the order of the log.
+"""The transcript: the messages of a session for people, in log order. The model's view is `outlast.core.window`.
 
-Originals behind a compaction are part of it; what was cleared or rewound is archived and shown only on request. A reply
-that broke off is marked `interrupted`; once the model was asked again in the same turn it is archived too, so that it
-never stands beside the reply as if it were another one.
+It includes originals that were compacted; cleared and rewound messages are archived and shown only on request. A reply
+that broke off is marked `interrupted`; after a retry in the same turn it is archived too, so that it never appears next
+to the complete reply as if it were a second one.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from outlast.core.state import SessionState
 def transcript(
     rows: Iterable[Row], state: SessionState, *, include_archived: bool = False, summaries: bool = False
 ) -> list[Message]:
-    """The messages in these rows, newest last. `summaries` adds compaction summaries as system messages.
+    """Return the messages in these rows, newest last. `summaries` adds compaction summaries as system messages.
 
-    The rows may be a page of the log; pages that end between turns show exactly what the whole would.
+    The rows may be a page of the log; pages that end between turns show exactly what the whole log would.
     """
     rows = list(rows)
     view = state.view
-    whole = not (view.cleared_at or view.hidden)  # then nothing is out of sight, and nobody need look where it was read
+    whole = not (view.cleared_at or view.hidden)  # then nothing is hidden, and the promotions need no lookup
     promoted, retried = {} if whole else _promotions(rows, state), _retried(rows, state)
     messages: list[Message] = []
     for stored, event in rows:
         message = message_of(stored, event)
         if message is None or (message.is_summary and not summaries):
             continue
-        if whole and not retried:  # as in most sessions
+        if whole and not retried:  # the common case
             messages.append(message)
             continue
         places = promoted.get(stored.seq) or (stored.seq,)
@@ -46,7 +46,7 @@ def transcript(
 
 
 def message_of(stored: StoredEvent, event: e.Event | e.Opaque) -> Message | None:
-    """The message that one event is, if it is one."""
+    """Convert an event to its message; None if it is not a message."""
     if stored.redacted:
         role = _REDACTED_ROLES.get(stored.kind)
         return Message(role=role, content=REDACTED, seq=stored.seq, at=stored.at) if role else None
@@ -67,7 +67,7 @@ def message_of(stored: StoredEvent, event: e.Event | e.Opaque) -> Message | None
             return None
 
 
-# Whose text was redacted; an appended message took its role with it.
+# The author of a redacted text; an appended message lost its role with its body.
 _REDACTED_ROLES = {
     "InputAdmitted": Role.USER,
     "MessageAppended": Role.SYSTEM,
@@ -77,14 +77,14 @@ _REDACTED_ROLES = {
 
 
 def _result_parts(event: e.ToolCallFinished) -> tuple[ToolResult | ImagePart | FilePart, ...]:
-    """One result with the text, then what is not text."""
+    """Return one result with the text, followed by images and files."""
     result = ToolResult(call_id=event.call_id, content=text_of(event.parts), is_error=event.is_error, name=event.name)
     return (result, *(part for part in event.parts if isinstance(part, ImagePart | FilePart)))
 
 
 def _promotions(rows: list[Row], state: SessionState) -> dict[int, list[int]]:
-    """By input, the events at which a turn read it: it is in sight as long as one of those is. The newest are known
-    from the state, also when the page ends before them."""
+    """Return, by input, the events where a turn read it: an input is visible as long as one of them is. The state
+    knows the newest ones, even if the page ends before them."""
     places: dict[int, list[int]] = {}
     for seq, read_at in state.reads:
         places.setdefault(seq, []).append(read_at)
@@ -96,7 +96,7 @@ def _promotions(rows: list[Row], state: SessionState) -> dict[int, list[int]]:
 
 
 def _retried(rows: list[Row], state: SessionState) -> set[int]:
-    """Replies that broke off and were not what their turn ended with."""
+    """Return the replies that broke off, except those with which their turn ended."""
     retried: set[int] = set()
     broken: list[int] = []
     for stored, event in rows:
@@ -110,6 +110,6 @@ def _retried(rows: list[Row], state: SessionState) -> set[int]:
         elif isinstance(event, e.TurnEnded):
             retried.update(broken[:-1])
             broken = []
-    if state.turn is not None:  # it will be asked again
+    if state.turn is not None:  # the open turn will retry
         retried.update(seq for seq in broken if seq > state.turn.seq)
     return retried

@@ -1,8 +1,8 @@
-"""Where in an event a value stands that a log cannot hold, for the sentence that refuses it.
+"""Finds the value in an event that a log cannot hold, for the error message that refuses it.
 
-Fields of our own types are JSON by nature. What a caller puts into a free field (a tool call's arguments, facts) must
-come back equal: texts, numbers, booleans, None, bytes, lists, and dicts with text keys. A tuple, a set, a date or a
-decimal would come back as something else, so it is refused rather than turned into what it is not.
+Fields of our own types are always valid JSON. A caller's value in a free field (a tool call's arguments, facts) must be
+read back equal: texts, numbers, booleans, None, bytes, lists, and dicts with text keys. A tuple, a set, a date or a
+decimal would be read back as another type, so it is refused and not converted silently.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_DEPTH = 64
 
 
 class UnstorableValue(NamedTuple):
-    """The path to a value, from the event's kind on, and what is wrong with it."""
+    """The path to a value, starting with the event's kind, and the reason it is refused."""
 
     path: str
     why: str
@@ -27,11 +27,11 @@ class _Place(NamedTuple):
     path: str
     depth: int
     free: bool
-    """Inside a field that may hold anything."""
+    """Whether the value is inside a field that may hold anything."""
 
 
 def find_unstorable(event: Any, kind: str) -> UnstorableValue | None:
-    """The first value in this event that would not come back as it is."""
+    """Return the first value in this event that would not be read back equal."""
     waiting = [_Place(event, kind, 0, free=False)]
     while waiting:
         place = waiting.pop()
@@ -43,7 +43,7 @@ def find_unstorable(event: Any, kind: str) -> UnstorableValue | None:
 
 
 def largest(written: Any, path: str, size: Callable[[Any], int]) -> str:
-    """The path to the smallest part of a value that still makes up most of it."""
+    """Return the path to the smallest part that still makes up more than half of the value at each level."""
     while isinstance(written, dict | list) and written:
         whole, inside = size(written), [*_children(written, path)]
         below = max(inside, key=lambda child: size(child[1]))
@@ -54,7 +54,7 @@ def largest(written: Any, path: str, size: Callable[[Any], int]) -> str:
 
 
 def named(path: str) -> str:
-    """A path fit for a message: keys may be long, or no valid text."""
+    """Make a path printable: keys may be long or invalid Unicode."""
     shown = path if len(path) <= 200 else f"{path[:160]}...{path[-32:]}"
     return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -62,7 +62,7 @@ def named(path: str) -> str:
 def _objection(place: _Place) -> str | None:
     value = place.value
     if value is None or isinstance(value, str | int | float | bytes):
-        return None  # how large a number may be is told where it is written
+        return None  # the codec checks the range of numbers
     if not isinstance(value, dict | list) and (place.free or not isinstance(value, tuple | msgspec.Struct)):
         return f"is of type {type(value).__name__}, which would not come back as it is; a log holds what JSON can say"
     if place.depth >= MAX_DEPTH:

@@ -1,4 +1,4 @@
-"""What a session has spent so far."""
+"""Token and cost totals of a session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OTHER_MODELS = "other"
 
 
 class ModelUsage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Sums over replies. `cost_micros` adds up what is known; `unpriced` counts replies whose price is not."""
+    """Sums over replies. `cost_micros` adds up the known costs; `unpriced` counts replies with an unknown price."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -32,7 +32,7 @@ class ModelUsage(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class UsageTotals(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A session's own usage: a fork starts at nothing. Past 32 models the rest is one sum."""
+    """A session's own usage: a fork starts at zero. Past `MODELS` models, the others share one sum."""
 
     total: ModelUsage = msgspec.field(default_factory=ModelUsage)
     models: dict[str, ModelUsage] = {}

@@ -1,8 +1,8 @@
-"""The window: what the model sees, made from the log and repaired in the projection.
+"""The window: the messages the model sees, projected from the log and repaired for the provider.
 
-Events since the last boundary, a compaction's summary first. An input stands where a turn read it, not where it was
-admitted, so a queued one never breaks into another turn. The beginning stays the same from one step to the next, byte
-for byte, as long as no boundary is drawn: providers cache by prefix. The log stays as it is; repairs are reported.
+It holds the events since the last boundary, after a compaction's summary. An input appears where a turn read it, not
+where it was admitted, so a queued input never breaks into another turn. Between boundaries the prefix stays the same
+byte for byte from step to step, because providers cache by prefix. The log is not changed; repairs are reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 
 class WindowMessage(NamedTuple):
-    """A message as it was said, and the event at which the model came to know it: an input's is where it was read."""
+    """An original message, and the event at which the model got it; for an input, the event where a turn read it."""
 
     place: int
     message: Message
@@ -44,11 +44,11 @@ def window(
     asking: bool = False,
     max_image_bytes: int = MAX_IMAGE,
 ) -> Window:
-    """What the model sees. `rows` begin at `state.read_from` or earlier and end at the head; of those before
-    `state.window_from` only `InputAdmitted` matters.
+    """Build the window. `rows` start at `state.read_from` or earlier and end at the head; before `state.window_from`
+    only `InputAdmitted` matters.
 
-    `asking`: it is about to be sent, so it ends with something to answer. Reasoning signed by another provider than
-    `provider` loses its signature; images and files over `max_image_bytes` become a note.
+    `asking`: the window is about to be sent, so it must end with a message to answer. Reasoning signed by another
+    provider than `provider` loses its signature; images and files over `max_image_bytes` become a note.
     """
     heard = _heard(rows, state)
     messages = [said.message for said in heard.said]
@@ -60,7 +60,7 @@ def window(
 
 
 def said(rows: Iterable[Row], state: SessionState) -> list[WindowMessage]:
-    """What the window is made of, before it is repaired; a summary has place 0."""
+    """Return the messages of the window before repair; a summary has place 0."""
     return [one for one in _heard(rows, state).said if one.message is not ASKED]
 
 
@@ -73,7 +73,7 @@ def _heard(rows: Iterable[Row], state: SessionState) -> _Heard:
 
 
 class _Heard:
-    """Collects what was said since the last boundary, in the order in which the model came to know it."""
+    """Collects the messages since the last boundary, in the order in which the model got them."""
 
     def __init__(self, view: BoundaryView) -> None:
         self.view = view
@@ -127,7 +127,7 @@ class _Heard:
             self._calls.update((call.id, message.seq) for call in message.tool_calls)
 
     def _asked(self, seq: int) -> None:
-        """What the model was told here about its calls is what it is told again."""
+        """Mark a request to the model: later windows must repeat what it was told here about its calls."""
         self._broken, self._calls = None, {}
         self.said.append(WindowMessage(seq, ASKED))
 
@@ -142,12 +142,12 @@ class _Heard:
             self._read_in_turn.add(seq)
 
     def place_carried(self, place: int) -> None:
-        """A boundary was drawn in the middle of a turn: what the turn is about is still said."""
+        """Place the inputs of a turn that was running when the boundary was drawn."""
         carried, self._carried = self._carried, []
         self._read(place, carried)
 
     def _keep_broken(self, place: int) -> None:
-        """The turn ended with a reply that broke off: the model should know what the user saw of it."""
+        """Keep the text of a reply that broke off at the end of a turn: the model should know what the user saw."""
         broken, self._broken = self._broken, None
         texts = [part for part in broken.parts if isinstance(part, TextPart) and part.text] if broken else []
         if broken and texts:
@@ -162,16 +162,16 @@ def _summary(message: Message) -> Message:
 
 
 def unread(state: SessionState) -> list[int]:
-    """The inputs that wait and that no turn has read, so that no window shows them. A fork writes `InputPromoted` of
-    them behind its first event: nobody will answer them there, but they were said."""
+    """Return the pending inputs that no turn has read and no window shows. A fork writes `InputPromoted` for them after
+    its first event: no turn will answer them there, but the window then shows them."""
     read = {seq for seq, _ in state.reads}
     return [seq for seq in state.unanswered if seq not in read]
 
 
 def whole_from(rows: Iterable[Row], wanted: int) -> int:
-    """The last seq, at or before `wanted`, from which on no tool call is parted from its result.
+    """Return the last seq, at or before `wanted`, that does not separate a tool call from its result.
 
-    A compaction that keeps everything from there on splits nothing. Rows must reach back far enough.
+    A compaction can keep everything from this seq on. The rows must reach back far enough.
     """
     asked: dict[str, int] = {}
     groups: list[tuple[int, int]] = []
@@ -187,7 +187,7 @@ def whole_from(rows: Iterable[Row], wanted: int) -> int:
         if message.role is Role.ASSISTANT and not message.interrupted:
             waiting = {call.id for call in message.tool_calls}
             asked.update((call.id, stored.seq) for call in message.tool_calls)
-    groups += [(asked[call_id], wanted) for call_id in waiting]  # its result is still to come
+    groups += [(asked[call_id], wanted) for call_id in waiting]  # their results are still to come
     for first, last in sorted(groups, reverse=True):
         if first < wanted <= last:
             wanted = first

@@ -1,4 +1,4 @@
-"""The four workflow modes, and how a mode came to be chosen."""
+"""The four workflow modes, and the ways in which a mode can be chosen."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class DecisionKind(StrEnum):
 
 
 def mode_of(name: object, otherwise: WorkflowMode = WorkflowMode.EXECUTE) -> WorkflowMode:
-    """The mode of that name; a name from a log that this version does not know is `otherwise`."""
+    """Return the mode with this name; `otherwise` if this version does not know the name."""
     return WorkflowMode(name) if isinstance(name, str) and name in set(WorkflowMode) else otherwise

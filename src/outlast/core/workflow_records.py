@@ -1,7 +1,7 @@
-"""The records of how a session works: timeline, completion trace, prompts, ledger, definition of done.
+"""Workflow records of a session: timeline, completion trace, prompts, ledger, definition of done.
 
-Every turn policy writes them and every reader of a session reads them, so they know no policy. Statuses, kinds and
-codes are stored as texts: a reader keeps one that it does not know.
+Every turn policy writes them and every reader of a session reads them, so they do not depend on a policy. Statuses,
+kinds and codes are stored as texts: a reader keeps unknown ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class EvidenceStatus(StrEnum):
-    """What a verification has come to."""
+    """The status of a verification."""
 
     PENDING = "pending"
     PASSED = "passed"
@@ -34,7 +34,7 @@ class CommandKind(StrEnum):
 
 
 class EvidenceProvenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One piece of evidence: what it is about (`subject`), what it says, and which record it comes from."""
+    """One piece of evidence: its subject, its summary, and the record it comes from."""
 
     category: str
     source: str
@@ -45,7 +45,7 @@ class EvidenceProvenance(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class VerificationEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a verification command said. `skipped`: it could not be run (denied, or the program is not installed)."""
+    """Result of a verification command. `skipped`: it could not run (denied, or the program is not installed)."""
 
     command: str
     passed: bool = False
@@ -65,7 +65,7 @@ class VerificationEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defau
 
 
 class VerificationObservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the verification by one command stands. A later attempt supersedes what an earlier one showed."""
+    """Current status of the verification by one command. A later attempt supersedes an earlier one."""
 
     command: str
     status: str
@@ -95,7 +95,7 @@ class EntryKind(StrEnum):
 
 
 class WorkflowTimelineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One decision. `timestamp` is UTC, ISO 8601; kinds and codes are texts, so that unknown ones can be kept."""
+    """One decision. `timestamp` is UTC, ISO 8601; kinds and codes are texts, so unknown ones can be kept."""
 
     timestamp: str
     kind: str
@@ -138,7 +138,7 @@ class CompletionTraceEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defau
 def completion_trace(
     timeline: Sequence[WorkflowTimelineEntry], legacy: Sequence[CompletionTraceEntry] = ()
 ) -> list[CompletionTraceEntry]:
-    """The latest completion decisions of the timeline; `legacy` entries count only where it has none."""
+    """Return the latest completion decisions of the timeline; `legacy` entries are used only if it has none."""
     found = [_projected(entry) for entry in timeline if entry.kind.startswith("completion_")]
     return (found or list(legacy))[-TRACE_LENGTH:]
 
@@ -155,7 +155,7 @@ def _projected(entry: WorkflowTimelineEntry) -> CompletionTraceEntry:
 
 
 class PromptSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One system prompt as it was sent. `prompt_sections` are the names of its changing sections, in order."""
+    """One system prompt as sent. `prompt_sections` are the names of its variable sections, in order."""
 
     timestamp: str
     workflow_mode: str
@@ -167,7 +167,7 @@ class PromptSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def is_new(snapshot: PromptSnapshot, last: PromptSnapshot | None) -> bool:
-    """False when only the time or the task differ from the last one: an equal prompt is not stored twice."""
+    """False if only the time or the task differs from the last snapshot: an equal prompt is not stored twice."""
     if last is None:
         return True
     return msgspec.structs.replace(snapshot, timestamp=last.timestamp, current_task=last.current_task) != last
@@ -207,9 +207,9 @@ class TaskSize(StrEnum):
 
 class DefinitionOfDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`failed_commands` are those whose last run failed; `line_changes` counts lines written or replaced;
-    `verification_commands` are those of the latest attempt, `planned_commands` those that the plan asks for.
+    `verification_commands` are those of the latest attempt, `planned_commands` those that the plan requires.
 
-    Paths of brief and plans are where they were exported to, if they were; the log holds the originals.
+    The paths of brief and plans are set if they were exported; the log holds the originals.
     """
 
     task_statement: str
@@ -245,6 +245,6 @@ class DefinitionOfDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         return bool(self.mutating_actions)
 
     def of_attempt(self) -> list[VerificationEvidence]:
-        """What the active attempt has shown so far."""
+        """Return the evidence of the active attempt."""
         active = self.active_verification_attempt_id
         return [item for item in self.evidence if active is not None and item.attempt_id == active]

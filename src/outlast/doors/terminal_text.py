@@ -1,7 +1,7 @@
-"""Text in a terminal: it can be read, it cannot steer anything, and it takes a known number of columns.
+"""Text for a terminal: readable, unable to control the terminal, and of a known width.
 
 Text from models, tools, files and the store is escaped. Chinese, Japanese and Korean characters and most emoji take two
-columns; the tables for that load only when a text is not plain ASCII: a list of sessions should not wait for them.
+columns; the tables for that load only if a text is not plain ASCII, so that listing sessions does not wait for them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 
 
 def readable(text: str) -> str:
-    """For answers and outputs: control characters and changes of direction are spelled out, the rest is left alone.
+    """For answers and outputs: escapes control characters and changes of text direction, and leaves the rest alone.
 
-    Joiners stay: emoji and several scripts are made with them. Carriage returns end a line, as they do in a terminal.
+    Joiners stay: emoji and several scripts need them. Carriage returns end a line, as they do in a terminal.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
@@ -35,13 +35,14 @@ _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def output(text: str) -> str:
-    """For what programs put out: their colours are left out, so nothing they would hide is hidden; the rest as ever."""
+    """For program output: colours are removed, so that they cannot hide anything; the rest as in `readable`."""
     return readable(_COLOURS.sub("", text)) if "\x1b" in text else readable(text)
 
 
 def exact(text: str) -> str:
-    """For what is to be approved: everything that cannot be seen is spelled out, tabs and ends of lines too where they
-    could hide something."""
+    """For a text to be approved: everything invisible is spelled out, including tabs and trailing spaces, which could
+    hide something.
+    """
     lines = show_invisible(text).split("\n")
     return "\n".join(_ending_seen(line.replace("\t", "<TAB>")) for line in lines)
 
@@ -52,7 +53,7 @@ def _ending_seen(line: str) -> str:
 
 
 def spelled(text: str, *, keep: str = "") -> str:
-    """Every character that does not print as its escape; those in `keep` stay."""
+    """Replace every unprintable character with its escape; those in `keep` stay."""
     if text.isprintable():
         return text
     return "".join(
@@ -61,12 +62,12 @@ def spelled(text: str, *, keep: str = "") -> str:
 
 
 def plain(text: str) -> str:
-    """One line, every character of it printable."""
+    """One line of printable characters only."""
     return spelled(one_line(text))
 
 
 def cells(text: str) -> int:
-    """How many columns it takes."""
+    """Width of the text in columns."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -75,19 +76,19 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """The text on at most so many columns; where something is left out, its last character says so."""
+    """Shorten the text to at most that many columns; if something is left out, it ends with an ellipsis."""
     if cells(text) <= most:
         return text
     return f"{_beginning(text, most - 1)}…" if most > 0 else ""
 
 
 def padded(text: str, width: int) -> str:
-    """With spaces up to that width; longer texts stay as they are."""
+    """Pad with spaces to that width; longer texts stay as they are."""
     return text + " " * (width - cells(text))
 
 
 def pieces(text: str, width: int) -> list[str]:
-    """All of it, in pieces that fit into so many columns each; at least one."""
+    """The whole text in pieces of at most `width` columns each; at least one piece."""
     width = max(2, width)
     if text.isascii():
         return [text[at : at + width] for at in range(0, len(text), width)] or [""]
@@ -102,7 +103,7 @@ def pieces(text: str, width: int) -> list[str]:
 
 
 def _beginning(text: str, most: int) -> str:
-    """As many characters as fit; what takes no room of its own stays with the one before it."""
+    """As many characters as fit; zero-width characters stay with the character before them."""
     used = 0
     for at, char in enumerate(text):
         used += cells(char)

@@ -1,4 +1,4 @@
-"""What answers: the model port and its adapters (real providers, scripted, local).
+"""The model port and its adapters (real providers, scripted, local).
 
-An adapter imports its SDK only when it is used, and translates that SDK's errors at its own border.
+An adapter imports its SDK only on use and translates the SDK's errors to `outlast.core.errors` itself.
 """

@@ -1,9 +1,8 @@
-"""Which model answers when nobody named one, and why. Pure: what there is, is handed in.
+"""Chooses the model when the user has not named one, and gives the reason.
 
-A key wins over Ollama, Ollama over `local`. With several keys it is the user's to say which, once; where nobody can be
-asked, it is the first of the table, and the note says so.
-
-Ollama on this machine: whether it is there, and what it can run.
+A key is preferred over Ollama, and Ollama over `local`. With several keys, `Choice.options` lets the caller ask the
+user once; the default is the first in the catalog, and the reason says so. `chosen` is pure: the available models are
+arguments. `ollama_models` asks an Ollama server for its models.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LOCAL_NOTE = "a demo model: it talks, but it cannot work; set a key or start Oll
 
 
 class OllamaModels(NamedTuple):
-    """What there is: keys by provider, the models of a reachable Ollama (None: there is none), and `local`."""
+    """What is available: keys by provider, the models of a reachable Ollama (None: not reachable), and `local`."""
 
     keys: Mapping[str, str]
     ollama: Sequence[str] | None = None
@@ -30,7 +29,7 @@ class OllamaModels(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """`model` is None when nothing can answer. `options` has the others, when the user should be asked once."""
+    """`model` is None if no model is available. `options` lists all candidates if the user should be asked once."""
 
     model: str | None
     reason: str
@@ -38,7 +37,7 @@ class Choice(NamedTuple):
 
 
 def chosen(found: OllamaModels) -> Choice:
-    """The model to use when none was named."""
+    """Return the model to use if the user has not named one."""
     keyed = [one for one in PROVIDERS.values() if one.default and one.name in found.keys]
     if keyed:
         options = tuple(f"{one.name}:{one.default}" for one in keyed)
@@ -72,7 +71,7 @@ class _Tags(msgspec.Struct, frozen=True):
 
 
 def ollama_models(url: str, seconds: float = PROBE_SECONDS) -> list[str] | None:
-    """The models of the Ollama at `url`, newest first; None when none answers there."""
+    """Return the models of the Ollama server at `url`, newest first; None if it does not answer."""
     place = urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     try:

@@ -1,7 +1,7 @@
-"""What a provider's failure means, decided once, most specific first.
+"""Maps failures of providers, SDKs and the network to `outlast.core.errors`, most specific first.
 
-The text of an error is for people: it names the cause and the remedy, is short, and holds no secret. Whether it may be
-asked again is the class: `ModelUnavailable` yes, `ModelRefused` no, `ContextOverflow` with a smaller window.
+The message is for people: it names the cause and the remedy, is short, and contains no secret. The class decides about
+retries: `ModelUnavailable` yes, `ModelRefused` no, `ContextOverflow` with a smaller window.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OVERFLOW = re.compile(
     r"|token limit|tokens? .{0,40}exceed|exceed_context_size|string_above_max_length",
     re.IGNORECASE,
 )
-"""How the providers say that a window is too large; few of them have a code for it."""
+"""Phrases with which providers report that a window is too large; few of them have a code for it."""
 
 _OUTPUT = re.compile(r"max_?(completion_|output_|new_)?tokens|(output|completion) tokens", re.IGNORECASE)
 _INPUT = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
@@ -34,7 +34,7 @@ _LONGEST = 300
 
 
 class RequestedModel(NamedTuple):
-    """Who was asked, for the sentences: `secrets` must not appear in any of them."""
+    """The requested model, for error messages; `secrets` must not appear in any of them."""
 
     model: str
     variable: str | None = None
@@ -43,7 +43,7 @@ class RequestedModel(NamedTuple):
 
 
 def explained(error: Exception, asked: RequestedModel) -> ModelError:
-    """The error of ours that this one of pydantic-ai, of an SDK or of the network means."""
+    """Convert an error of pydantic-ai, of an SDK or of the network to one of `outlast.core.errors`."""
     text = _said(error, asked.secrets)
     status = error.status_code if isinstance(error, x.ModelHTTPError) else None
     wait = _wait(error)
@@ -71,12 +71,12 @@ def explained(error: Exception, asked: RequestedModel) -> ModelError:
 
 
 def wants_turns(error: Exception) -> bool:
-    """Whether a server refused two user messages in a row; some chat templates do."""
+    """Whether the server refused consecutive user messages, as some chat templates do."""
     return isinstance(error, x.ModelAPIError) and _ALTERNATE.search(_body(error)) is not None
 
 
 def seconds(header: str | None) -> float | None:
-    """The wait a `Retry-After` asks for: seconds or a date; None for anything else."""
+    """Parse a `Retry-After` header (seconds or a date) to seconds; None for anything else."""
     if not header:
         return None
     try:
@@ -90,7 +90,7 @@ def seconds(header: str | None) -> float | None:
 
 
 def _too_large(text: str) -> bool:
-    """Whether it is the window that is too large, and not the reply that was asked for."""
+    """Whether the window is too large, and not the requested output."""
     if _OUTPUT.search(text) and not _INPUT.search(text):
         return False
     return _OVERFLOW.search(text) is not None
@@ -125,11 +125,11 @@ def _place(asked: RequestedModel) -> str:
     return asked.where or asked.model.partition(":")[0]
 
 
-# ---- the provider's own words ---------------------------------------------------------------------------------------
+# ---- the provider's own message -------------------------------------------------------------------------------------
 
 
 def _said(error: Exception, secrets: Iterable[str]) -> str:
-    """What the provider said, on one line, short, without the key that it may quote."""
+    """Return the provider's message: on one line, short, and without a key that it may quote."""
     text = " ".join(_body(error).split()) or type(error).__name__
     for secret in secrets:
         if secret:
@@ -151,7 +151,7 @@ def _body(error: Exception) -> str:
 
 
 def _message_in(body: object) -> str | None:
-    """The sentence inside an error's body, wherever the provider put it."""
+    """Find the message in an error body; None if there is none."""
     if isinstance(body, list) and body:
         body = cast("list[object]", body)[0]
     if not isinstance(body, dict):

@@ -1,8 +1,8 @@
-"""The process in which llama.cpp runs: `python -m outlast.models.llama_process`, started by `outlast.models.local`.
+"""The process that runs llama.cpp: `python -m outlast.models.llama_process`, started by `outlast.models.local`.
 
-It is told on its standard input, one JSON line, what to serve, says on its standard output where, and lives as long as
-that input stays open. So it ends with whoever started it, even one that was killed, on every system; should a
-forked process hold the pipe as well, the change of parent is seen within a second.
+It reads one JSON line with its options from standard input, writes its URL to standard output, and runs until standard
+input closes. So it ends with its parent on every system, even if the parent was killed. If a forked process also holds
+the pipe open, the server notices the change of parent within a second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 
 class LlamaOptions(msgspec.Struct, frozen=True):
-    """What to serve. Only who knows `key` is answered: every program on a machine can reach its loopback."""
+    """What to serve. Requests must carry `key`, because every program on the machine can reach the loopback port."""
 
     model: str
     name: str
@@ -33,7 +33,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def _serve(order: LlamaOptions) -> str:
-    xllamacpp: Any = import_module("xllamacpp")  # it has no types
+    xllamacpp: Any = import_module("xllamacpp")  # it has no type stubs
     params = xllamacpp.CommonParams()
     params.model.path = order.model
     params.model_alias = {order.name}
@@ -46,7 +46,7 @@ def _serve(order: LlamaOptions) -> str:
     params.ui = False
     params.verbosity = -1
     params.cors_origins = ""
-    params.sampling.temp = 0.2  # what the model's makers recommend; the penalty keeps so small a model out of loops
+    params.sampling.temp = 0.2  # as the model's authors recommend; the penalty prevents loops
     params.sampling.top_p = 0.9
     params.sampling.penalty_repeat = 1.1
     _held.append(xllamacpp.Server(params))
@@ -54,7 +54,7 @@ def _serve(order: LlamaOptions) -> str:
 
 
 _held: list[Any] = []
-"""The server, for as long as the process lives."""
+"""Keeps a reference to the server for the life of the process."""
 
 
 def _end_with(parent: int) -> None:
@@ -67,7 +67,7 @@ def main() -> None:
     parent = os.getppid()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=LlamaOptions)
     answers = os.dup(1)
-    os.dup2(2, 1)  # llama.cpp prints; only we may speak on the pipe
+    os.dup2(2, 1)  # llama.cpp prints to stdout; the pipe is for our answer only
     if not Path(order.model).is_file():
         sys.exit(f"{order.model} is missing")
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

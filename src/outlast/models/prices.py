@@ -1,6 +1,6 @@
-"""What a reply costs, from the table that genai-prices ships. Unknown is None, never nothing.
+"""Cost of a reply, from the table in genai-prices. An unknown price is None, never zero.
 
-`Usage.input_tokens` counts all input, cached input too, as the providers' bills do; the table knows the discounts.
+`Usage.input_tokens` counts all input including cached input, as providers bill it; the table knows the discounts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import ModuleType
 from outlast.core.messages import Usage
 
 FREE = ("local",)
-"""What really costs nothing: it runs on this machine, and nobody bills for it."""
+"""Providers that are free: they run on this machine."""
 
 _IDS = {
     "xai": "x-ai",
@@ -21,11 +21,11 @@ _IDS = {
     "openai-chat": "openai",
     "openai-responses": "openai",
 }
-"""Providers that the table calls by another name."""
+"""Providers that have another name in the table."""
 
 
 def cost_micros(model: str, usage: Usage) -> int | None:
-    """Millionths of a US dollar for one reply of `provider:model`; None when the price is not known."""
+    """Return the cost of one reply of `provider:model` in millionths of a US dollar; None if the price is unknown."""
     provider, _, name = model.partition(":")
     if provider in FREE:
         return 0
@@ -46,7 +46,7 @@ def cost_micros(model: str, usage: Usage) -> int | None:
 
 
 def context_window(model: str) -> int | None:
-    """How many tokens `provider:model` takes; None when the table does not say."""
+    """Return the context window of `provider:model` in tokens; None if the table has none."""
     provider, _, name = model.partition(":")
     table = _table()
     if table is None or not name:

@@ -1,7 +1,7 @@
-"""The providers: whose key is where, which model is theirs by default, what has to be installed.
+"""Catalog of providers: key variables, default models and required packages.
 
-The first ones have a default model and are chosen by themselves when their key is there; the order is the preference.
-The rest answer when they are named. A provider that is not here is unknown.
+The first providers have a default model and are chosen automatically if their key is set, in order of preference. The
+others are used only when named. A provider that is not listed is unknown.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from outlast.core.errors import ConfigError, MissingExtra
 
 
 class Provider(NamedTuple):
-    """`variables`: any of them may hold the key, `url_variable` another address. A provider without variables has more
-    to it than a key (regions, accounts): its SDK looks that up by itself.
+    """Any of `variables` may hold the key; `url_variable` may hold another address. A provider without variables needs
+    more than a key (regions, accounts): its SDK reads that itself.
 
-    `module` is the SDK, in the part of Outlast called `extra`.
+    `module` is the SDK, installed by the extra `extra`.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Provider(NamedTuple):
     def installed(self) -> bool:
         try:
             return find_spec("pydantic_ai") is not None and find_spec(self.module) is not None
-        except ModuleNotFoundError:  # the package that would hold the module
+        except ModuleNotFoundError:  # the parent package is missing
             return False
 
 
@@ -83,14 +83,14 @@ PROVIDERS: dict[str, Provider] = {
 }
 
 VARIABLES: tuple[str, ...] = tuple(dict.fromkeys(name for one in PROVIDERS.values() for name in one.variables))
-"""Every variable that may hold a key: what a tool's environment must not have."""
+"""All variables that may hold a key; a tool's environment must not contain them."""
 
 _OURS = frozenset({"openai", "anthropic", "google"})
 OTHERS = ("local", "none", "scripted:FILE")
 
 
 def provider_of(model: str) -> tuple[Provider, str]:
-    """The provider and the model's own name in `provider:model`."""
+    """Split `provider:model` into provider and model name; raises `ConfigError` if one is unknown or missing."""
     name, colon, rest = model.partition(":")
     provider = PROVIDERS.get(name)
     if provider is None:
@@ -104,7 +104,7 @@ def provider_of(model: str) -> tuple[Provider, str]:
 
 
 def require_installed(provider: Provider) -> None:
-    """`MissingExtra` when the SDK of a provider is not there; nothing is imported to find out."""
+    """Raise `MissingExtra` or `ConfigError` if the provider's SDK is not installed; the check imports nothing."""
     if provider.installed:
         return
     if provider.extra in _OURS:

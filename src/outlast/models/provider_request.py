@@ -1,8 +1,7 @@
-"""One HTTP request to a provider: a request of ours in, deltas and the whole reply out.
+"""One HTTP request to a provider: takes a `ModelRequest`, yields deltas and the whole reply. Nothing here retries.
 
-Loaded with the first request only: it imports pydantic-ai and the provider's SDK.
-
-pydantic-ai's model for a provider, made with our key, our address and our HTTP client. Nothing here retries.
+It also creates pydantic-ai's model for a provider, with our key, our address and our HTTP client. The module is
+imported only on the first request, because it imports pydantic-ai and the provider's SDK.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from outlast.models.request_messages import RequestMessages
 
 
 class ModelEndpoint(NamedTuple):
-    """Where a model is. `kind` is the provider's name, `provider` says whose signatures it takes."""
+    """The address of a model. `kind` is the provider's name; `provider` names whose signatures it accepts."""
 
     shown: str
     kind: str
@@ -47,11 +46,11 @@ class ModelEndpoint(NamedTuple):
 
 
 class AlternatingTurnsNeeded(Exception):
-    """The server does not take two user messages in a row, and nothing was said yet."""
+    """The server refuses consecutive user messages; no part of the reply has been yielded yet."""
 
 
 class ProviderRequest:
-    """A model on one event loop."""
+    """Sends requests to one model on one event loop."""
 
     def __init__(self, address: ModelEndpoint) -> None:
         self.address = address
@@ -59,7 +58,7 @@ class ProviderRequest:
         self._merged = False
 
     async def ask(self, request: ModelRequest, *, images: bool) -> AsyncGenerator[ModelEvent]:
-        """The events of a reply. `TurnsWanted` at most once; every other fault is one of `outlast.core.errors`."""
+        """Stream a reply. Raises `AlternatingTurnsNeeded` at most once, otherwise only `outlast.core.errors`."""
         kind, who = self.address.kind, self.address.who
         settings = settings_for(kind, request, official=self.address.url is None)
         system = self._sdk.model.system
@@ -86,11 +85,11 @@ class ProviderRequest:
                 whole = finished(stream.get(), provider=self.address.provider, model=who.model)
         except (x.AgentRunError, x.UserError, httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             if wants_turns(error) and not self._merged and not spoke:
-                self._merged = True  # found out once
+                self._merged = True  # remembered for later requests
                 raise AlternatingTurnsNeeded from error
             raise explained(error, who) from error
         except (ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:
-            # An SDK tripped over an answer that is none: nothing of it can be trusted.
+            # The SDK failed on a malformed answer: no part of it can be trusted.
             raise ModelUnavailable(f"the answer of {who.model} cannot be read ({type(error).__name__})") from error
         if whole is None:
             raise ModelUnavailable(f"the reply of {who.model} broke off before it was complete")
@@ -113,7 +112,7 @@ def _parameters(request: ModelRequest) -> ModelRequestParameters:
 
 OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "no-key"
-"""Sent where a server on this machine wants none and its SDK insists on one."""
+"""Sent to a server at a custom address if no key is set, because the SDK requires one."""
 
 EFFORTS: dict[str, Any] = {
     "none": False,
@@ -125,27 +124,27 @@ EFFORTS: dict[str, Any] = {
     "max": "max",
 }
 _CACHED = frozenset({"anthropic", "bedrock", "openrouter"})
-"""Who caches only what is marked; the others do it by themselves."""
+"""Providers that cache only marked content; the others cache automatically."""
 
-# A provider that cannot turn its retries off is asked anyway; its user can do nothing about the warning.
+# Some SDKs cannot turn their retries off; the user cannot do anything about that warning.
 warnings.filterwarnings("ignore", category=x.UnsupportedSettingWarning)
-warnings.filterwarnings("ignore", message="invalid escape sequence")  # Google's SDK, when it is compiled
+warnings.filterwarnings("ignore", message="invalid escape sequence")  # from Google's SDK, when Python compiles it
 
 
 class Sdk(NamedTuple):
-    """A model bound to one event loop, and the client that whoever made it closes."""
+    """A model bound to one event loop, and its client, which the creator must close."""
 
     model: SdkModel
     client: httpx2.AsyncClient
 
 
 def sdk_for(provider: str, name: str, key: str | None, url: str | None) -> Sdk:
-    """The model `name` of `provider`. With `url`, `openai` speaks chat completions, which every server knows."""
+    """Create the model `name` of `provider`. With `url`, `openai` uses chat completions: all servers know it."""
     client = _client(url)
     kind = "openai-chat" if provider == "openai" and url is not None else provider
     wanted = {"api_key": key or (NO_KEY if url is not None else None), "base_url": url, "http_client": client}
     if provider in ("openai", "openai-chat") and url is None:
-        wanted["base_url"] = OPENAI_URL  # the SDK would ask the environment
+        wanted["base_url"] = OPENAI_URL  # otherwise the SDK reads the environment
 
     def made(_: str) -> Any:
         known = inspect.signature(infer_provider_class(kind).__init__).parameters
@@ -165,7 +164,7 @@ def _client(url: str | None) -> httpx2.AsyncClient:
 
 
 def settings_for(provider: str, request: ModelRequest, *, official: bool) -> ModelSettings:
-    """What a request asks for, in the provider's terms."""
+    """Convert the options of a request to the provider's settings."""
     wanted: dict[str, Any] = {"max_retries": 0}
     if request.max_output_tokens is not None:
         wanted["max_tokens"] = request.max_output_tokens
@@ -178,7 +177,7 @@ def settings_for(provider: str, request: ModelRequest, *, official: bool) -> Mod
     if provider in _CACHED:
         wanted["cache"] = True
     if provider == "openai" and official:
-        wanted["openai_store"] = False  # the session is ours; nothing depends on what the provider keeps
+        wanted["openai_store"] = False  # our log holds the session; the provider need not store it
         if request.session_id:
             wanted["openai_prompt_cache_key"] = request.session_id
     return ModelSettings(**wanted)

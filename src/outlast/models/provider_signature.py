@@ -1,8 +1,8 @@
-"""What a provider wants back unchanged, kept in a `ReasoningPart`.
+"""Provider data that must be sent back unchanged, stored in a `ReasoningPart`.
 
-Most often that is the signature of the reasoning itself. Some providers also sign calls and texts, or name their items;
-such a proof stands as a reasoning part without text right before the part that it belongs to. Only the provider that
-made a proof gets it back: the window strips those of others.
+Usually it is the signature of the reasoning itself. Some providers also sign calls and texts, or give their items ids;
+such a proof is stored as a reasoning part without text, right before the part it belongs to. A proof is sent only to
+the provider that made it: the window strips the others.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from outlast.core.messages import ReasoningPart
 
 _MARK = "outlast:"
 _FORMER_MARK = "holdfast:"
-"""What the mark was before the project was renamed; logs hold it for ever."""
+"""The mark before the project was renamed; existing logs contain it."""
 
 
 class ProviderSignature(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`of_next`: it belongs to the part that follows."""
+    """`of_next`: the proof belongs to the next part."""
 
     id: str | None = None
     signature: str | None = None
@@ -32,7 +32,7 @@ class ProviderSignature(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def packed(proof: ProviderSignature) -> str | None:
-    """The proof as text. A signature that stands alone is kept as it is, so that it reads the same everywhere."""
+    """Encode the proof as text; None if it is empty. A plain signature is kept unchanged."""
     if proof.empty:
         return None
     if proof.signature is not None and proof.id is None and not proof.details and not proof.of_next:
@@ -46,11 +46,11 @@ def unpacked(signature: str | None) -> ProviderSignature:
     try:
         return msgspec.json.decode(signature.partition(":")[2].encode(), type=ProviderSignature)
     except msgspec.DecodeError:
-        return ProviderSignature()  # written by hand or by a later version: no proof is better than a wrong one
+        return ProviderSignature()  # written by hand or by a later version: no proof is better than a wrong proof
 
 
 def plain(details: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Details as JSON can carry them; what it cannot is of no use to send back."""
+    """Keep the details that JSON can hold; others cannot be sent back."""
     kept: dict[str, Any] = {}
     for name, value in (details or {}).items():
         try:
@@ -61,6 +61,6 @@ def plain(details: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def bearer(proof: ProviderSignature, provider: str) -> ReasoningPart | None:
-    """A reasoning part without text that carries the proof of the part after it."""
+    """Return a reasoning part without text that carries the proof of the next part; None if the proof is empty."""
     signature = packed(msgspec.structs.replace(proof, of_next=True))
     return None if signature is None else ReasoningPart(signature=signature, provider=provider)

@@ -1,7 +1,7 @@
 """Real providers, through pydantic-ai's `direct` interface.
 
-One request is one HTTP request: retries are the runtime's. The SDKs are imported with the first request, outside the
-event loop, which meanwhile renews leases. Clients belong to an event loop, so each loop that asks gets its own.
+One request is one HTTP request; the runtime does retries. The SDKs are imported on the first request, in a thread, so
+that the event loop can keep renewing leases. Clients belong to an event loop, so each loop gets its own client.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ProviderModel:
-    """`provider:model` at its provider's address, or at `url`. `variable` names where the key came from.
+    """`provider:model` at its provider's address, or at `url`. `variable` is the environment variable of the key.
 
-    `shown` is the name that the log and error texts have, where it is another than the server's.
+    `shown` is the name in the log and in error messages, if it differs from the server's name.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ProviderModel:
 
     @property
     def provider(self) -> str:
-        """Whose signatures it takes. A server that only speaks like a provider knows none of its proofs."""
+        """The provider whose signatures the model accepts. A compatible server does not know the provider's proofs."""
         return self._kind if self._url is None else f"{self._kind}-compatible"
 
     @property
@@ -61,7 +61,7 @@ class ProviderModel:
         return self._abilities
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """The reply as it comes. Every fault is one of `outlast.core.errors`; a broken reply is `ModelUnavailable`."""
+        """Stream the reply. Raises only `outlast.core.errors`; a reply that breaks off raises `ModelUnavailable`."""
         asking = await self._opened()
         from outlast.models.provider_request import AlternatingTurnsNeeded
 

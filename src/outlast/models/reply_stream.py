@@ -1,4 +1,4 @@
-"""A reply as it comes from pydantic-ai, in our words: deltas while it streams, then the whole of it."""
+"""Converts a reply from pydantic-ai to our types: deltas while it streams, then the whole reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FINISHED = {"tool_call": "tool_calls"}
 
 
 class ReplyStream:
-    """Turns the events of one stream into deltas."""
+    """Converts the events of one stream to deltas."""
 
     def __init__(self) -> None:
         self._calls: dict[int, tuple[int, str]] = {}
@@ -59,9 +59,9 @@ class ReplyStream:
 
 
 def finished(response: p.ModelResponse, *, provider: str, model: str) -> Finished | None:
-    """The whole reply; None when the provider did not say why it ended: then it broke off."""
+    """Return the whole reply; None if the provider gave no finish reason, which means that the reply broke off."""
     details = response.provider_details or {}
-    reason = details.get("finish_reason") or details.get("refusal")  # pydantic-ai's own word may be a guess
+    reason = details.get("finish_reason") or details.get("refusal")  # pydantic-ai's own value may be a guess
     if response.state != "complete" or reason is None:
         return None
     mapped = str(response.finish_reason or reason)
@@ -75,7 +75,7 @@ def finished(response: p.ModelResponse, *, provider: str, model: str) -> Finishe
 
 
 def counted(usage: RequestUsage) -> Usage:
-    """Tokens under our names: `input_tokens` is all input, cached input too."""
+    """Convert usage to our names: `input_tokens` is all input, including cached input."""
     details = usage.details
     return Usage(
         input_tokens=usage.input_tokens,
@@ -106,7 +106,7 @@ def _parts(part: p.ModelResponsePart, provider: str, *, cut: bool) -> list[Part]
         case p.ToolCallPart():
             return [*_proof(part, provider), _call(part, cut)]
         case _:
-            return []  # what the provider ran by itself is none of our calls
+            return []  # calls that the provider ran itself are not ours
 
 
 def _proof(part: p.TextPart | p.ToolCallPart, provider: str) -> list[Part]:
@@ -122,7 +122,8 @@ def _call(part: p.ToolCallPart, cut: bool) -> ToolCall:
 
 
 def _object(args: str | dict[str, Any] | None, cut: bool) -> dict[str, Any] | None:
-    """The arguments, if they are one complete JSON object. None at all means none, unless the reply was cut off."""
+    """Parse the arguments; None if they are not one complete JSON object. Empty arguments mean `{}`, unless the reply
+    was cut off."""
     if isinstance(args, dict):
         return args
     if args is None or not args.strip():

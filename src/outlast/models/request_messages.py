@@ -1,8 +1,8 @@
-"""A window as pydantic-ai's messages.
+"""Converts a window to pydantic-ai's messages.
 
-Promises: the system prompt is the request's and nothing else, so that the prefix stays the same byte for byte; what the
-runtime says in the middle of a window is user content in a `<system-reminder>`. Each user message stays a message of
-its own. Where there are no tools, calls and results are told as text: some providers refuse them otherwise.
+Promises: the system prompt is only the request's, so that the prefix stays the same byte for byte; runtime messages
+inside the window become user content in a `<system-reminder>`. Each user message stays separate, unless the server
+refuses that. Without tools, calls and results are sent as text, because some providers refuse them otherwise.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from outlast.core.messages import (
 from outlast.models.provider_signature import ProviderSignature, unpacked
 
 INVALID_JSON = "INVALID_JSON"
-"""The argument under which a call's text goes back when it was not valid JSON."""
+"""The argument name under which invalid JSON arguments of a call are sent back."""
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 class RequestMessages:
-    """Turns windows into messages for one provider. `merged` joins user messages that stand side by side."""
+    """Converts windows to messages for one provider. `merged` joins consecutive user messages."""
 
     def __init__(self, provider: str, sdk_provider: str, *, tools: bool, images: bool, merged: bool = False) -> None:
         self.provider = provider
@@ -46,7 +46,7 @@ class RequestMessages:
         self.merged = merged
 
     def messages(self, window: Iterable[Message]) -> list[p.ModelMessage]:
-        """Requests and responses in turn: neighbours of the same kind become one, each with its own parts."""
+        """Return alternating requests and responses: neighbours of the same kind become one, with separate parts."""
         said: list[p.ModelMessage] = []
         names: dict[str, str] = {}
         for message in window:
@@ -66,7 +66,7 @@ class RequestMessages:
                     said.append(p.ModelRequest(parts=asked))
         return [_merged(message) for message in said] if self.merged else said
 
-    # ---- what the model said ----------------------------------------------------------------------------------------
+    # ---- messages from the model ------------------------------------------------------------------------------------
 
     def _response(self, message: Message) -> list[p.ModelResponsePart]:
         parts: list[p.ModelResponsePart] = []
@@ -92,7 +92,7 @@ class RequestMessages:
 
     def _thinking(self, part: ReasoningPart, held: ProviderSignature) -> list[p.ModelResponsePart]:
         if held.empty:
-            return []  # without a proof it would go back as something the model said
+            return []  # without a proof it would be sent back as the model's text
         return [p.ThinkingPart(part.text, signature=held.signature, **self._proven(held))]
 
     def _call(self, call: ToolCall, proof: ProviderSignature) -> p.ToolCallPart:
@@ -104,7 +104,7 @@ class RequestMessages:
             return {}
         return {"id": proof.id, "provider_name": self.sdk_provider, "provider_details": proof.details}
 
-    # ---- what was said to it ----------------------------------------------------------------------------------------
+    # ---- messages to the model --------------------------------------------------------------------------------------
 
     def _request(self, message: Message, names: dict[str, str]) -> list[p.ModelRequestPart]:
         if message.role is Role.SYSTEM:
@@ -114,7 +114,7 @@ class RequestMessages:
         return self._user(message.parts)
 
     def _results(self, message: Message, names: dict[str, str]) -> list[p.ModelRequestPart]:
-        """What stands behind a result belongs to it."""
+        """Convert tool results; the parts after a result belong to it."""
         parts: list[p.ModelRequestPart] = []
         groups: list[tuple[ToolResult, list[Part]]] = []
         loose: list[Part] = []
@@ -179,12 +179,12 @@ class RequestMessages:
 
 
 def reminder(text: str) -> str:
-    """What the runtime says in the middle of a window. Text that quotes the closing tag cannot end it early."""
+    """Wrap a runtime message for the middle of a window. A quoted closing tag in the text cannot end it early."""
     return f"<system-reminder>\n{text.replace('</system-reminder', '< /system-reminder')}\n</system-reminder>"
 
 
 def call_id(given: str) -> str:
-    """The id under which providers know a call: ours, unless it has characters or a length that they refuse."""
+    """Return the id of a call for providers: our id, or a hash if they would refuse its characters or length."""
     if _CALL_ID.fullmatch(given):
         return given
     return f"call_{hashlib.sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"

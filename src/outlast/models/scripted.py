@@ -1,7 +1,7 @@
-"""A model that says what it was told to say: for tests, demonstrations and `--model scripted:FILE`.
+"""Models that reply from a script, for tests, demos and `--model scripted:FILE`.
 
-Replies and exceptions come in order. One request too many is loud: a test that asks more often than it thinks should
-not pass on an empty answer. The price of a scripted reply is unknown, never nothing.
+Replies and exceptions come in order. A request beyond the end of the script raises: a test that sends more requests
+than expected must not pass on an empty answer. The price of a scripted reply is unknown, never zero.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from outlast.models.port import (
 )
 
 DELTAS = 4
-"""A text comes in about this many pieces."""
+"""Each text is streamed in about this many pieces."""
 PIECE_MS = 40
-"""A reply of a file that takes its time comes in pieces of about this length, as a model's tokens do."""
+"""A delayed reply from a file is streamed with about one piece per this interval, like a model's tokens."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One reply of a script, with how it comes.
+    """One reply of a script, with its timing and faults.
 
-    Each text comes in about `pieces`, and `delay` seconds pass before each. After `breaks_after` characters the stream
-    breaks off: with `error`, or without a word when there is none.
+    Each text is streamed in about `pieces` pieces, with `delay` seconds before each. After `breaks_after` characters
+    the stream breaks off: with `error`, or silently if there is none.
     """
 
     reply: CompletionResponse | Finished | str = ""
@@ -51,10 +51,10 @@ Item = Line | CompletionResponse | Finished | str | BaseException
 
 
 class ScriptedBackend:
-    """Says `completions` in order and keeps every request it got in `requests`.
+    """Replies with `completions` in order and records every request in `requests`.
 
     An item is a `CompletionResponse`, a `Finished`, a text, a `Line` (any of these with a delay or a break), or an
-    exception, which is raised. `ScriptExhausted` when there is nothing left.
+    exception to raise. Raises `ScriptExhausted` if no item is left.
     """
 
     provider = "scripted"
@@ -78,7 +78,7 @@ class ScriptedBackend:
         return max(0, len(self.completions) - len(self.requests))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The next item of the script."""
+        """Stream the next item of the script."""
         position = len(self.requests)
         self.requests.append(request)
         if position >= len(self.completions):
@@ -162,9 +162,9 @@ class FileCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry of a script file: a reply, or an error that is raised in its place.
+    """One entry of a script file: a reply, or an error to raise instead.
 
-    An error may be asked again, as a provider's fault may, unless its `status` is a 4xx other than 408, 409 and 429.
+    An error can be retried, like a provider's, unless its `status` is a 4xx other than 408, 409 and 429.
     """
 
     content: str = ""
@@ -178,9 +178,9 @@ class FileLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScriptedFile:
     """`--model scripted:FILE`: a JSON list of `{content, tool_calls, usage, delay_ms}` or `{error}`.
 
-    The position is the session's count of replies, so a restart goes on, and one file serves many sessions. An error is
-    no reply: what follows it is the answer to the next attempt, and an error at the end stays. `delay_ms` is spread
-    over the reply.
+    The position is the session's count of replies, so a script continues after a restart, and one file serves many
+    sessions. An error is not a reply: the next attempt gets the entry after it, and an error at the end repeats.
+    `delay_ms` is spread over the reply.
     """
 
     provider = "scripted"
@@ -193,7 +193,7 @@ class ScriptedFile:
         self._raised: dict[tuple[str, int], int] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """The entry at the session's count of replies, the errors before it first."""
+        """Stream the entry at the session's count of replies, after the errors before it."""
         position = self._position(request)
         if position >= len(self._lines):
             raise ScriptExhausted(
@@ -217,7 +217,7 @@ class ScriptedFile:
         return position
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
 
 def _fault(text: str, status: int | None) -> ModelUnavailable | ModelRefused:

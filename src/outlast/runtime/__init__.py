@@ -1,5 +1,5 @@
-"""What happens between an admitted input and the end of its turn: service, runner, turn, tools, permissions.
+"""Runtime: everything from an admitted input to the end of its turn (service, runner, turn, tools, permissions).
 
-Knows `core` and the *ports* of `store` and `models`, never an adapter; time, sleep and scheduling come through a
-clock port. Doors may call `runtime.service` and nothing else in here.
+Depends on `core` and the *ports* of `store` and `models`, never on an adapter. Time and sleep come through the
+`Clock` port. Doors act through `runtime.service`; from other modules in here they import only value types.
 """

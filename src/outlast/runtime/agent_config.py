@@ -1,6 +1,6 @@
-"""What a turn may use up. A turn that has used it up ends, and says so in the log.
+"""Configuration of an agent, as its caller sets it, and the budgets of a turn.
 
-How an agent works, as its caller sets it.
+A turn that exhausts a budget ends, and the log records the reason.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ MAX_STEPS = 50
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
-    """Replies of the model, tokens in and out, seconds on the wall. None is no limit."""
+    """Limits on model replies, on input plus output tokens, and on wall-clock seconds. None means no limit."""
 
     max_steps: int | None = MAX_STEPS
     max_tokens: int | None = None
     max_seconds: float | None = None
 
     def used_up(self, turn: OpenTurn, now_us: int) -> str | None:
-        """Why this turn may not go on, if it may not; counts survive a crash, because they fold from the log."""
+        """Return why this turn must end, or None. The counts survive a crash because they are folded from the log."""
         if self.max_steps is not None and turn.replies >= self.max_steps:
             return f"the step budget of {self.max_steps} is used up"
         if self.max_tokens is not None and turn.tokens >= self.max_tokens:
@@ -35,9 +35,9 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`completion_check`: whether an answer that looks unfinished is sent back (at most five times a turn).
+    """`completion_check`: send an answer that looks unfinished back to the model (at most five times a turn).
 
-    `verification`: whether work is checked by commands before a turn may be complete. `effort` goes to the model.
+    `verification`: run commands that check the work before a turn may complete. `effort` is passed to the model.
     """
 
     completion_check: bool = True
@@ -46,12 +46,12 @@ class ReasoningConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`auto_context` reads the project's memory files into the prompt; `stream` False hides what is not complete yet
-    (the reply is streamed and kept all the same).
+    """`auto_context` reads the project's memory files into the prompt. `stream` False hides a reply until it is
+    complete (the reply is still streamed and stored as a draft).
 
-    `workflow_mode` asks for one of clarify, plan, execute, verify; `clarify` allows questions before the work.
-    `prompting`: somebody can be asked; `sub_agents_ask` False: not by sub-agents, whose questions nobody would see.
-    `compaction_mode` is in_place or rotate; `auto_compaction_input_tokens_threshold` None goes by the model's window.
+    `workflow_mode` requests clarify, plan, execute or verify; `clarify` allows questions before the work.
+    `prompting`: a user can answer questions. `sub_agents_ask` False: sub-agents ask none, as no user would see them.
+    `compaction_mode` is in_place or rotate. `auto_compaction_input_tokens_threshold` None uses the model's window.
     """
 
     auto_context: bool = True

@@ -1,4 +1,4 @@
-"""Time, sleep and chance, through one port: a test hands in its own."""
+"""Clock port: time, sleep and randomness, so that a test can supply its own."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_us(self) -> int:
-        """Wall clock in microseconds UTC: shown, never used to order."""
+        """Wall clock in microseconds UTC: for display, never for ordering."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow, those that the machine slept through included: a lease runs out meanwhile."""
+        """Monotonic seconds, including time the machine was suspended, because leases expire during that time."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def chance(self) -> float:
-        """A number from 0 up to 1, for jitter."""
+        """Random number in [0, 1), for jitter."""
         ...
 
     def token(self) -> bytes:
@@ -31,7 +31,7 @@ class Clock(Protocol):
 
 
 def timestamp(clock: Clock) -> str:
-    """Now as a record of the session says it: UTC, ISO 8601, whole seconds."""
+    """Return the current time as session records store it: UTC, ISO 8601, whole seconds."""
     return datetime.fromtimestamp(clock.now_us() / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -49,7 +49,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def chance(self) -> float:
-        return random.random()  # noqa: S311 jitter is no secret
+        return random.random()  # noqa: S311 jitter needs no secure randomness
 
     def token(self) -> bytes:
         return secrets.token_bytes(16)

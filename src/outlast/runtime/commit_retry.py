@@ -1,4 +1,4 @@
-"""How often a commit is tried again: after an unknown outcome, and after a lost race."""
+"""Retries of a commit after an unknown outcome, and the retry limit for a writer that loses races."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from outlast.store.port import Append, Create, Receipt, Store, Write
 REPEATS = 5
 FIRST_PAUSE = 0.05
 RACES = 20
-"""How often a writer looks again when another writer was faster."""
+"""How often a writer rereads the session and retries after another writer was faster."""
 
 
 async def commit_resolved(
     store: Store, *writes: Write, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> list[Receipt]:
-    """Commit; repeat the same commit with its key until its outcome is known. The last `OutcomeUnknown` is raised."""
+    """Commit, and repeat the commit with the same key until its outcome is known. Raises the last `OutcomeUnknown`."""
     for repeat in range(REPEATS - 1):
         try:
             return await store.commit_async(*writes)
@@ -30,7 +30,7 @@ async def commit_resolved(
 
 
 def _keyed(writes: tuple[Write, ...], key: str | None) -> tuple[Write, ...]:
-    """The same writes. Unless the caller gave one of them a key, the first with events gets the key of the store."""
+    """Return the same writes; if the caller gave none of them a key, the first one with events gets the store's key."""
     with_events = [write for write in writes if isinstance(write, Append | Create)]
     if key is None or not with_events or any(write.key is not None for write in with_events):
         return writes

@@ -1,4 +1,4 @@
-"""The session whose turn is running in this context; the facade `outlast.context` tells others."""
+"""The session whose turn is running in this context; `outlast.context` is the public way to read it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The driver: whoever holds a session's lease, and so writes its turn.
+"""The driver: holds a session's lease and writes the events of its turn.
 
-It keeps the folded state beside the log: what it writes itself is folded without reading it back, what doors wrote in
-between is read and folded before anything else happens. Every write carries the lease, so a driver that was taken over
-cannot write; `fresh` says on a monotonic clock whether it may still cause an effect.
+It keeps the folded state of the session in memory. It folds its own writes without reading them back, and it reads and
+folds events that doors wrote in between before it continues. Every write carries the lease, so a driver that lost the
+lease cannot write; `fresh` checks on a monotonic clock that the driver may still cause an effect.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ UNSAID = frozenset(
         "DeliveryClosed",
     }
 )
-"""What the state knows and nobody says: most of a log's events, and none of a window's."""
+"""Kinds that only change the folded state. They are most of a log's events, and no message window contains them."""
 
 _ACTORS = {
     "AssistantReplied": MODEL,
@@ -67,8 +67,8 @@ _ACTORS = {
 
 
 class Driver:
-    """One driver of one session. `news` is set whenever somebody else wrote something; `wrote` is told of every event
-    of this driver's own, once it is durable."""
+    """Driver of one session. `watch` sets `news` after it folded events of other writers; `wrote` is called with each
+    event of this driver once the event is durable."""
 
     def __init__(
         self, store: Store, session_id: str, state: SessionState, clock: Clock, ttl_ms: int = LEASE_MS
@@ -93,8 +93,8 @@ class Driver:
         return cls(store, session_id, await asyncio.to_thread(trusted_state, store, session_id), clock, ttl_ms)
 
     async def opened_again(self, clock: Clock, ttl_ms: int = LEASE_MS) -> Driver:
-        """A driver of the same session as it is now. What this one knows is read no second time; it must not be used
-        any more, and may have belonged to another event loop."""
+        """Return a new driver of the same session, up to date. It reuses the state of this driver and reads only newer
+        events. This driver must not be used afterwards; it may belong to another event loop."""
         read = partial(self.store.read, self.session_id, after=self.state.last_seq, limit=FAR_BEHIND)
         new = await asyncio.to_thread(read)
         if len(new) == FAR_BEHIND:
@@ -108,12 +108,12 @@ class Driver:
     # --- the lease
 
     def adopt(self, lease: Lease, asked: float) -> None:
-        """Go on with a lease that was claimed for us, by somebody who asked for it at that moment of the clock."""
+        """Use a lease that the caller claimed for this driver; `asked` is the monotonic time of that claim."""
         self.token, self.lease, self._renewed = lease.token, lease, asked
 
     async def claim(self, *, force: bool = False) -> None:
-        """Take the lease, unless we have it, then know everything that was written before. `SessionBusy` when another
-        holds it."""
+        """Take the lease unless this driver holds it, then fold everything written before. Raises `SessionBusy` if
+        another driver holds the lease."""
         if self.lease is None or force:
             await _whole(self._take_lease(force))
         await self.catch_up()
@@ -127,21 +127,21 @@ class Driver:
         return Claim(session_id=self.session_id, token=self.token, holder=holder(), ttl_ms=self.ttl_ms, force=force)
 
     def fresh(self) -> None:
-        """Raise `StaleLease` unless the lease is ours for certain, with some time to spare."""
+        """Raise `StaleLease` unless this driver certainly holds the lease, with a safety margin."""
         if self.lease is None or self.clock.monotonic() - self._renewed > self.ttl_ms / 1000 * TRUST_FOR:
             raise StaleLease(f"the lease on session {self.session_id} could not be renewed in time; nothing was done")
 
     async def renew_for_ever(self) -> None:
-        """Renew until cancelled; raises `StaleLease` when somebody took over."""
+        """Renew the lease until cancelled. Raises `StaleLease` if another driver took over."""
         while True:
             await self.clock.sleep(self.ttl_ms / 1000 * RENEW_AFTER)
-            async with self._writing:  # it must not meet the commit that gives the lease back
+            async with self._writing:  # must not overlap the commit that releases the lease
                 if self.lease is not None:
                     await self._renew(self.lease)
 
     async def _renew(self, lease: Lease) -> None:
         asked = self.clock.monotonic()
-        with suppress(StoreUnavailable, OutcomeUnknown):  # `fresh` keeps effects back until it works again
+        with suppress(StoreUnavailable, OutcomeUnknown):  # `fresh` blocks effects until a renewal succeeds
             await self.store.commit_async(Renew(lease=lease, ttl_ms=self.ttl_ms))
             self._renewed = asked
 
@@ -155,12 +155,12 @@ class Driver:
         claim: bool = False,
         unmoved: bool = False,
     ) -> Receipt:
-        """Append these as the driver, durable on return, and fold them. With `claim` the lease is taken in the same
-        commit, with `release` it is given back in it. `claim` and `unmoved` are refused as `ConflictError` if the
-        session moved on since we looked.
+        """Append and fold these events; they are durable on return. `claim` takes the lease in the same commit, and
+        `release` releases it there. With `claim` or `unmoved`, raises `ConflictError` if the log has events that this
+        driver has not folded.
 
-        A caller that is cancelled hears of it when the write is done and folded: what was handed in is not withdrawn,
-        and whoever closes the turn then must know of it.
+        If the caller is cancelled, the write still completes and is folded before `CancelledError` is raised: the code
+        that then closes the turn must know about these events.
         """
         return await _whole(self._write(events, also, release=release, claim=claim, unmoved=claim or unmoved))
 
@@ -181,7 +181,7 @@ class Driver:
             given = (Release(lease=lease),) if release else ()
             asked = self.clock.monotonic()
             receipts = await self._commit(*taken, *also, append, *given)
-            if claim and receipts[0].lease is None:  # the outcome was unknown and it had been written: it is ours
+            if claim and receipts[0].lease is None:  # replayed after an unknown outcome: the first try took the lease
                 receipts[:1] = await self._commit(self._claim())
             if claim:
                 self.lease, self._renewed = receipts[0].lease, asked
@@ -193,11 +193,11 @@ class Driver:
             return receipt
 
     async def put(self, *writes: Write) -> None:
-        """Writes that are no events: draft chunks, blobs."""
+        """Commit writes that are not events: draft chunks, blobs."""
         await self._commit(*writes)
 
     async def move(self, session_id: str, token: str, lease: Lease) -> None:
-        """Drive another session from now on, whose lease was taken in the commit that made it."""
+        """Switch to another session, whose lease was taken in the commit that created it."""
         self.session_id, self.token, self.lease = session_id, token, lease
         self.state = await asyncio.to_thread(trusted_state, self.store, session_id)
         self._rows, self._rows_from, self._renewed = None, 0, self.clock.monotonic()
@@ -208,13 +208,13 @@ class Driver:
             await self._commit(Release(lease=lease))
 
     def _turn(self, events: tuple[Event, ...]) -> str | None:
-        """The name of the turn that these events belong to."""
+        """Return the name of the turn that these events belong to, or None."""
         if self.state.turn is not None:
             return self.state.turn.turn
         return f"t{self.state.last_seq + 1}" if any(isinstance(event, TurnStarted) for event in events) else None
 
     async def _commit(self, *writes: Write) -> list[Receipt]:
-        """Commit, and count it; an outcome that is not known is found out."""
+        """Commit, resolve an unknown outcome, and count the commit."""
         receipts = await commit_resolved(self.store, *writes, sleep=self.clock.sleep)
         self.commits += 1
         return receipts
@@ -231,7 +231,7 @@ class Driver:
                 self.wrote(*row)
 
     def _stored(self, item: NewEvent, seq: int, epoch: int) -> StoredEvent:
-        """Its row, but for what only a reader needs."""
+        """Build the event's row without the fields that only readers of the store need."""
         kind = KIND_OF[type(item.event)]
         return StoredEvent(
             session_id=self.session_id,
@@ -256,16 +256,16 @@ class Driver:
     # --- reading
 
     async def catch_up(self) -> None:
-        """Fold what others wrote since; `StaleLease` when one of them is the driver that took over from us."""
+        """Fold events that other writers appended. Raises `StaleLease` if one is from a driver that took over."""
         after = self.state.last_seq
         rows = await asyncio.to_thread(lambda: decode_events(self.store, self.store.read(self.session_id, after=after)))
         for row in rows:
-            if row[0].seq == self.state.last_seq + 1:  # two may catch up at once
+            if row[0].seq == self.state.last_seq + 1:  # two tasks may catch up at once
                 self._refuse_successor(row[0])
                 self._take(row)
 
     def _refuse_successor(self, stored: StoredEvent) -> None:
-        """What a turn knows must not change beneath it: it ends where its successor begins."""
+        """Raise `StaleLease` for an event of a newer epoch: a running turn must not fold its successor's events."""
         if self.lease is not None and stored.epoch is not None and stored.epoch > self.lease.epoch:
             raise StaleLease(
                 f"the lease on session {self.session_id} (epoch {self.lease.epoch}) was taken over; "
@@ -273,7 +273,7 @@ class Driver:
             )
 
     async def rows(self) -> list[Row]:
-        """The events that the window and the turn's own record are made of, from `state.read_from` to the head."""
+        """Return the events for the window and for the turn's own record, from `state.read_from` to the head."""
         first = self.state.read_from
         if self._rows is None or first < self._rows_from:
             self._rows = await self._read_rows(first)
@@ -286,14 +286,14 @@ class Driver:
         rows: list[Row] = []
         kinds = frozenset(KINDS) - UNSAID
         after = first - 1
-        while after < (last := self.state.last_seq):  # somebody may be heard while we read
+        while after < (last := self.state.last_seq):  # `watch` may fold newer events during the read
             read = partial(self.store.read, self.session_id, after=after, before=last + 1, kinds=kinds)
             rows += decode_events(self.store, await asyncio.to_thread(read))
             after = last
         return rows
 
     async def event(self, seq: int) -> Row:
-        """One event by its seq, whether it is in the window or not."""
+        """Return one event by its seq, in the window or not."""
         for row in reversed(self._rows or []):
             if row[0].seq == seq:
                 return row
@@ -301,37 +301,37 @@ class Driver:
         return (await asyncio.to_thread(decode_events, self.store, [stored]))[0]
 
     async def watch(self, noticed: Callable[[], None]) -> None:
-        """Follow what doors write, until cancelled: fold it, then call `noticed` and set `news`.
+        """Follow the writes of doors until cancelled: fold them, then call `noticed` and set `news`.
 
-        A store that is away for a while stops no turn: doors cannot write meanwhile either, `fresh` keeps effects back,
-        and the turn's own writes say how it goes on.
+        A store that is unavailable for a while does not stop the turn: doors cannot write during that time either,
+        `fresh` blocks effects, and the turn's own writes succeed or fail by themselves.
         """
-        await self.clock.sleep(QUIET_START)  # most turns of a script are over by then, and need no follower
+        await self.clock.sleep(QUIET_START)  # most scripted turns have ended by then and need no follower
         while True:
             with suppress(StoreUnavailable, OutcomeUnknown):
                 await self._heard(noticed)
                 async for batch in self.store.follow_async(self.session_id, after=self.state.last_seq):
                     if batch.last_seq > self.state.last_seq:
                         await self._heard(noticed)
-                return  # deleted, or rotated by us
+                return  # the session was deleted, or this driver rotated it
             await self.clock.sleep(LISTEN_AGAIN)
 
     async def _heard(self, noticed: Callable[[], None]) -> None:
-        async with self._writing:  # our own commit in flight folds itself
+        async with self._writing:  # this driver's commit in flight folds its own events
             await self.catch_up()
         noticed()
         self.news.set()
 
     async def until(self, true: Callable[[SessionState], bool]) -> None:
-        """Wait until the folded state says so; needs `watch` running."""
+        """Wait until the predicate `true` holds for the folded state. Needs `watch` to be running."""
         while not true(self.state):
             self.news.clear()
             await self.news.wait()
 
 
 async def _whole(work: Coroutine[Any, Any, T]) -> T:
-    """Do this to its end; a caller that is cancelled meanwhile hears of it afterwards. What the log says and what the
-    driver believes must not part."""
+    """Run `work` to its end even if the caller is cancelled, and raise the cancellation afterwards. Otherwise the
+    driver's state could differ from the log."""
     doing = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(doing)
@@ -340,12 +340,12 @@ async def _whole(work: Coroutine[Any, Any, T]) -> T:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([doing])
         if not doing.cancelled():
-            doing.exception()  # looked at, so that nobody warns of it
+            doing.exception()  # retrieved, so that asyncio logs no warning
         raise
 
 
 def _merged(events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """The same with one change of the runtime's state, where its first one stood: they are one commit anyway."""
+    """Merge all `RuntimeStateChanged` events into the first one: they are in one commit anyway."""
     changes = [event.changes for event in events if isinstance(event, RuntimeStateChanged)]
     if len(changes) < 2:
         return events

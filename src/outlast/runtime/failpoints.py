@@ -1,4 +1,4 @@
-"""Named places in a turn where a test may kill the process. Without a hook, passing one costs a comparison."""
+"""Failpoints: named places in a turn where a test can kill the process. Without a hook, each costs one comparison."""
 
 from __future__ import annotations
 

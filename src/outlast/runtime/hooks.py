@@ -1,12 +1,13 @@
-"""Hooks: the user's own programs around tool calls. Before a call they may forbid it or have it asked, never the model.
+"""Hooks: the user's own programs around tool calls. Before a call, a hook can deny it or have the user asked (never
+the model).
 
-`$OUTLAST_HOME/hooks.json` is the user's own; `.outlast/hooks.json` of a project counts only after the user's consent
-to its bytes and to those of every file of the project that its commands name, and stops counting when one changes.
+`$OUTLAST_HOME/hooks.json` belongs to the user. A project's `.outlast/hooks.json` applies only after the user consented
+to its bytes and to the bytes of every project file that its commands name; a change of any of them revokes the consent.
 The format is `{"pre"|"post"|"failure": [{"tool"?, "command", "timeout"?}]}`.
 
-A hook gets the call as JSON on stdin. Before a call: exit code 0 has no objection, or decides by
-`{"decision": "allow"|"ask"|"deny", "reason": ...}` on stdout; 2 denies, with the reason on stderr. Anything else
-(another code, a time-out, an answer that cannot be read) denies, too: a broken guard does not wave through.
+A hook gets the call as JSON on stdin. Before a call, exit code 0 means no objection, or a decision on stdout:
+`{"decision": "allow"|"ask"|"deny", "reason": ...}`. Exit code 2 denies, with the reason on stderr. Everything else
+(another exit code, a timeout, an unreadable answer) denies as well: a broken hook must not let a call pass.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _DENIED = 2
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """`project` is set for a hook that a project brings; `digest` then is what the user consented to."""
+    """`project` is set for a hook from a project's file; `digest` is then the content that the user consented to."""
 
     event: str
     command: str
@@ -52,7 +53,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How a hook ended. `code` is None when it had to be stopped."""
+    """Result of a hook run. `code` is None if the hook did not run or had to be stopped; `err` then says why."""
 
     code: int | None
     out: str = ""
@@ -60,7 +61,7 @@ class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hooks:
-    """The hooks in force. `pending` is what the project brings and the user has not consented to yet."""
+    """The active hooks. `pending` is the project's hooks file if the user has not consented to it yet."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Hooks:
         self.pending = pending
 
     async def before(self, call: ToolCall) -> Decision | None:
-        """The strictest verdict of all hooks; None when none of them has one. A denied call runs the failure hooks."""
+        """Return the strictest verdict of all hooks, or None if no hook gave one. A denial runs the failure hooks."""
         verdict: Decision | None = None
         for hook in self._for("pre", call):
             found = await self._verdict(hook, call)
@@ -88,7 +89,7 @@ class Hooks:
         return verdict
 
     async def after(self, call: ToolCall, outcome: ToolOutcome) -> str | None:
-        """What the hooks after a call, or after its failure, have to say; None when they say nothing."""
+        """Run the post hooks, or the failure hooks if the call failed; return their notes, or None."""
         event = "failure" if outcome.is_error else "post"
         notes = await self._told(event, call, {"result": outcome.text, "is_error": outcome.is_error})
         return "\n".join(notes) or None
@@ -160,11 +161,11 @@ def _decision(verdict: Verdict, hook: Hook, reason: str) -> Decision:
     )
 
 
-# --- running one
+# --- running a hook
 
 
 async def run(command: str, content: bytes, folder: Path, environment: Mapping[str, str], timeout: float) -> HookAnswer:
-    """Run a command with `content` on stdin, in a process group of its own that ends with it or with the time."""
+    """Run a command with `content` on stdin, in its own process group, which is killed at its end or timeout."""
     try:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
@@ -204,7 +205,7 @@ async def _feed(process: asyncio.subprocess.Process, content: bytes) -> None:
 
 
 async def _bounded(stream: asyncio.StreamReader | None) -> str:
-    """All of a stream is read, its beginning is kept."""
+    """Read a stream to its end, and keep its beginning."""
     assert stream is not None
     kept = bytearray()
     while chunk := await stream.read(_MOST_OUTPUT):
@@ -212,11 +213,11 @@ async def _bounded(stream: asyncio.StreamReader | None) -> str:
     return kept.decode("utf-8", "replace").strip()
 
 
-# --- where they come from
+# --- loading hooks
 
 
 def load_hooks(*, home: Path, project: Path, environment: Mapping[str, str]) -> Hooks:
-    """The hooks for a project. `ConfigError` when a file is not what it should be: do not start then."""
+    """Load the hooks for a project. Raises `ConfigError` for an invalid file; the caller must then not start."""
     own, path = home / FILE_NAME, project / ".outlast" / FILE_NAME
     content = read_bytes(own)
     hooks = _hooks(own, content) if content is not None else []
@@ -264,7 +265,7 @@ def _hook(where: str, event: str, given: object) -> Hook:
 
 
 def _consent_digest(project: Path) -> str:
-    """Over the project's hooks file and every file in the project that a word of it names."""
+    """Digest of the project's hooks file and of every file in the project that a word in it names."""
     content = read_bytes(project / ".outlast" / FILE_NAME) or b""
     words = sorted(set(re.split(r"[\s'\";|&<>()$=\\]+", content.decode("utf-8", "replace"))))
     contents = [content]

@@ -1,8 +1,8 @@
-"""Small files of the owner: settings, rules, consents, tokens, notes. Read strictly, written whole.
+"""Small private files of the user: settings, rules, consents, tokens, notes. Strict reads, atomic writes.
 
-A file that is there but cannot be read as exactly what it should be is an error with its name and a remedy, never
-"nothing there". Writing is atomic and durable, for the owner only (mode 0600, new folders 0700), and two processes that
-change a file under its lock do not lose each other's change.
+A file that exists but is unreadable or invalid is an error that names the file and a remedy; it never counts as
+missing. Writes are atomic and durable, and readable by the owner only (mode 0600, new folders 0700). Two processes that
+change a file under its lock do not lose each other's changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Table = dict[str, object]
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """What a file holds; None only when there is no such file."""
+    """Return the content of a file; None only if the file does not exist."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -42,7 +42,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def parsed(path: Path, content: bytes) -> Table:
-    """The JSON object in `content`. Two equal keys, NaN, another encoding or another shape are errors."""
+    """Parse the JSON object in `content`. Duplicate keys, NaN, another encoding or another type are errors."""
     try:
         value: object = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
@@ -57,7 +57,7 @@ def parsed(path: Path, content: bytes) -> Table:
 
 
 def read_json(path: Path) -> Table | None:
-    """The JSON object that a file holds; None only when there is no such file."""
+    """Return the JSON object in a file; None only if the file does not exist."""
     content = read_bytes(path)
     return None if content is None else parsed(path, content)
 
@@ -76,7 +76,7 @@ def _no_constant(name: str) -> object:
 
 
 def update_locked(path: Path, edit: Callable[[Table], Table]) -> None:
-    """Replace the object in `path` (`{}` when there is none yet) by what `edit` makes of it, durably."""
+    """Durably replace the object in `path` with the result of `edit`, which gets `{}` if there is no file yet."""
     try:
         with locked(path):
             edited = edit(read_json(path) or {})
@@ -87,7 +87,8 @@ def update_locked(path: Path, edit: Callable[[Table], Table]) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Generator[None]:
-    """One process at a time changes the file. The lock is a file beside it, which stays. `OSError` as it comes."""
+    """Hold the exclusive lock for changes of the file. The lock is a separate `.lock` file that stays in the folder.
+    `OSError` is not translated."""
     _make_folders(path)
     handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -98,7 +99,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write the whole file: after a crash it holds the old content or the new one. `OSError` as it comes."""
+    """Write the whole file; after a crash it has the old content or the new. `OSError` is not translated."""
     _make_folders(path)
     temporary = _written_beside(path, content)
     try:
@@ -110,7 +111,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Write the whole file unless there is one; whether this call wrote it. `OSError` as it comes."""
+    """Write the whole file unless it exists; return whether this call wrote it. `OSError` is not translated."""
     _make_folders(path)
     temporary = _written_beside(path, content)
     try:

@@ -1,8 +1,8 @@
-"""The runner: drains one session. Lease, heal, turns until nobody waits for an answer.
+"""The runner drains one session: it takes the lease, recovers an open turn, and runs turns until no input waits.
 
-One of the two supervised loops. A turn runs as a task of its own beside three others: one renews the lease, one follows
-what doors write, one minds the time budget. Whoever of them sees a reason to stop says so and cancels the turn; then
-every open call is answered and the session is free again.
+It is one of the two supervised loops. Each turn runs as a task next to three minder tasks: one renews the lease, one
+follows the writes of doors, one watches the time budget. A minder that finds a reason to stop records it and cancels
+the turn; the runner then answers every open call and releases the session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEFT = "left"
 
 
 class StopRequest(Exception):
-    """Why a running turn is to end now."""
+    """Why a running turn has to end now."""
 
     def __init__(self, outcome: str, reason: str) -> None:
         super().__init__(reason)
@@ -46,8 +46,8 @@ class Runner:
     """Runs the turns of one session with one turn context."""
 
     def __init__(self, store: Store, session_id: str, context: TurnContext, opened: Driver | None = None) -> None:
-        """`opened` is a driver of the session that was opened just now; without it one is opened. Once the context is
-        `outdated` no further turn is begun with it."""
+        """`opened` is a freshly opened driver of the session; without it, `drain` opens one. Once `outdated` returns
+        True, the runner starts no further turn with its context."""
         self.store = store
         self.session_id = session_id
         self.context = context
@@ -64,16 +64,16 @@ class Runner:
         return self._left
 
     def leave(self) -> None:
-        """Stop here and now, and leave the turn open for whoever drives the session next: its reply goes on as one that
-        broke off, its calls by their class. `drain` returns as soon as everything below it has stopped."""
+        """Stop now, and leave the turn open for the session's next driver, which treats the reply as interrupted and
+        resumes the calls by their effect class. `drain` returns as soon as everything below it has stopped."""
         self._left = True
         if self._stop_now is not None:
             self._stop_now(StopRequest(LEFT, "this process leaves the turn to the next one"))
 
     async def drain(self) -> Driver:
-        """Answer what waits, oldest first, until nothing does. The driver, its lease given back.
+        """Answer waiting inputs, oldest first, until none is left; return the driver with its lease released.
 
-        `SessionBusy` when another process drives it. The error of a turn that failed is in `error`.
+        Raises `SessionBusy` if another process drives the session. `error` holds the error of a failed turn.
         """
         clock, ttl_ms = self.context.clock, self.context.ttl_ms
         driver = self._opened or await Driver.open(self.store, self.session_id, clock, ttl_ms)
@@ -94,7 +94,7 @@ class Runner:
                 return
             self._may_drive(driver.state)
             if driver.state.turn is None and self.outdated(driver.state):
-                return  # whoever drives it next does so with what was chosen meanwhile
+                return  # the next driver uses the settings that were chosen since
             if driver.state.turn is not None:
                 if not await take_over(driver):
                     continue
@@ -102,16 +102,16 @@ class Runner:
             elif driver.state.requests:
                 await driver.claim()
                 await apply_boundary_requests(driver, self.context)
-                self.session_id = driver.session_id  # a rotation goes on elsewhere
+                self.session_id = driver.session_id  # a rotation continues in a new session
                 continue
             elif await self._rotated(driver):
                 continue
             elif not await self._begin(driver):
                 return
             if driver.lease is None:
-                continue  # another driver was faster and has started the turn: ours only if it can be taken over
+                continue  # another driver has started the turn: run it only if it can be taken over
             await self._run_turn(driver)
-            # With the lease given back, too: whoever was told meanwhile that the session is busy relies on us.
+            # Even with the lease released: a process that got `SessionBusy` relies on this runner to see its input.
             await driver.catch_up()
 
     def _may_drive(self, state: SessionState) -> None:
@@ -125,7 +125,7 @@ class Runner:
             )
 
     async def _rotated(self, driver: Driver) -> bool:
-        """In rotate mode a window that is due is left behind before the next turn begins."""
+        """In rotate mode, rotate a session whose window is due for compaction before its next turn starts."""
         if self.context.config.compaction_mode != "rotate" or not next_inputs(driver.state):
             return False
         policy = self.context.policy(driver, self.context)
@@ -137,7 +137,7 @@ class Runner:
         return False
 
     async def _begin(self, driver: Driver) -> bool:
-        """Start the next turn; False when nobody waits. Another driver may be faster: then look again."""
+        """Start the next turn; False if no input waits. If another driver was faster, catch up and check again."""
         for _ in range(RACES):
             inputs = next_inputs(driver.state)
             if not inputs or driver.state.life == ENDED or driver.state.turn is not None:
@@ -155,8 +155,8 @@ class Runner:
         raise ConflictError(f"session {self.session_id} changes faster than a turn can be started; try again")
 
     async def _run_turn(self, driver: Driver) -> None:
-        current.set(driver.session_id)  # the turn's task, and every tool below it, inherits this
-        # What was written between two turns counts from the first call on.
+        current.set(driver.session_id)  # inherited by the turn's task and every tool below it
+        # Changes written between two turns apply from the first call on.
         self.context.observer.state_changed(driver.state)
         turn = Turn(driver, self.context, drained)
         working = asyncio.ensure_future(turn.run())
@@ -173,11 +173,11 @@ class Runner:
             asyncio.ensure_future(_minded(driver.watch(lambda: self._noticed(driver.state, stop_now)), stop_now)),
             asyncio.ensure_future(self._mind_time(driver, stop_now)),
         ]
-        _look(driver.state, stop_now)  # a stop that came before the turn did
+        _look(driver.state, stop_now)  # a stop that was requested before the turn started
         try:
             await asyncio.shield(working)
         except asyncio.CancelledError:
-            mine = not stop  # our own caller was cancelled
+            mine = not stop  # the runner's own caller was cancelled
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
             await _shielded(self._close(driver, turn.attempts.partial, stop))
@@ -195,7 +195,7 @@ class Runner:
         self.context.observer.state_changed(state)
 
     async def _close(self, driver: Driver, partial: tuple[Part, ...], stop: list[StopRequest]) -> None:
-        """End a turn that was stopped, unless its last commit had already ended it."""
+        """Close a stopped turn, or hand it over after `leave`, unless its last commit already ended it."""
         why = stop[0] if stop else StopRequest(INTERRUPTED, "the caller was cancelled")
         if why.outcome == "stale":
             driver.lease = None
@@ -224,7 +224,7 @@ class Runner:
 
 
 async def drained(store: Store, session_id: str, context: TurnContext) -> str:
-    """Answer what waits in a session; the last answer. Raises what its last turn failed with."""
+    """Answer the waiting inputs of a session and return the last answer. Raises the error of its last turn."""
     runner = Runner(store, session_id, context)
     await runner.drain()
     if runner.error is not None:
@@ -233,14 +233,14 @@ async def drained(store: Store, session_id: str, context: TurnContext) -> str:
 
 
 async def _shielded(work: Coroutine[Any, Any, None]) -> None:
-    """Do this to its end, unless whoever waits for it is stopped once more: then nobody hears how it went."""
+    """Run `work` to its end. If the caller is cancelled again, `work` continues but its result is discarded."""
     doing = asyncio.ensure_future(work)
     doing.add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.shield(doing)
 
 
 async def _minded(work: Awaitable[None], stop_now: StopNow) -> None:
-    """Run a minder; if it fails, the turn must not go on unminded."""
+    """Run a minder, and stop the turn if the minder fails: a turn must not run without it."""
     try:
         await work
     except StaleLease as error:
@@ -250,7 +250,7 @@ async def _minded(work: Awaitable[None], stop_now: StopNow) -> None:
 
 
 def _look(state: SessionState, stop_now: StopNow) -> None:
-    """Whether something that a door wrote stops the turn."""
+    """Stop the turn if a door asked for that: an interrupt, the end of the session, or an interrupting input."""
     if state.interrupt is not None:
         stop_now(StopRequest(INTERRUPTED, "the user interrupted it"))
     elif state.life == ENDED:
@@ -260,7 +260,7 @@ def _look(state: SessionState, stop_now: StopNow) -> None:
 
 
 def next_inputs(state: SessionState) -> list[int]:
-    """What the next turn answers: the oldest input, and the steering that came right behind it."""
+    """Return the inputs that the next turn answers: the oldest one, and the steering inputs directly after it."""
     waiting = state.inbox.inputs
     if not waiting:
         return state.inbox.seqs()[:1]

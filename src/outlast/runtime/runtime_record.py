@@ -1,6 +1,6 @@
-"""What a session remembers of the runtime that drove it: named values, and a record of its decisions.
+"""The runtime record of a session: named values, and a record of the runtime's decisions.
 
-Each is a fold of the session's own events and nothing else, so it is the same in every process.
+Both are folded from the session's own events alone, so they are the same in every process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HasState(Protocol):
 
 
 class LoggedAttribute(Generic[T]):
-    """An attribute that is folded from the log. A stored value of another type than the default's reads as default."""
+    """Attribute that is folded from the log. A stored value of a type other than `kind` reads as the default."""
 
     def __init__(self, default: T, kind: type | tuple[type, ...]) -> None:
         self.default = default
@@ -59,7 +59,7 @@ class LoggedAttribute(Generic[T]):
 
 
 NAMES: dict[str, type | tuple[type, ...]] = {}
-"""Every name that a session records, and what it may hold besides None."""
+"""Every name that a session records, and the types of its value apart from None."""
 
 
 def text() -> LoggedAttribute[str | None]:
@@ -75,7 +75,7 @@ def texts() -> LoggedAttribute[list[str]]:
 
 
 class RuntimeRecord(ABC):
-    """The record as attributes. A subclass says where the folded state comes from, and how an event is written."""
+    """The record as attributes. A subclass provides the folded state and the method that writes an event."""
 
     @property
     @abstractmethod
@@ -110,12 +110,12 @@ class RuntimeRecord(ABC):
 
     @property
     def workflow_timeline(self) -> list[WorkflowTimelineEntry]:
-        """The latest decisions about the work, oldest first."""
+        """The latest workflow decisions, oldest first."""
         return read_list(WorkflowTimelineEntry, self.state.timeline)
 
     @property
     def completion_trace(self) -> list[CompletionTraceEntry]:
-        """Why turns went on or stopped: a view of the timeline; entries written apart count only where it has none."""
+        """Why turns continued or stopped, from the timeline; separate trace entries count only if it has none."""
         return completion_trace(self.workflow_timeline, read_list(CompletionTraceEntry, self.state.trace))
 
     @property
@@ -133,11 +133,11 @@ class RuntimeRecord(ABC):
 
     @property
     def usage(self) -> dict[str, int]:
-        """Totals of this session: tokens, tool calls, replies (iterations), turns."""
+        """Session totals: tokens, tool calls, replies (iterations), turns."""
         return totals(self.state.usage)
 
     def update_runtime_state(self, **changes: Any) -> None:
-        """Remember these values; `InvalidInput` for a name that a session does not record."""
+        """Record these values. Raises `InvalidInput` for a name that a session does not record."""
         self.record(e.RuntimeStateChanged(changes=checked(changes)))
 
     def append_workflow_timeline_entry(self, entry: WorkflowTimelineEntry) -> None:
@@ -150,14 +150,14 @@ class RuntimeRecord(ABC):
         self.record(e.LedgerUpdated(ledger=dump(ledger)))
 
     def append_prompt_snapshot(self, snapshot: PromptSnapshot) -> None:
-        """Remember a prompt, unless nothing but the time differs from the last one."""
+        """Record a prompt, unless it differs from the last one only in its time."""
         last = self.prompt_history[-1:]
         if is_new(snapshot, last[0] if last else None):
             self.record(e.PromptRecorded(snapshot=dump(snapshot)))
 
 
 def checked(changes: dict[str, Any]) -> dict[str, Any]:
-    """These changes, if a session records such values; `InvalidInput` names the first that it does not."""
+    """Return the validated changes. Raises `InvalidInput` for the first name or value that a session cannot record."""
     for name, value in changes.items():
         kind = NAMES.get(name)
         if kind is None:
@@ -171,5 +171,5 @@ def checked(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def owner_path(owner_type: str) -> str:
-    """`RuntimeHandle` to `runtime-handle`."""
+    """Convert `RuntimeHandle` to `runtime-handle`."""
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in owner_type).lstrip("-")

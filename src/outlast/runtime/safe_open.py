@@ -1,7 +1,7 @@
-"""Files of a folder, read without ever leaving it.
+"""Reads files below a folder, and never a file outside it.
 
-A link is followed only to a target inside the folder, and the target is then opened component by component from the
-folder's own descriptor with no link allowed: whatever is swapped meanwhile, nothing outside can be read.
+A symbolic link is followed only to a target inside the folder. The target is then opened component by component from
+the folder's descriptor without following links, so no file outside is read even if another process swaps path parts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, 
 
 
 def read_inside(root: Path, relative: str, limit: int) -> bytes | None:
-    """The first `limit` bytes of a regular file; None when there is none that may be read, links out of it included."""
+    """Return the first `limit` bytes of a regular file; None if it is absent, unreadable, or a link to outside."""
     try:
         home = os.path.realpath(root)
         target = os.path.realpath(os.path.join(home, relative))
@@ -38,7 +38,7 @@ def _read(home: str, parts: list[str], limit: int) -> bytes | None:
             inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             os.close(folder)
             folder = inner
-        # Not blocking, so that a pipe without a writer cannot hold us up before it is seen to be no file.
+        # Non-blocking, so that opening a pipe without a writer cannot hang before the check for a regular file.
         file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     finally:
         os.close(folder)

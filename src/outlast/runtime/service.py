@@ -1,8 +1,8 @@
-"""What doors may ask of a session: create, admit, answer, stop, change, fork, end, delete, read. Each verb is durable
-before it returns, and exists here only.
+"""Operations of doors on a session: create, admit, answer, interrupt, update, fork, end, delete, read.
 
-A door never runs a turn by calling these; `Runner` does, for the process that holds the lease. What needs the lease
-(clear, rewind, compact, rotate) is done here when the session is idle; otherwise its driver gets a request.
+Each operation is durable before it returns, and is implemented only here. None of them runs a turn: `Runner` does, in
+the process that holds the lease. Operations that need the lease (clear, rewind, compact, rotate) run here if the
+session is idle; otherwise its driver gets a request.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ BOUNDARIES = ("clear", "rewind", "unrewind", "compact", "uncompact", "rotate")
 
 
 class SessionService:
-    """The verbs of one door on one store. `door` and `principal` are written into every event. `writes` builds the
-    writes behind the verbs, for a door that needs several of them in one commit."""
+    """The operations of one door on one store. Every event names `door` and `principal`. `writes` builds the writes
+    behind the operations, for a door that combines several in one commit."""
 
     def __init__(self, store: Store, door: str = "library", principal: str = "") -> None:
         self.store = store
         self.writes = SessionWrites(door, principal)
 
-    # --- making, forking, deleting
+    # --- create, fork, delete
 
     def create(
         self,
@@ -49,7 +49,7 @@ class SessionService:
         owner_id: str = "local",
         place: str | None = None,
     ) -> str:
-        """Make a session with nothing said in it yet; its id. Without `root` its project is not on this machine."""
+        """Create an empty session and return its id. Without `root`, its project is not on this machine."""
         session_id = new_session_id()
         self.store.commit(
             self.writes.creation(
@@ -59,13 +59,14 @@ class SessionService:
         return session_id
 
     def fork(self, session_id: str, *, at: int | None = None, title: str | None = None) -> str:
-        """Make a session that goes on from event `at` (the newest by default); its id. The old one is not touched."""
+        """Create a session that continues from event `at` (default: the newest) and return its id. The original
+        session does not change."""
         made = new_session_id()
         self.store.commit(self.writes.fork(self.store, session_id, made, at=at, title=title))
         return made
 
     def delete(self, session_id: str, *, with_forks: bool = False) -> None:
-        """Erase it, with `with_forks` also the sessions that stand on it; a tombstone stays."""
+        """Erase the session, and with `with_forks` also the sessions forked from it. A tombstone stays."""
         self.store.commit(self.writes.deletion(session_id, with_forks=with_forks))
 
     # --- input
@@ -79,14 +80,14 @@ class SessionService:
         delivery: Delivery = Delivery.QUEUE,
         message_id: str | None = None,
     ) -> Receipt:
-        """Take an input; durable on return. The same key twice is one input. The receipt names the session it is in."""
+        """Admit an input, durable on return. Two inputs with the same key are one. The receipt names its session."""
         write = self.writes.admission(session_id, content, key=key, delivery=delivery, message_id=message_id)
         [receipt] = await self.store.commit_async(write)
         reach("input.admitted")
         return receipt
 
     async def withdraw(self, session_id: str, inputs: list[int], reason: str | None = None) -> None:
-        """Take back inputs that no turn has read yet; `ConflictError` names one that was."""
+        """Withdraw inputs that no turn has read yet. Raises `ConflictError` for an input that is no longer waiting."""
         for _ in range(RACES):
             state = load_state(self.store, session_id)
             waiting = {item.seq for item in state.inbox.inputs if not item.promoted} | set(state.inbox.seqs()[64:])
@@ -96,21 +97,21 @@ class SessionService:
             try:
                 await self._write(self.writes.withdrawal(session_id, inputs, reason, expect=state.last_seq))
             except ConflictError:
-                continue  # something was written meanwhile, and that may be a turn that reads them
+                continue  # the log has grown, perhaps by a turn that reads these inputs
             return
         raise SessionBusy("the session changes faster than it can be looked at; try again")
 
     async def interrupt(self, session_id: str, reason: str | None = None) -> int:
-        """Ask the driver to stop the running turn; followers of the session see it end."""
+        """Request that the driver stops the running turn; followers of the session see it end."""
         return await self._write(self.writes.interruption(session_id, reason))
 
     async def go_on(self, session_id: str) -> int:
-        """Ask the workers to go on with what is open there: they leave an imported session, and one that could not be
-        driven, alone until something is new in it."""
+        """Make workers continue the session. They skip an imported session, and a session that they failed to drive,
+        until it has a new event."""
         return await self.update_async(session_id, runtime={"continued": True})
 
     async def answer(self, session_id: str, approval_seq: int, text: str, call_digest: str | None = None) -> int:
-        """Answer a question. For a call: once, session, always or deny, bound to the digest that was shown."""
+        """Answer a question. For a call, the answer is once, session, always or deny, bound to the digest shown."""
         state = load_state(self.store, session_id)
         found = next((one for one in state.approvals if one.seq == approval_seq), None)
         if found is None:
@@ -126,11 +127,11 @@ class SessionService:
     # --- the session itself
 
     def update(self, session_id: str, **changes: Unpack[SessionChanges]) -> int:
-        """Change its title, its model, its persona and what the runtime remembers: what is given, in one commit."""
+        """Change the title, model, persona and runtime values that are given, in one commit."""
         return self.store.commit(self._update(session_id, changes))[0].seq
 
     async def update_async(self, session_id: str, **changes: Unpack[SessionChanges]) -> int:
-        """The same without blocking the loop."""
+        """Like `update`, without blocking the event loop."""
         return await self._write(self._update(session_id, changes))
 
     def _update(self, session_id: str, changes: SessionChanges) -> Append:
@@ -149,7 +150,7 @@ class SessionService:
         return await self._write(self.writes.unarchiving(session_id))
 
     async def end(self, session_id: str, context: TurnContext, reason: str | None = None) -> None:
-        """End it: take the lease by force, so that its driver stops, close its turn, take no more input."""
+        """End the session: take the lease by force, which stops its driver, close its turn, and refuse more input."""
         driver = await Driver.open(self.store, session_id, context.clock, context.ttl_ms)
         await driver.claim(force=True)
         closed = closing_events(
@@ -160,8 +161,8 @@ class SessionService:
     # --- boundaries
 
     async def boundary(self, session_id: str, what: str, arguments: dict[str, Any], context: TurnContext) -> str:
-        """Draw a boundary: now when the session is idle, else as a request to its driver. Which of both it was: "done"
-        or "requested"."""
+        """Apply a boundary now if the session is idle, else send a request to its driver. Returns "done" or
+        "requested"."""
         if what not in BOUNDARIES:
             raise InvalidInput(f"'{what}' is no boundary; use one of {', '.join(BOUNDARIES)}")
         driver = await Driver.open(self.store, session_id, context.clock, context.ttl_ms)
@@ -184,7 +185,7 @@ class SessionService:
     def state(self, session_id: str) -> SessionState:
         return load_state(self.store, session_id)
 
-    # --- inside
+    # --- internal
 
     async def _write(self, write: Append) -> int:
         [receipt] = await self.store.commit_async(write)

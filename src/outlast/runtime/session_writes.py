@@ -1,6 +1,6 @@
-"""The writes by which a session is created, spoken to, changed, forked, stopped and deleted, each built in one place.
+"""Builders of the writes that create, change, fork, interrupt and delete a session, and that add input to it.
 
-Nothing is written here: `SessionService` commits these writes, or a caller combines several of them in one commit.
+This module commits nothing: `SessionService` commits these writes, or a caller combines several in one commit.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SPEAKERS = {
     Role.TOOL: Actor("tool", LIBRARY).text(),
     Role.SYSTEM: Actor("system", LIBRARY).text(),
 }
-"""The actor of a message that a program appends, by its role."""
+"""Actors of messages that a program appends, by role."""
 
 
 class SessionChanges(TypedDict, total=False):
-    """What can be changed in a session; None leaves it as it is. `runtime` are named values the runtime remembers."""
+    """Changes to a session; None keeps the current value. `runtime` holds named values of the runtime state."""
 
     title: str | None
     model: str | None
@@ -42,7 +42,7 @@ class SessionChanges(TypedDict, total=False):
 
 
 class SessionWrites:
-    """The writes of one user at one door. Each of their events names this user."""
+    """Builds the writes of one user at one door; each event names this user."""
 
     def __init__(self, door: str = LIBRARY, principal: str = "", client: str = "") -> None:
         self.door = door
@@ -65,8 +65,8 @@ class SessionWrites:
         messages: Iterable[Message] = (),
         keyed: bool = True,
     ) -> Create:
-        """Create a session, with first values of its `runtime`, then `events`, then `messages`. Without `root` its
-        project is not on this machine. `keyed` makes a repeat of this write harmless."""
+        """Create a session with initial `runtime` values, then `events`, then `messages`. Without `root`, its project
+        is not on this machine. `keyed` makes this write idempotent."""
         header = Header(session_id=session_id, owner_id=owner_id, place=place)
         if root is not None:
             header.project_root = str(root)
@@ -87,7 +87,7 @@ class SessionWrites:
     def child_creation(
         self, session_id: str, parent: Header, *, title: str, persona: str, depth: int, key: str
     ) -> Create:
-        """Create the session of a sub-agent: in its parent's project, at its parent's place."""
+        """Create the session of a sub-agent, with the project and the place of its parent."""
         created = e.SessionCreated(
             title=title,
             persona=persona,
@@ -112,8 +112,8 @@ class SessionWrites:
     def fork(
         self, store: Store, session_id: str, made: str, *, at: int | None = None, title: str | None = None
     ) -> Create:
-        """Create the session `made`, which goes on from event `at` of another (its newest by default). Where no input
-        waits at the head, the parent's header says all there is to know."""
+        """Create the session `made`, which continues from event `at` of another session (default: its newest). A fork
+        at the head with no waiting input needs only the parent's header, not its folded state."""
         parent = store.head(session_id)
         at = parent.last_seq if at is None else at
         if not 1 <= at <= parent.last_seq:
@@ -122,7 +122,7 @@ class SessionWrites:
         if at == parent.last_seq and not parent.pending_count:
             return fork(parent, made, actor=self.actor, events=titled)
         past = load_state(store, session_id, upto=at)
-        waiting = unread(past)  # they are not answered in the fork, but they were said
+        waiting = unread(past)  # the fork keeps these inputs as messages but does not answer them
         return fork(
             parent,
             made,
@@ -134,7 +134,7 @@ class SessionWrites:
             events=(*(self._by(e.InputPromoted(inputs=waiting)) if waiting else ()), *titled),
         )
 
-    # --- what is said
+    # --- inputs, answers, messages
 
     def admission(
         self,
@@ -147,7 +147,7 @@ class SessionWrites:
         message_id: str | None = None,
         to_tip: bool = True,
     ) -> Append:
-        """Admit an input, with `to_tip` to the newest session of the lineage."""
+        """Admit an input; with `to_tip`, into the newest session of the lineage."""
         parts: tuple[Part, ...] = (TextPart(content),) if isinstance(content, str) else content
         if not parts or parts == (TextPart(""),):
             raise InvalidInput("an input must not be empty; say what is to be done")
@@ -160,7 +160,7 @@ class SessionWrites:
         return self.append(session_id, e.InputWithdrawn(inputs=inputs, reason=reason), expect=expect)
 
     def answer(self, session_id: str, approval_seq: int, text: str, call_digest: str | None) -> Append:
-        """Answer a question. A second answer has the same key, so the store refuses it unless it says the same."""
+        """Answer a question. A second answer has the same key, so the store refuses it unless it is equal."""
         event = e.ApprovalAnswered(approval_seq=approval_seq, answer=text, call_digest=call_digest)
         key = f"approval-{session_id}-{approval_seq}"
         return Append(session_id=session_id, events=self._by(event), key=key)
@@ -174,10 +174,10 @@ class SessionWrites:
         expect: int | None = None,
         touch: bool = True,
     ) -> Append:
-        """Append messages of any role, as a program does."""
+        """Append messages of any role on behalf of a program."""
         return Append(session_id=session_id, events=message_events(messages), key=key, expect=expect, touch=touch)
 
-    # --- what is asked of the driver
+    # --- requests to the driver
 
     def interruption(self, session_id: str, reason: str | None = None) -> Append:
         return self.append(session_id, e.InterruptRequested(reason=reason))
@@ -188,7 +188,7 @@ class SessionWrites:
     # --- the session itself
 
     def update(self, session_id: str, **changes: Unpack[SessionChanges]) -> Append:
-        """Change what is given, together."""
+        """Change the given values in one write."""
         title, model, persona = changes.get("title"), changes.get("model"), changes.get("persona")
         runtime = changes.get("runtime")
         events: list[e.Event] = []
@@ -199,7 +199,7 @@ class SessionWrites:
         return self.append(session_id, *events)
 
     def closing(self, session_id: str, reason: str | None = None) -> Append:
-        """End it without stopping its turn; `SessionService.end` stops the turn first."""
+        """End the session without stopping its turn; `SessionService.end` stops the turn first."""
         return self.append(session_id, e.SessionClosed(reason=reason))
 
     def reopening(self, session_id: str) -> Append:
@@ -217,7 +217,7 @@ class SessionWrites:
     # --- any event
 
     def append(self, session_id: str, *events: e.Event, expect: int | None = None) -> Append:
-        """Append these events, which this user caused."""
+        """Append these events with this user as their actor."""
         return Append(session_id=session_id, events=self._by(*events), expect=expect)
 
     def _by(self, *events: e.Event) -> tuple[NewEvent, ...]:

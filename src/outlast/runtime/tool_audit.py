@@ -1,4 +1,4 @@
-"""The tool audit: what was called, what was decided, what came of it. A projection; nothing is written for it."""
+"""Tool audit: every tool call with its approval and its result. A projection of the log; it writes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outlast.core.messages import ToolCall
 
 
 class Audited(msgspec.Struct, kw_only=True):
-    """One call. `status` None: it is still open. `approval` is what the user answered, None when nobody was asked."""
+    """One call. `status` is None while it is open. `approval` is the user's answer, None if the user was not asked."""
 
     call_id: str
     name: str
@@ -32,7 +32,7 @@ class Audited(msgspec.Struct, kw_only=True):
 
 
 def audit(rows: Iterable[Row]) -> list[Audited]:
-    """Every call in these rows, in the order in which they were asked for; verification commands included."""
+    """Return every call in these rows in request order, including verification commands."""
     found: list[Audited] = []
     open_calls: dict[str, Audited] = {}
     questions: dict[int, str] = {}

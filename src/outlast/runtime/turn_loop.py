@@ -1,7 +1,7 @@
-"""One turn, from where the folded state says it is to its end.
+"""The turn loop: runs one turn from the point that the folded state describes to its end.
 
-There is no other memory: each step looks at the state, does the one thing that is next, and records it. So a turn that
-a dead process left behind goes on by the same code that runs a new one; `recovery` only closes what was cut in two.
+The folded state is the only memory: each step reads it, does the one next thing, and records that. So the code that
+runs a new turn also continues the turn of a dead process; `recovery` only closes the reply that was interrupted.
 
     TurnStarted > ModelRequested > AssistantReplied > ToolCallStarted > ToolCallFinished > ... >
     CompletionDecided > TurnEnded
@@ -66,7 +66,7 @@ class Turn:
         return self.driver.state
 
     async def run(self) -> None:
-        """Go on until the turn has ended. `ModelError` is kept in `error`: the turn then ended as failed."""
+        """Run steps until the turn has ended. A `ModelError` ends the turn as failed and is kept in `error`."""
         while self.state.turn is not None:
             await self._step()
 
@@ -122,18 +122,18 @@ class Turn:
         )
 
     async def _read_steering(self) -> None:
-        """What was said meanwhile is read before the model is asked again."""
+        """Promote waiting steering inputs, so that the next model request includes them."""
         waiting = self._steering()
         if waiting:
             await self.driver.write(InputPromoted(inputs=waiting))
 
     def _steering(self) -> list[int]:
-        """Steering that this turn has not read yet."""
+        """Return the steering inputs that no turn has read yet."""
         unread = (item for item in self.state.inbox.inputs if not item.promoted)
         return [item.seq for item in unread if item.delivery is Delivery.STEER]
 
     async def _overflow(self, error: ContextOverflow) -> None:
-        """The provider counts more than we did: make the window smaller once, then give up."""
+        """The provider counted more tokens than the estimate: compact once, then fail the turn."""
         if self._overflowed or not await compact(self.driver, self.context, reason="overflow"):
             await self._failed(error)
         self._overflowed = True
@@ -148,7 +148,7 @@ class Turn:
         name = finished.model or self.model.name
         usage = finished.usage
         if usage.cost_micros is None and self.context.price is not None:
-            # The table of prices takes a second to load, and the lease has to be renewed meanwhile.
+            # Loading the price table takes a second; the event loop must stay free to renew the lease.
             cost = await asyncio.to_thread(self.context.price, self.model.name, usage)
             usage = msgspec.structs.replace(usage, cost_micros=cost)
         parts = _own_ids(finished.parts, self.state.last_seq)
@@ -187,7 +187,7 @@ class Turn:
             await self._decided(judged)
 
     async def _verify(self) -> None:
-        """The next check that the policy asks for; when all have run, its verdict."""
+        """Run the next check of the policy; once every check has run, record the policy's verdict."""
         due = self.policy.next_verification(await self._record())
         if isinstance(due, ToolCall):
             reach("verification.started")
@@ -201,7 +201,7 @@ class Turn:
     # --- decisions and the end
 
     async def _decided(self, judged: PolicyVerdict, *first: Event) -> None:
-        """Record a decision; one that ends the turn shares its commit with the end."""
+        """Record a decision. A decision that ends the turn is in the same commit as `TurnEnded`."""
         decided = CompletionDecided(
             outcome=judged.outcome, code=judged.code, summary=judged.summary, facts=judged.facts
         )
@@ -233,7 +233,7 @@ class Turn:
         reach("turn.ended")
 
     def _moved(self) -> tuple[Event, ...]:
-        """The newest change of phase, if it is not recorded yet."""
+        """Return the newest phase change as an event, if it is not recorded yet."""
         changes = self.phases.changes()
         known = self.state.runtime
         if not changes or all(known.get(name) == value for name, value in changes.items()):
@@ -242,13 +242,13 @@ class Turn:
 
 
 def _digest(request: ModelRequest) -> str:
-    """Names exactly what the model saw."""
+    """Return a digest of exactly what the model sees: system prompt, messages and tools."""
     said = [(message.role, message.parts) for message in request.messages]
     return hashlib.sha256(msgspec.json.encode([request.system, said, request.tools])).hexdigest()
 
 
 def _own_ids(parts: tuple[Part, ...], after: int) -> tuple[Part, ...]:
-    """Every call under an id that no other call of this reply has; the provider's is kept beside it."""
+    """Give every call an id that is unique in this reply; a replaced id is kept as `provider_id`."""
     used: set[str] = set()
     own: list[Part] = []
     for n, part in enumerate(parts):

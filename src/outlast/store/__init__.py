@@ -1,4 +1,4 @@
-"""The log: one port, four adapters. `open_store` is the only place that picks one."""
+"""The store of sessions: one interface (`outlast.store.port`), four adapters; `open_store` picks one by URL."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["open_existing", "open_store", "open_to_read", "place_of"]
 
 
 def open_store(url: str, *, watch: UpgradeProgress | None = None) -> LogStore:
-    """Open (and if need be create or migrate) the store at a URL.
+    """Open the store at a URL; create or migrate it if necessary.
 
-    `sqlite:///PATH`, `files:///DIR` (after the three slashes a relative or an absolute path, so an absolute one gives
-    four), `postgresql://...`, `memory://` (see `outlast.store.memory`). `watch` is told how far a migration is.
+    `sqlite:///PATH`, `files:///DIR` (three slashes, then a relative or absolute path: an absolute path makes four),
+    `postgresql://...`, `memory://` (see `outlast.store.memory`). `watch` receives the progress of a migration.
     """
     scheme, path = place_of(url)
     if scheme == "memory":
@@ -38,14 +38,14 @@ def open_store(url: str, *, watch: UpgradeProgress | None = None) -> LogStore:
 
 
 def open_existing(url: str, *, watch: UpgradeProgress | None = None) -> LogStore:
-    """The same, but never creates one: `StoreUnavailable` where there is none yet."""
+    """Like `open_store`, but never creates a store: `StoreUnavailable` if there is none."""
     _refuse_missing(url)
     return open_store(url, watch=watch)
 
 
 def open_to_read(url: str) -> LogStore:
-    """The same for those who only look: also a store that may not be written, and a SQLite database that is too
-    damaged to be used. Nothing can be committed to it then."""
+    """Like `open_existing`, for callers that only read: also opens a store without write permission and a SQLite
+    database that is too damaged for normal use. Commits to those are refused."""
     _refuse_missing(url)
     scheme, path = place_of(url)
     if path is None:
@@ -76,14 +76,15 @@ def _refuse_missing(url: str) -> None:
 
 
 def _holds_something(path: Path) -> bool:
-    """An empty file or folder would become a store by being opened; what is neither is refused when it is."""
+    """False for an empty file or folder, which opening would turn into a store. True for paths that are neither;
+    opening refuses them."""
     if path.is_dir():
         return any(path.iterdir())
     return path.exists() and (path.stat().st_size > 0 or not path.is_file())
 
 
 def place_of(url: str) -> tuple[str, Path | None]:
-    """Which adapter a URL names (sqlite, files, postgresql, memory), and the path of its file or directory if any."""
+    """The adapter that a URL names (sqlite, files, postgresql, memory), and its file or directory, if any."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme in ("sqlite", "files") and rest.startswith("/") and len(rest) > 1:
         path = Path(unquote(rest[1:])).expanduser()

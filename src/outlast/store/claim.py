@@ -1,6 +1,6 @@
-"""Which sessions a worker may take: those with work that nobody drives, oldest first. For stores with one writer.
+"""Selects the sessions a worker may claim: those with work and without a driver, longest waiting first.
 
-PostgreSQL decides the same in one statement (`outlast.store.postgres.claim`).
+For stores with a single writer. PostgreSQL makes the same selection in one statement (`outlast.store.postgres.claim`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAGE = 64
 
 
 def candidates(view: ReadView, wanted: ClaimRequest) -> Iterator[tuple[str, bool]]:
-    """The sessions to claim, oldest first and no more than are wanted, and whether somebody's lease ran out there."""
+    """At most `wanted.most` sessions to claim, longest waiting first, each with whether an old lease is taken over."""
     left = wanted.most
     clock = view.lease_clock()
     for header in with_work(view, wanted.owner_id) if left > 0 else ():
@@ -51,7 +51,7 @@ def queue_in(view: ReadView, owner_id: str) -> WorkQueueStats:
 
 
 def with_work(view: ReadView, owner_id: str) -> Iterator[Header]:
-    """Oldest first; without those whose header cannot be read, which nobody can drive."""
+    """Sessions with work, longest waiting first. Skips unreadable headers: no worker can drive those sessions."""
     query = Query(owner_id=owner_id, pending=True, oldest_first=True)
     position = FIRST_OF_OLDEST
     while True:
@@ -80,12 +80,13 @@ def _is_wanted(header: Header, wanted: ClaimRequest) -> bool:
 
 
 def _may_be_taken(view: ReadView, row: HeaderRow, wanted: ClaimRequest) -> bool:
-    """Whether nobody else is about to come for it."""
+    """Whether no door and no parent session is expected to drive this session itself."""
     if row.session_id in wanted.woken:
         return True
     if row.depth == 0:
         since = now_us() - row.updated_at
-        if row.turn is not None or not 0 <= since < wanted.grace_ms * 1000:  # a clock that went back keeps nobody
+        # A negative age means that the clock was set back; the grace period does not apply then.
+        if row.turn is not None or not 0 <= since < wanted.grace_ms * 1000:
             return True
     newest = view.rows(row.session_id, row.last_seq - 1, row.last_seq)
     return bool(newest) and Actor.parse(newest[-1].actor).door in wanted.served

@@ -1,8 +1,9 @@
-"""Group commit: one sync for everybody who waits.
+"""Group commit: concurrent commits share one sync.
 
-Leader and followers: a thread that finds nobody at work commits, for itself and for all that queued up meanwhile; the
-others sleep until their outcome is there or the lead is handed to them. A lone caller pays no thread hop and no delay.
-Async callers queue in the same line; a worker thread leads when no calling thread does.
+Leader and followers: a calling thread that finds no leader becomes the leader and commits its entry. Threads that come
+meanwhile queue and sleep until their commit is decided or they become the next leader, which commits the queue as one
+batch. A lone caller pays no thread hop and no delay. Async callers use the same queue; a worker thread leads when no
+calling thread waits. How a batch becomes durable is the adapter's part (`run`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CLOSED = "the store is closed; open it again"
 
 
 class PendingCommit:
-    """A commit in the line, and how it ended. `gate` is shut while its caller sleeps, `led` the batch that it leads."""
+    """A queued commit and its outcome. `gate` is locked while the caller sleeps; `led` is the batch it leads."""
 
     __slots__ = ("commit", "error", "future", "gate", "led", "receipts")
 
@@ -51,7 +52,8 @@ class PendingCommit:
 
 
 class GroupCommit:
-    """`run` gets a batch and must decide every entry of it; it is never called by two threads at once."""
+    """Queue and leader election. `run` receives a batch and must decide every entry; two threads never call it at once.
+    `by_halves` limits a batch to half of a long queue (see `_next_batch`)."""
 
     def __init__(self, run: Callable[[list[PendingCommit]], None], *, by_halves: bool = False) -> None:
         self._run = run
@@ -70,7 +72,7 @@ class GroupCommit:
             with self._mutex:
                 if self._closed:
                     raise StoreUnavailable(CLOSED)
-                if self._leader is None:  # nobody is at work, so nobody is in the line
+                if self._leader is None:  # without a leader the queue is empty
                     gate, self._leader = None, entry
                 else:
                     gate = threading.Lock()
@@ -89,11 +91,11 @@ class GroupCommit:
         return entry.outcome()
 
     def submit_soon(self, commit: EncodedCommit) -> asyncio.Future[list[Receipt]]:
-        """The same for a running event loop: stand in the line, and await the outcome.
+        """Queue a commit from a running event loop; the future receives the outcome.
 
-        A caller that is cancelled cancels the future, which is only its wish to know.
+        Cancelling the future does not withdraw the commit.
         """
-        import asyncio  # here and not above: commands that run no loop want to start quickly
+        import asyncio  # imported late: commands without an event loop should start fast
 
         future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
         with self._mutex:
@@ -108,7 +110,7 @@ class GroupCommit:
         return await self.submit_soon(commit)
 
     def close(self) -> None:
-        """Take nothing more; return when everything handed in is decided."""
+        """Refuse new commits; return when all queued commits are decided."""
         with self._mutex:
             self._closed = True
             while self._leader is not None or self._queue:
@@ -119,8 +121,8 @@ class GroupCommit:
             worker.join()
 
     def _withdraw(self, entry: PendingCommit) -> None:
-        """The caller was interrupted (Ctrl-C), wherever that was: its write stays in the line, but nobody must wait for
-        it to lead, and those whom it has led hear how it went."""
+        """Clean up after a caller that was interrupted (Ctrl-C) at any point: its write stays queued, but it gives up
+        the lead, and the entries of its batch receive their outcome."""
         led = entry.led or []
         self._hand_back(led)
         with self._mutex:
@@ -131,7 +133,7 @@ class GroupCommit:
             elif leader is _WORKER:
                 self._let_worker_lead()
             elif isinstance(leader, PendingCommit):
-                _wake(leader)  # it may not have heard of it yet
+                _wake(leader)  # the interruption may have come before the wake-up
         _deliver(led)
 
     def _lead_once(self) -> None:
@@ -142,7 +144,7 @@ class GroupCommit:
     def _lead(self, batch: list[PendingCommit]) -> None:
         try:
             self._run(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is one commit's, and not its neighbours' trouble
+        except Exception as error:  # noqa: BLE001 - one commit's fault must not fail the others in the batch
             self._run_alone(batch, error)
         except BaseException:
             self._hand_back(batch)
@@ -160,7 +162,7 @@ class GroupCommit:
                 _deliver(batch)
 
     def _hand_back(self, batch: list[PendingCommit]) -> None:
-        """The leader was interrupted: that is not the others' business, they stand first in the line for the next."""
+        """After an interruption of the leader, put the undecided others back at the front of the queue."""
         with self._mutex:
             others = [entry for entry in batch[1:] if not entry.decided]
             batch[1:] = [entry for entry in batch[1:] if entry not in others]
@@ -170,7 +172,7 @@ class GroupCommit:
                     self._queue.appendleft(entry)
 
     def _run_alone(self, batch: list[PendingCommit], error: Exception) -> None:
-        """A fault that no adapter foresaw decided nothing: each commit is run again by itself, under its key."""
+        """After an unexpected error, run each undecided commit again by itself; its key prevents a double write."""
         for entry in batch:
             if entry.decided:
                 continue
@@ -183,8 +185,8 @@ class GroupCommit:
                 entry.error.__cause__ = error
 
     def _next_batch(self) -> list[PendingCommit]:
-        # Where another process does the work, half of a long line goes first: its callers come back with their next
-        # commits while the other half is being written, instead of everybody waiting for everybody.
+        # If another process does the work, commit half of a long queue: its callers can prepare their next commits
+        # while the other half is being written.
         most = min(MAX_COMMITS, max(LEAST_HALF, (len(self._queue) + 1) // 2)) if self._by_halves else MAX_COMMITS
         batch: list[PendingCommit] = []
         size = 0
@@ -193,22 +195,22 @@ class GroupCommit:
             if batch and (len(batch) == most or size > MAX_BYTES):
                 break
             batch.append(entry)
-        batch[0].led = batch  # before they leave the line: an interrupted leader knows them in any case
+        batch[0].led = batch  # set before dequeuing, so that an interrupted leader can always hand the batch back
         for _ in batch:
             self._queue.popleft()
         return batch
 
     def _pass_on(self) -> None:
-        """Hand the lead to whoever waits; with the mutex held."""
+        """Make a waiting entry the leader. The caller holds the mutex."""
         if not self._queue:
             self._leader = None
             self._idle.notify_all()
             return
         waiting = next((entry for entry in self._queue if entry.gate is not None), None)
-        if waiting is None:  # async callers, and those that were interrupted while they waited
+        if waiting is None:  # only async callers and interrupted ones are left
             self._let_worker_lead()
             return
-        # The leader's own write must be in the batch it takes.
+        # The leader's own write must be in its batch.
         self._queue.remove(waiting)
         self._queue.appendleft(waiting)
         self._leader = waiting
@@ -231,7 +233,7 @@ class GroupCommit:
                 if self._leader is not _WORKER:
                     if self._closed and self._leader is None and not self._queue:
                         return
-                    continue  # told twice
+                    continue  # duplicate wake-up
                 if not self._queue:
                     self._leader = None
                     self._idle.notify_all()
@@ -240,14 +242,14 @@ class GroupCommit:
 
 
 class _CommitThread:
-    """Leads for those who do not wait in a thread."""
+    """Marks the worker thread as the leader; it leads for callers that do not block a thread."""
 
 
 _WORKER = _CommitThread()
 
 
 def _wake(entry: PendingCommit) -> None:
-    """Let its caller go on; once, however often it is told to."""
+    """Wake the entry's caller. Idempotent."""
     gate = entry.gate
     if gate is not None:
         if gate.locked():

@@ -1,7 +1,7 @@
-"""Forks and rotations: which writes they are. Both are one commit, whatever the length of the history.
+"""Builds the writes of forks and rotations. Each is one commit of constant size, however long the history is.
 
-A fork is a new session on a shared past: its header, a base pointer and one event. A rotation is a fork at the head
-that takes the place of its parent: routes, lease and unanswered inputs move with it, and the parent says where it went.
+A fork is a new session with a shared history: a header, a base pointer and one event. A rotation is a fork at the head
+that replaces its parent: routes, lease and unanswered inputs move to it, and the parent's log names its successor.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def fork(
     events: tuple[NewEvent, ...] = (),
     key: str | None = None,
 ) -> Create:
-    """The write that makes `session_id` go on from the parent's event `at` (its head, if not given).
+    """The write that creates `session_id` as a fork of the parent at event `at` (default: its head).
 
-    What the parent has open (turn, inputs, approvals, draft, lease) is history in the fork, and what it cost was paid
-    there. `messages` is how many messages the shared history holds, `boundary_seq` its last boundary, `plan_mode`
-    whether it ends in plan mode; a fork at the head knows them.
+    What is open in the parent (turn, inputs, approvals, draft, lease) is only history in the fork, and its costs stay
+    with the parent. `messages` is the number of messages in the shared history, `boundary_seq` its last boundary,
+    `plan_mode` whether it ends in plan mode; for a fork at the head the parent's header supplies them.
     """
     at = parent.last_seq if at is None else at
     if messages is None:
@@ -78,10 +78,11 @@ def rotate(
     ttl_ms: int = LEASE_MS,
     key: str | None = None,
 ) -> tuple[Write, ...]:
-    """The writes of one commit after which `session_id` is the tip of the parent's lineage and driven by `token`.
+    """The writes of one commit that makes `session_id` the tip of the parent's lineage, leased to `token`.
 
-    `carried` names the inputs nobody has answered yet; `events` (a compaction, usually) follow the fork. Refused as
-    `ConflictError` when the parent has moved on since its header was read, as `StaleLease` when `lease` was taken over.
+    `carried` lists the unanswered inputs; `events` (usually a compaction) follow the fork event. The commit is refused
+    as `ConflictError` if the parent has new events since its header was read, as `StaleLease` if `lease` was taken
+    over.
     """
     header = inherited(parent, session_id, parent.last_seq, parent.message_count)
     header.parent_session_id = parent_after_rotation(parent)
@@ -112,12 +113,12 @@ def rotate(
 
 
 def parent_after_rotation(parent: Header) -> str | None:
-    """It came from the session it goes on for; one of a sub-agent still works for whoever began it."""
+    """The parent of a rotated session: its predecessor, but for a sub-agent still the session that started it."""
     return parent.parent_session_id if parent.depth else parent.session_id
 
 
 def inherited(parent: Header, session_id: str, at: int, messages: int) -> Header:
-    """What a list shows of a session that begins with the parent's history up to `at`."""
+    """The initial header of a session that inherits the parent's history up to `at`."""
     return Header(
         session_id=session_id,
         owner_id=parent.owner_id,

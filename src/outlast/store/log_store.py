@@ -1,7 +1,7 @@
-"""The store without its disk: everything that all adapters do alike.
+"""Base class of all adapters: encoding, group commit, verified reads across forks, claiming and following.
 
-An adapter says how a batch of commits reaches the disk (`_run`), how rows are read in one snapshot (`_view`) and how it
-notices other processes' commits (`_changed`). Sealing, group commit, checked reads across forks, following: here.
+An adapter implements how a batch of commits becomes durable (`_run`), how rows are read in one snapshot (`_view`) and
+how it notices commits of other processes (`_changed`). The meaning of each write is in `outlast.store.engine`.
 """
 
 from __future__ import annotations
@@ -68,25 +68,25 @@ NO_EVENTS: list[StoredEvent] = []
 
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Called with the amount done and the total."""
 
 
 class LogStore(ABC):
-    """What `open_store` returns."""
+    """An open store, as `open_store` returns it. Implements `outlast.store.port.Store`."""
 
     url: str
     compress = True
     poll_seconds = POLL_SECONDS
     writes_elsewhere = False
-    """Whether the work of a commit is done by another process than this one."""
+    """Whether another process (a database server) does the work of a commit."""
     knows_plain = False
-    """Whether `_run` has a shorter way for a `PlainAppend` than for any other commit."""
+    """Whether `_run` has a fast path for `PlainAppend`."""
     sessions_at_once = 256
-    """How many sessions one view may be asked about."""
+    """How many sessions to inspect with one view."""
     timed: Callable[[float, int], None] | None = None
-    """Told how many seconds the commits that were made together took, and how many they were."""
+    """Called after each batch with its duration in seconds and its number of commits."""
     rotate_after_bytes: int | None = None
-    """When a live segment is sealed; only the files store has segments."""
+    """Size at which a live segment is sealed; only the files store has segments."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -99,28 +99,28 @@ class LogStore(ABC):
 
     @abstractmethod
     def _run(self, batch: list[PendingCommit]) -> None:
-        """Decide every entry: durable receipts, or an error. Called by one thread at a time."""
+        """Set durable receipts or an error on every entry. Called by one thread at a time."""
 
     @abstractmethod
     def _view(self) -> AbstractContextManager[ReadView]: ...
 
     @abstractmethod
     def _changed(self) -> bool:
-        """Whether another process may have committed since it was last asked."""
+        """Whether another process may have committed since the last call."""
 
     @abstractmethod
     def _close(self) -> None: ...
 
     def storage_path(self, session_id: str) -> Path | None:
-        """The file that holds the session's newest events, where there is one."""
+        """The file that holds the session's newest events, if the adapter has one."""
         return None
 
     def backup(self, target: Path, progress: Progress | None = None) -> str:
-        """A consistent copy, made while others write, at a path where nothing is yet; the URL that opens the copy."""
+        """Make a consistent copy at an unused path while other processes write; return the URL that opens the copy."""
         raise StoreUnavailable("this store makes no copies of itself; use its own tools")
 
     def _usable(self) -> None:
-        """Raise unless the store may be used here and now."""
+        """Raise if this handle cannot be used (any more)."""
         if self._closed:
             raise StoreUnavailable("the store is closed; open it again")
 
@@ -131,7 +131,7 @@ class LogStore(ABC):
         return self._group.submit(self._seal(writes))
 
     def append(self, session_id: str, event: MessageAppended, *, actor: str, touch: bool = True) -> list[Receipt]:
-        """The same as `commit` of one `Append` with this message and nothing else."""
+        """Same as `commit` of one `Append` that contains only this message."""
         plain = plain_message(session_id, event, actor, touch) if self.knows_plain else None
         if plain is None:
             new = NewEvent(event=event, actor=actor)
@@ -142,7 +142,7 @@ class LogStore(ABC):
     def append_async(
         self, session_id: str, event: MessageAppended, *, actor: str, touch: bool = True
     ) -> Awaitable[list[Receipt]]:
-        """The same without blocking the loop; to be awaited."""
+        """`append` without blocking the event loop."""
         plain = plain_message(session_id, event, actor, touch) if self.knows_plain else None
         if plain is None:
             new = NewEvent(event=event, actor=actor)
@@ -172,7 +172,7 @@ class LogStore(ABC):
                 self._housekeeper.start()
 
     def claim(self, wanted: ClaimRequest) -> list[Claimed]:
-        """One after the other: where one process writes at a time, nobody is in the way for long."""
+        """Claim the candidates one by one: with a single writer, concurrent callers delay each other only briefly."""
         with self._reading() as view:
             found = list(candidates(view, wanted))
         claimed: list[Claimed] = []
@@ -182,7 +182,7 @@ class LogStore(ABC):
                     Claim(session_id=session_id, token=wanted.token, holder=wanted.holder, ttl_ms=wanted.ttl_ms)
                 )
             except (SessionBusy, SessionNotFound):
-                continue  # somebody was faster
+                continue  # another worker claimed it first, or it was deleted
             assert receipt.lease is not None
             claimed.append(Claimed(receipt.lease, was_held))
         return claimed
@@ -246,7 +246,7 @@ class LogStore(ABC):
             raise InvalidInput("only those with work can be listed oldest first: ask for pending=True")
         position = position_in(query.cursor, oldest_first=query.oldest_first)
         if not all(storable(name) for name in _names(query) if name):
-            return Page(headers=[])  # no store can hold such a name, so none does
+            return Page(headers=[])  # no store can hold this name, so no session has it
         headers: list[Header] = []
         damaged: list[str] = []
         every = query.title is None and query.prefix is None and query.pending is None
@@ -334,7 +334,7 @@ class LogStore(ABC):
     async def follow_async(
         self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
     ) -> AsyncIterator[Batch]:
-        import asyncio  # here and not above: commands that run no loop want to start quickly
+        import asyncio  # imported late: commands without an event loop should start fast
 
         cursor = _Cursor(session_id, after, chunk)
         with self._bell.ear(session_id) as ear:
@@ -350,7 +350,7 @@ class LogStore(ABC):
                     return
 
     def _look(self, cursor: _Cursor) -> Batch | None:
-        """What is new after the cursor, which moves along; None when there is nothing."""
+        """Return what is new after the cursor and advance the cursor; None if nothing is new."""
         session_id = cursor.session_id
         try:
             with self._reading() as view:
@@ -372,7 +372,7 @@ class LogStore(ABC):
         return self._closed
 
     def inspect(self) -> AbstractContextManager[ReadView]:
-        """The rows as they lie there, unchecked: for `outlast.store.verify` and nobody else."""
+        """A view of the raw, unchecked rows: for verification, search and administration, not for ordinary reads."""
         return self._reading()
 
     def close(self) -> None:
@@ -415,11 +415,11 @@ class _Cursor:
         self.rest()
 
     def rest(self) -> None:
-        """Nothing more to read for now: the idle time begins."""
+        """Restart the idle timeout."""
         self._idle_since = time.monotonic()
 
     def patience(self, timeout: float | None) -> float | None:
-        """How long to wait still, whatever the other sessions of the store do meanwhile."""
+        """Seconds left until the idle timeout, which activity in other sessions does not extend."""
         return None if timeout is None else max(0.0, self._idle_since + timeout - time.monotonic())
 
     def move(self, events: list[StoredEvent], chunks: list[Chunk], last_seq: int) -> Batch | None:
@@ -427,7 +427,7 @@ class _Cursor:
             return None
         if events:
             self.seq, self.chunk = events[-1].seq, 0
-            # One that a fork has inherited ended the other session's stream, not this one's.
+            # A SessionRotated that a fork inherited ended the parent's stream, not this one.
             self.over = any(row.kind == "SessionRotated" and row.session_id == self.session_id for row in events)
         if chunks:
             self.chunk = chunks[-1].n
@@ -447,12 +447,12 @@ def _there(view: ReadView, session_id: str) -> HeaderRow:
 
 
 def _named(text: str) -> str:
-    """What somebody called a session or a blob, fit for a message."""
+    """A caller-given id or blob name, made safe for an error message."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")[:80]
 
 
 def _blob(view: ReadView, row: HeaderRow, sha256: str) -> bytes | None:
-    """A payload of the session, or of the history that it shares."""
+    """A blob of the session or of the sessions it inherits from."""
     data = view.blob(row.session_id, sha256)
     while data is None and row.base_id is not None:
         row = _there(view, row.base_id)

@@ -1,8 +1,8 @@
-"""The in-memory store: dicts for tables, an undo list for a transaction, and the engine's own rules on top.
+"""The in-memory store: dicts as tables, an undo list as the transaction, the engine's rules on top.
 
 `memory://` is a new, empty store each time it is opened. `memory://NAME` is one store for the whole process: it keeps
-its sessions when its last handle is closed, until the process ends or `discard` drops it. Nothing reaches the disk. The
-store passes the same exam as every adapter, and is the shortest example of what an adapter has to do.
+its sessions after its last handle is closed, until the process ends or `discard` drops it. Nothing reaches the disk.
+The store passes the same contract tests as every adapter, and is the shortest example of an adapter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 @dataclass
 class Memory:
-    """The tables. `ended` counts transactions, `undo` takes the open one back."""
+    """The tables. `ended` counts committed transactions, `undo` rolls the open one back."""
 
     sessions: dict[str, HeaderRow] = field(default_factory=dict[str, HeaderRow])
     events: dict[str, list[StoredEvent]] = field(default_factory=dict[str, list[StoredEvent]])
@@ -65,7 +65,7 @@ class Memory:
     mutex: threading.RLock = field(default_factory=threading.RLock)
 
     def put(self, table: dict[K, V], key: K, value: V | None) -> None:
-        """Set or remove an entry; `roll_back` brings the old one back."""
+        """Set or remove an entry; `roll_back` restores the old one."""
         before = table.get(key)
         self.undo.append(lambda: table.pop(key, None) if before is None else table.__setitem__(key, before))
         if value is None:
@@ -98,7 +98,7 @@ class Memory:
 
 
 class MemoryRows:
-    """The tables as the engine writes them (`Transaction`) and as readers see them (`ReadView`)."""
+    """Implements `Transaction` for the engine and `ReadView` for readers."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -215,7 +215,7 @@ class MemoryRows:
     def route(self, route: str) -> str | None:
         return self._memory.route.get(route)
 
-    locked_route = route  # a writer holds the mutex
+    locked_route = route  # a writer already holds the mutex
 
     def put_route(self, route: str, session_id: str | None) -> None:
         self._memory.put(self._memory.route, route, session_id)
@@ -332,7 +332,7 @@ _named: dict[str, Memory] = {}
 
 
 def memory_at(url: str) -> Memory:
-    """The tables that a URL names: new ones for `memory://`, those of the process for `memory://NAME`."""
+    """The tables for a URL: new ones for `memory://`, the process-wide ones for `memory://NAME`."""
     name = name_of(url)
     return _named.setdefault(name, Memory()) if name else Memory()
 
@@ -348,20 +348,20 @@ def name_of(url: str) -> str:
 
 
 def is_open(url: str) -> bool:
-    """Whether this process has a store of that name."""
+    """Whether this process has a store with this name."""
     return name_of(url) in _named
 
 
 def discard(url: str) -> None:
-    """Drop the sessions of `memory://NAME`. A handle that is still open keeps what it has."""
+    """Drop the sessions of `memory://NAME`. Open handles keep their data."""
     _named.pop(name_of(url), None)
 
 
-os.register_at_fork(after_in_child=_named.clear)  # a copy would take writes that the parent never sees
+os.register_at_fork(after_in_child=_named.clear)  # the parent would never see writes to the child's copy
 
 
 class MemoryStore(LogStore):
-    """A handle on tables in memory. Any number of handles of this process may share them."""
+    """A handle on tables in memory. Any number of handles in this process can share them."""
 
     def __init__(self, memory: Memory, url: str = SCHEME) -> None:
         super().__init__(url)
@@ -382,7 +382,7 @@ class MemoryStore(LogStore):
                 entry.error = error
 
     def carry_out(self, commit: Any) -> Any:
-        """One commit in one transaction."""
+        """Apply one commit in one transaction."""
         with self.memory.mutex:
             try:
                 receipts = apply_commit(MemoryRows(self.memory), commit)
@@ -402,4 +402,4 @@ class MemoryStore(LogStore):
         return changed
 
     def _close(self) -> None:
-        """The tables stay: other handles may use them."""
+        """Keep the tables: other handles may use them."""

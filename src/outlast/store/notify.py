@@ -1,11 +1,9 @@
-"""The bell: rung whenever the store may have changed, so that followers look again.
+"""Change notification: wakes followers and workers when the store may have changed.
 
-It is a hint, never a message: whoever hears it reads from its own cursor. A commit of this process rings at once, for
-those who follow the sessions that it wrote to; changes of other processes are found by `changed`, asked every few
-milliseconds while somebody waits. Those who look for work sleep through what a driver writes into its own turn: most of
-what is written.
-
-What is told about a batch of commits, to followers and workers, here and in other processes. Hints, not facts.
+A notification is a hint without content: the follower then reads from its own cursor. A commit of this process
+notifies the followers of the sessions it wrote to at once. Commits of other processes are found by polling `changed`
+every few milliseconds while anything waits. Workers that wait for work are not woken by what a driver writes into its
+own turn, which is most writes. `touched` and `brings_work` decide whom a batch of commits wakes.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.01
 IDLE_SECONDS = 0.05
-"""As often it is looked while somebody waits for work, and nobody follows anything."""
+"""Poll interval while workers wait for work and no session is followed."""
 
 
 class Subscription:
-    """Whoever follows one session."""
+    """One follower's registration for a session."""
 
     def __init__(self, notifier: ChangeNotifier) -> None:
         self._bell = notifier
@@ -38,11 +36,11 @@ class Subscription:
         self.futures: set[asyncio.Future[None]] = set()
 
     def now(self) -> int:
-        """How often it was rung; pass it to `wait` after having looked."""
+        """The number of notifications so far; take it before reading, then pass it to `wait`."""
         return self.rung
 
     def wait(self, since: int, timeout: float | None) -> bool:
-        """Sleep until it was rung after `since`; False when the time is over."""
+        """Sleep until there is a notification after `since`; False on timeout."""
         return self._bell.sleep(lambda: self.rung != since, timeout)
 
     async def wait_async(self, since: int, timeout: float | None) -> bool:
@@ -50,8 +48,8 @@ class Subscription:
 
 
 class ChangeNotifier:
-    """`minds_work` tells whether anybody here looks for work at all. What `changed` finds may be work, too, unless
-    others tell of theirs (`tells_work`)."""
+    """Wakes the waiters of this process. `minds_work` tells whether any caller has asked for work. A change found by
+    `changed` also counts as possible work, unless other processes announce work themselves (`tells_work`)."""
 
     def __init__(
         self, changed: Callable[[], bool], poll_seconds: float = POLL_SECONDS, *, tells_work: bool = False
@@ -70,12 +68,12 @@ class ChangeNotifier:
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody follows anything."""
+        """Whether any session is followed."""
         return bool(self._ears)
 
     @contextmanager
     def ear(self, session_id: str) -> Generator[Subscription]:
-        """To be had before the first look: what is rung from then on is heard."""
+        """Subscribe to a session. Subscribe before the first read: no later notification is missed."""
         ear = Subscription(self)
         with self._condition:
             self._ears.setdefault(session_id, set()).add(ear)
@@ -89,7 +87,7 @@ class ChangeNotifier:
                     del self._ears[session_id]
 
     def work(self) -> int:
-        """How often it was rung for work; pass it to `await_work` after having looked."""
+        """The number of work notifications so far; take it before claiming, then pass it to `await_work`."""
         self.minds_work = True
         return self._worked
 
@@ -97,8 +95,8 @@ class ChangeNotifier:
         return await self.sleep_async(self._idle, lambda: self._worked != since, timeout)
 
     def ring(self, sessions: Collection[str] | None = None, *, work: bool = True) -> None:
-        """For those who follow these sessions, or any; and for `work` unless it is known that there is none new."""
-        self._worked += work  # first, because who sleeps looks at this after having lain down
+        """Notify the followers of these sessions (None: of all), and with `work` the workers that wait for work."""
+        self._worked += work  # first: a worker checks this counter after it has registered as a listener
         if not self._ears and not self._listeners:
             return
         with self._condition:
@@ -132,7 +130,7 @@ class ChangeNotifier:
     async def sleep_async(
         self, sleepers: set[asyncio.Future[None]], rung: Callable[[], bool], timeout: float | None
     ) -> bool:
-        import asyncio  # here and not above: commands that run no loop want to start quickly
+        import asyncio  # imported late: commands without an event loop should start fast
 
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._condition:
@@ -142,7 +140,7 @@ class ChangeNotifier:
                 return True
             sleepers.add(future)
         try:
-            async with asyncio.timeout(timeout):  # not wait_for: it forgets a cancel that comes together with a ring
+            async with asyncio.timeout(timeout):  # not wait_for: it loses a cancel that coincides with a notification
                 await future
         except TimeoutError:
             return False
@@ -173,7 +171,7 @@ class ChangeNotifier:
             pause.wait(self._poll_seconds if self._ears else max(self._poll_seconds, IDLE_SECONDS))
             with self._condition:
                 idle = 0 if self._listeners else idle + 1
-                # A follower that reads listens again in a moment: do not start a thread for each of its waits.
+                # A follower waits again right after it has read: keep the thread for a while between its waits.
                 if self._closed or idle > 100:
                     self._poller = None
                     return
@@ -187,7 +185,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 def touched(batch: Iterable[PendingCommit]) -> set[str] | None:
-    """The sessions that something was written to; None when that cannot be told."""
+    """The sessions that the batch wrote to; None if they are not known."""
     found: set[str] = set()
     for entry in batch:
         if entry.receipts is None:
@@ -201,12 +199,12 @@ def touched(batch: Iterable[PendingCommit]) -> set[str] | None:
 
 
 def _spreads(commit: EncodedCommit) -> bool:
-    """Whether it may have changed sessions that it does not name."""
+    """Whether the commit may have changed sessions that it does not name."""
     return any(isinstance(sealed.write, Delete) for sealed in commit.writes)
 
 
 def brings_work(commit: EncodedCommit) -> bool:
-    """Whether there may be something to drive after it: a door wrote, or a driver let go of what it has not ended."""
+    """Whether the commit may leave work for a driver: a door wrote, or a driver released a turn it has not ended."""
     if isinstance(commit, PlainAppend):
         return False
     ended = any(event.kind == "TurnEnded" for sealed in commit.writes for event in sealed.events)

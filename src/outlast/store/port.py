@@ -1,8 +1,9 @@
-"""The port: what a store promises. One way to write, a few ways to read.
+"""The interface of every store: the writes a caller can commit, the reads, and what both promise.
 
-A write ends in one of three ways and never in a fourth: a `Receipt` (durable: synced before this returned), a
-`Refused` (certainly not written) or `OutcomeUnknown` (repeat it with the same key). Unreadable never looks like empty:
-damage raises `DamagedSession`, absence `SessionNotFound`.
+A write has exactly three possible outcomes: a `Receipt` (durable: synced before the call returned), a `Refused`
+(certainly not written) or `OutcomeUnknown` (retry with the same key). Unreadable data never looks like no data:
+damage raises `DamagedSession`, a missing session raises `SessionNotFound`. The meaning of each write is implemented
+in `outlast.store.engine`, the shared part of all adapters in `outlast.store.log_store`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LEASE_MS = 10_000
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to drive a session. Epoch 0 means: the one that this commit's own claim is given."""
+    """The right to drive a session. Epoch 0 stands for the epoch that a `Claim` in the same commit receives."""
 
     session_id: str
     epoch: int
@@ -29,7 +30,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event to be written. `at` is the writer's clock in microseconds UTC; None takes the clock now."""
+    """An event to write. `at` is the writer's clock in microseconds UTC; None means now."""
 
     event: Event
     actor: str = "system"
@@ -41,19 +42,20 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Base(msgspec.Struct, frozen=True):
-    """Where a fork begins: the event of a session that is the last one of the shared history."""
+    """Where a fork begins: the last event of the shared history."""
 
     session_id: str
     seq: int
 
 
 class Create(msgspec.Struct, frozen=True, kw_only=True):
-    """A new session with its first events. `header` holds what a list shows of it; counts are what it inherits.
+    """Create a session with its first events. `header` holds the fields that lists show; its counts are the inherited
+    ones.
 
-    Titles, models and personas are cut to 200 characters there, and a pending text to 120; longer ids and paths are
-    refused. With `base` its log goes on at `base.seq + 1`. With `continues` it is the new tip of that session's
-    lineage, and shares its keys. Creating a session that exists is a `ConflictError`, unless the key says it was this
-    very write.
+    Title, model and persona are cut to 200 characters in the header and the pending text to 120; ids and paths that
+    are too long are refused. With `base` the log continues at `base.seq + 1`. With `continues` the session becomes the
+    tip of that session's lineage and shares its keys. Creating a session that exists is a `ConflictError`, unless the
+    key shows that this is a retry of the same write.
     """
 
     header: Header
@@ -65,12 +67,13 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):
-    """Events for one session, gapless and together.
+    """Append events to one session: consecutive, all or none.
 
-    With a lease it is a driver's write and refused as `StaleLease` once the lease was taken over; without one it is a
-    door's and may interleave anywhere. `expect` refuses (`ConflictError`) unless it is the head's seq. `to_tip` writes
-    to the newest session of the lineage. `touch` False leaves `updated_at`. The key is looked up before lease, state
-    and expectation: a repeat returns the first receipt, another content under the same key is a `ConflictError`.
+    With a lease this is a driver's write, refused as `StaleLease` once the lease was taken over. Without a lease it is
+    a door's write and may land between any two writes of the driver. `expect` refuses the write (`ConflictError`)
+    unless it equals the last seq. `to_tip` writes to the newest session of the lineage. `touch` False keeps
+    `updated_at` unchanged. The key is looked up before lease, state and `expect` are checked: a retry returns the first
+    receipt, different content under the same key is a `ConflictError`.
     """
 
     session_id: str
@@ -84,8 +87,8 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """The next piece of a streaming reply: `n` counts from 1 without gaps. All go when the attempt is closed; for one
-    that is closed, or was never opened by a `ModelRequested`, it is a `ConflictError`."""
+    """Store the next piece of a streaming reply; `n` counts from 1 without gaps. Closing the attempt removes its
+    chunks. `ConflictError` if the attempt is closed or was never opened by a `ModelRequested`."""
 
     lease: Lease
     attempt_seq: int
@@ -95,8 +98,8 @@ class PutChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat's route now leads to this session (None: nowhere). With `expect` it is refused as `ConflictError` unless
-    the route led there before (None: nowhere), whoever else moves it meanwhile."""
+    """Point a chat's route to this session (None: remove it). With `expect` this is a compare-and-set: refused as
+    `ConflictError` unless the route currently leads to that session (None: nowhere)."""
 
     route: str
     session_id: str | None
@@ -104,17 +107,17 @@ class PutRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoveRoutes(msgspec.Struct, frozen=True, kw_only=True):
-    """Every route that leads to one session now leads to another."""
+    """Point every route of one session to another session."""
 
     from_session_id: str
     to_session_id: str
 
 
 class PutBlob(msgspec.Struct, frozen=True, kw_only=True):
-    """A payload, stored under the SHA-256 (hex) of its bytes; repeating it changes nothing.
+    """Store a payload under the SHA-256 (hex) of its bytes. Idempotent.
 
-    It stays as long as an event of its session mentions that digest, in whatever field. One that none mentions 24 hours
-    after it was put is swept.
+    The blob stays as long as an event of its session mentions the digest, in any field. A blob that no event mentions
+    24 hours after it was put is garbage-collected.
     """
 
     session_id: str
@@ -123,7 +126,8 @@ class PutBlob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Take the lease: free, expired, its holder dead on this host, ours already, or by `force`; else `SessionBusy`."""
+    """Take the lease if it is free, expired, already held with this token, or its holder died on this host; with
+    `force` always. Otherwise `SessionBusy`."""
 
     session_id: str
     token: str
@@ -138,13 +142,13 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """Give the lease back. Releasing one that was taken over changes nothing."""
+    """Give the lease back. Releasing a lease that was taken over changes nothing."""
 
     lease: Lease
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """Erase a session and leave a tombstone. Events that forks stand on stay, hidden, until the last fork goes."""
+    """Erase a session and leave a tombstone. Events that forks share stay, hidden, until the last fork is deleted."""
 
     session_id: str
     actor: str
@@ -152,10 +156,11 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redact(msgspec.Struct, frozen=True, kw_only=True):
-    """Replace one event's body by its digest, and say so in the log.
+    """Replace one event's body with its digest, and append an `EventRedacted` that records it.
 
-    An inherited event is redacted in the session it belongs to. If that was deleted and forks still show the event, it
-    is redacted through one of them, which then says so, or through the deleted one's id: then all of them do.
+    An inherited event is redacted in the session that owns it. If the owner was deleted and forks still show the event,
+    it can be redacted through one fork, which then records it, or through the deleted owner's id: then every fork that
+    shows the event records it.
     """
 
     session_id: str
@@ -165,7 +170,7 @@ class Redact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A folded state as a cache; may be dropped at any time."""
+    """Store a folded state. A cache: the store may drop it at any time."""
 
     session_id: str
     seq: int
@@ -174,13 +179,13 @@ class PutSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows as another store wrote them, with their hashes: a new session, or the next part of one that was restored.
-    What was one write there stays in one part: then its key is known here.
+    """Import rows of another store with their hashes: as a new session, or as the next part of a restored one.
+    The events of one original write must be in one part; then its key works here too.
 
-    `header` holds what the rows do not tell; counts are what it inherits. `base` and `continues` are as in `Create`,
-    `blobs` are (SHA-256, bytes), `counted` is what redacted events had added, by seq. Refused as `InvalidInput` when
-    the rows do not follow what is there, unchanged and gapless, and as `ConflictError` when they are here already or
-    something else was written.
+    `header` holds the fields that the rows do not contain; its counts are the inherited ones. `base` and `continues`
+    are as in `Create`, `blobs` are (SHA-256, bytes), `counted` is what redacted events had added to the header, by seq.
+    Refused as `InvalidInput` if the rows are changed, have gaps or do not follow the last stored row, and as
+    `ConflictError` if they are stored already or something else was written to the session.
     """
 
     header: Header
@@ -191,11 +196,11 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True):
     counted: dict[int, dict[str, int]] = {}
 
 
-# What a store does by itself (`outlast.store.maintenance.gc`). All of it is looked at once more inside the commit.
+# Writes of the garbage collector (`outlast.store.maintenance.gc`). The commit checks their conditions again.
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True):
-    """These keys (scope, key) of a session may go, if it was deleted before that moment."""
+    """Forget these keys (scope, key) of a session if it was deleted before `deleted_before`."""
 
     session_id: str
     keys: tuple[tuple[str, str], ...]
@@ -203,7 +208,7 @@ class Forget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DropBlobs(msgspec.Struct, frozen=True, kw_only=True):
-    """These blobs were put before that moment, and no event up to `looked_upto` names them: they may go."""
+    """Drop these blobs: they were put before `put_before`, and no event up to `looked_upto` names them."""
 
     session_id: str
     names: tuple[str, ...]
@@ -212,7 +217,7 @@ class DropBlobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store wants to remember about itself; takes the place of the last one."""
+    """Store the garbage collector's progress; replaces the previous note."""
 
     text: str
 
@@ -240,9 +245,9 @@ Write = (
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Proof of a durable write.
 
-    `first_seq` to `seq` are the events it wrote. A write of none has `first_seq` 0, and `seq` tells where the session
-    stood; 0 where it is about no session, a route for example. A `replayed` one wrote nothing now: with a key it gives
-    what the first one did, and the other writes of its commit have 0.
+    `first_seq` to `seq` are the events it wrote. A write without events has `first_seq` 0, and `seq` is the session's
+    last event, or 0 if the write belongs to no session (a route, for example). A `replayed` receipt means that nothing
+    was written now: a keyed write repeats the numbers of its first receipt, the other writes of the commit have 0.
     """
 
     session_id: str
@@ -256,7 +261,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease. Its token is nobody else's business."""
+    """Who holds a lease. The token is secret and therefore missing."""
 
     holder: str
     epoch: int
@@ -265,12 +270,12 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions; newest activity first. `prefix` is the beginning of an id, `title` a part of the title.
+    """A filter for sessions; newest activity first. `prefix` is the beginning of an id, `title` a part of the title.
 
-    With `project_fingerprint` also those of the same repository, whatever folder it was in then. `pending` are those
-    with work for a driver (`Header.has_work`): an input nobody has answered, an open turn, a boundary asked for, in a
-    session that has not ended. They are found without looking at the others, so this may be asked every second.
-    `oldest_first`, only of those, begins with the one that has waited longest (`Header.work_since`).
+    `project_fingerprint` widens `project_key` to sessions of the same repository in any folder. `pending` selects
+    sessions with work for a driver (`Header.has_work`): an unanswered input, an open turn or a requested boundary, in a
+    session that has not ended. Stores find them without reading the other sessions, so polling every second is cheap.
+    `oldest_first`, allowed only with `pending`, starts with the session that has waited longest (`Header.work_since`).
     """
 
     owner_id: str = "local"
@@ -287,12 +292,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody would drive, and how many of it: see `Store.claim`.
+    """Which sessions a worker wants to drive, and at most how many (`most`): see `Store.claim`.
 
-    Of those bound to a place only these `places`; not `besides` while they stand at that seq; with `only` just those.
-    Who admits an input and drives it himself has `grace_ms` to begin, by the store's clock; the doors in `served` never
-    do, and neither do those whose session is `woken`. A sub-agent's session is its parent's business unless it is
-    woken, or a served door wrote to it last. One that came from a file and stands as it came has to be woken.
+    A session bound to a place is claimed only if the place is in `places`. `besides` excludes sessions while their last
+    seq is the given one; `only` restricts the claim to these sessions. A door that admits an input and drives it itself
+    has `grace_ms`, by the store's clock, to begin; there is no such delay for `woken` sessions or if a door in `served`
+    wrote last. A sub-agent's session is left to its parent unless it is woken or a served door wrote to it last. An
+    imported session without new events is claimed only if it is woken.
     """
 
     token: str
@@ -309,15 +315,15 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """A lease, and whether it was taken over from somebody who had not given it back."""
+    """A lease, and whether it was taken over from a holder that had not released it."""
 
     lease: Lease
     taken_over: bool = False
 
 
 class WorkQueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How many sessions with work nobody drives (`waiting`) and how many somebody does; since when (microseconds UTC,
-    as `Header.work_since`) the oldest of the former has waited, and the store's clock now."""
+    """Number of sessions with work, without a driver (`waiting`) and with one (`driven`). `oldest` is the
+    `Header.work_since` (microseconds UTC) of the session that has waited longest, `now` the store's clock."""
 
     waiting: int = 0
     driven: int = 0
@@ -341,7 +347,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a follower gets: events and draft chunks read in one snapshot."""
+    """Events and draft chunks for a follower, read in one snapshot."""
 
     events: list[StoredEvent]
     chunks: list[Chunk]
@@ -355,7 +361,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step of housekeeping took away, and whether it came to the end of the store."""
+    """How much one garbage collection step removed, and whether it reached the end of the store."""
 
     keys: int = 0
     blobs: int = 0
@@ -368,22 +374,22 @@ class Store(Protocol):
     url: str
 
     def commit(self, *writes: Write) -> list[Receipt]:
-        """All of the writes or none, durable on return; one receipt per write, in their order.
+        """Commit all of the writes or none, durable on return; one receipt per write, in their order.
 
-        If a keyed write of the commit was done before, nothing is written and the first receipts come back.
+        If a keyed write of the commit was committed before, nothing is written and the first receipts are returned.
         """
         ...
 
     async def commit_async(self, *writes: Write) -> list[Receipt]:
-        """The same. Cancelling the caller does not withdraw the write."""
+        """`commit` for an event loop. Cancelling the caller does not withdraw the write."""
         ...
 
     def head(self, session_id: str) -> Header:
-        """The header as of now. `SessionNotFound` when absent, `SessionDeleted` when only a tombstone is left."""
+        """The current header. `SessionNotFound` if there is none, `SessionDeleted` if only a tombstone is left."""
         ...
 
     def holder(self, session_id: str) -> Holder | None:
-        """Who holds the lease, expired or not; None when it is free."""
+        """The holder of the lease, expired or not; None if the lease is free."""
         ...
 
     def read(
@@ -397,50 +403,50 @@ class Store(Protocol):
         newest_first: bool = False,
     ) -> list[StoredEvent]:
         """Events with `after < seq < before`, ascending; `newest_first` takes the last `limit` of them instead of the
-        first and returns them descending. History shared with a base is included. Every row read is checked against
-        its predecessor; a gap or a changed byte raises `DamagedSession`, before anything behind it is returned."""
+        first and returns them descending. Inherited history is included. Every row read is checked against its
+        predecessor; a gap or a changed byte raises `DamagedSession` before any event behind it is returned."""
         ...
 
     def find(self, query: Query) -> Page:
-        """A page of headers. Passing the page's cursor on gives the next one; sessions that do not change meanwhile
-        are seen exactly once."""
+        """A page of headers; its cursor leads to the next page. Sessions that do not change meanwhile are listed
+        exactly once."""
         ...
 
     def claim(self, wanted: ClaimRequest) -> list[Claimed]:
-        """Take the leases of sessions with work that nobody drives (the lease is free, expired, or its holder dead on
-        this host), those that have waited longest first. Each goes to one of however many ask at once, and nobody waits
-        for the others. None is left out because of its neighbours; nothing is taken when this raises."""
+        """Take the leases of sessions that have work and no driver (the lease is free, expired, or its holder died on
+        this host), longest waiting first. Concurrent callers never get the same session and do not wait for each other.
+        A session that cannot be claimed does not keep others from being claimed; if this raises, no lease is taken."""
         ...
 
     async def claim_async(self, wanted: ClaimRequest) -> list[Claimed]: ...
 
     def queue(self, *, owner_id: str = "local") -> WorkQueueStats:
-        """What there is to do, as of now."""
+        """The current length and age of the work queue."""
         ...
 
     def work_heard(self) -> int:
-        """A number for `await_work`, to be asked for before `claim`."""
+        """Return a token for `await_work`; take it before calling `claim`."""
         ...
 
     async def await_work(self, since: int, timeout: float) -> bool:
-        """Sleep until there may be something to claim that was not there at `since`; False when the time is over. A
-        hint: it may come for nothing, and a lease that runs out gives none."""
+        """Sleep until there may be new work since the token `since`; False on timeout. Only a hint: it may wake the
+        caller for nothing, and an expiring lease does not wake it."""
         ...
 
     def resolve(self, prefix: str, *, owner_id: str = "local") -> str:
-        """The one session whose id begins so. `AmbiguousSession` names the matches, `SessionNotFound` if none."""
+        """The one session whose id has this prefix. `AmbiguousSession` names the matches, `SessionNotFound` if none."""
         ...
 
     def tip(self, session_id: str) -> str:
-        """The newest session of its lineage: itself unless it was rotated."""
+        """The newest session of this session's lineage: itself unless it was rotated."""
         ...
 
     def route(self, route: str) -> str | None:
-        """The session that a chat's route leads to."""
+        """The session that a chat's route leads to, if any."""
         ...
 
     def routes(self, prefix: str = "") -> list[tuple[str, str]]:
-        """Every route that begins so and the session it leads to, sorted by route."""
+        """Every route with this prefix and the session it leads to, sorted by route."""
         ...
 
     def blob(self, session_id: str, sha256: str) -> bytes:
@@ -452,16 +458,16 @@ class Store(Protocol):
         ...
 
     def sweep(self, now: int | None = None) -> Swept:
-        """A bounded step of housekeeping, which an open store also takes by itself, once an hour at most: forgets keys
-        of sessions deleted 30 days ago, drops blobs that no event named within 24 hours. `now` is the clock in
-        microseconds UTC, the store's own if not given."""
+        """Run one bounded step of garbage collection: forget keys of sessions deleted 30 days ago, drop blobs that no
+        event named within 24 hours. An open store also does this by itself, at most once an hour, or once a minute
+        until the pass is complete. `now` is the clock in microseconds UTC, by default the store's."""
         ...
 
     def follow(
         self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
     ) -> Iterator[Batch]:
-        """What is there after the cursor, then whatever comes, from any process. Ends after `timeout` idle seconds,
-        or when the session is deleted. A cursor past the head raises `ConflictError`."""
+        """Yield what is stored after the cursor, then new events and chunks from any process. Ends after `timeout` idle
+        seconds, or when the session is rotated or deleted. A cursor past the head raises `ConflictError`."""
         ...
 
     def follow_async(
@@ -469,7 +475,7 @@ class Store(Protocol):
     ) -> AsyncIterator[Batch]: ...
 
     def close(self) -> None:
-        """Finish what was handed in, then let go. Further calls raise `StoreUnavailable`."""
+        """Finish the submitted commits, then close. Further calls raise `StoreUnavailable`."""
         ...
 
     def __enter__(self) -> Self: ...

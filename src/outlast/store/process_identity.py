@@ -1,4 +1,4 @@
-"""Facts about this machine and its processes: the clock that leases run on, and whether a holder is still alive."""
+"""Facts about this machine and its processes: the clock of leases, and whether a lease holder is still alive."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 
 
 def now_us() -> int:
-    """Wall clock, microseconds UTC. Shown to people, never used to order."""
+    """Wall clock, microseconds UTC. For display, never for ordering events."""
     return time.time_ns() // 1000
 
 
 def boot_ms() -> int:
-    """A clock that neither jumps nor stops while the machine sleeps; comparable between processes of one boot."""
+    """A clock that never jumps and keeps running while the machine sleeps; comparable between processes of one boot."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
 
 
 @functools.cache
 def boot_id() -> str:
-    """Which boot of which machine this is. A lease of another boot has expired."""
+    """Identifies the current boot of this machine. A lease of another boot has expired."""
     if sys.platform == "darwin":
         words = ["sysctl", "-n", "kern.bootsessionuuid"]
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
@@ -36,7 +36,7 @@ def hostname() -> str:
 
 
 def started(pid: int) -> str | None:
-    """When the process was started, as the kernel tells it (pids are used again); None when there is none."""
+    """The kernel's start time of a process, which tells apart reused pids; None if the process does not exist."""
     try:
         if sys.platform == "darwin":
             words = ["ps", "-o", "lstart=", "-p", str(pid)]
@@ -55,12 +55,12 @@ def _holder(pid: int) -> str:
 
 
 def holder() -> str:
-    """This process, as written into a lease: host, boot, pid, start time."""
+    """The name of this process in a lease: host, boot, pid, start time."""
     return _holder(os.getpid())
 
 
 def holder_is_gone(text: str) -> bool:
-    """Whether a lease's holder certainly lives no more: same host and boot, and its process is gone."""
+    """Whether a lease's holder is certainly dead: same host, same boot, and the process no longer exists."""
     words = text.split(" ")
     if len(words) != 4 or words[:2] != [hostname(), boot_id()] or not words[2].isdigit():
         return False
@@ -73,6 +73,6 @@ def holder_pid(text: str) -> str:
 
 
 def may_write(path: Path) -> bool:
-    """Whether this process may change a file, or what is in a folder."""
+    """Whether this process may write to a file, or create and remove entries in a folder."""
     wanted = os.W_OK | os.X_OK if path.is_dir() else os.W_OK
     return os.access(path, wanted, effective_ids=os.access in os.supports_effective_ids)

@@ -1,7 +1,7 @@
-"""For those who test with Outlast, or write a store for it.
+"""Tools for authors of tests and of stores.
 
-`StoreContract` is the exam that every store passes; it needs pytest, which is loaded when it is asked for.
-`ScriptedBackend` is a model that says what it was told to say; `Line` is a reply with a delay or a break in it.
+`StoreContract` is the test suite that every store passes; it needs pytest, which is imported on first use.
+`ScriptedBackend` is a model that replies from a script; `Line` is a reply with a delay or a break in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError:
         raise ModuleNotFoundError("StoreContract needs pytest: pip install pytest") from None
     if "outlast.testing.contract" not in sys.modules:
-        pytest.register_assert_rewrite("outlast.testing.contract")  # so that a failed question shows both sides
+        pytest.register_assert_rewrite("outlast.testing.contract")  # so that a failed assertion shows both sides
     from outlast.testing.contract import StoreContract
 
     return StoreContract

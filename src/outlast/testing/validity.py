@@ -1,4 +1,4 @@
-"""Would every provider take this window? Says what each would refuse, without asking any of them.
+"""Checks whether every provider would accept a window, without sending it, and lists what each would refuse.
 
 assert rejections(window(rows, state, provider="anthropic", asking=True).messages, "anthropic") == []
 """
@@ -23,9 +23,9 @@ def rejections(
     request: bool = True,
     genuine: Genuine | None = None,
 ) -> list[str]:
-    """Everything that a provider would refuse; with `provider`, only that one's formats, its signatures too.
+    """Return everything that a provider would refuse; with `provider`, check only its formats and signatures.
 
-    `request` is False for a window that is looked at, not sent: it may end with the assistant. `genuine` says whether a
+    Pass `request=False` for a window that is not sent: it may end with the assistant. `genuine` checks whether a
     signature is the provider's own and belongs to this text.
     """
     found: list[str] = []

@@ -1,1 +1,1 @@
-"""The guided way to work: routing, lanes, definition of done, completion checks."""
+"""Guided workflow: routing, clarify and plan modes, definition of done, completion checks."""

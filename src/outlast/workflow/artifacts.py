@@ -1,9 +1,9 @@
-"""Brief and plan: what the clarify lane and the plan lane leave behind, and the Markdown that models write them in.
+"""Brief and plan, the results of clarify mode and plan mode, and the Markdown in which models write them.
 
-The log is the only truth: both are values in `RuntimeStateChanged`, under `BRIEF_KEY` and `PLAN_KEY`. Markdown is an
-export, and the form that models write. A heading is `# Name`, `**Name**` or `Name:` on its own line; items are bullets,
-numbers, check boxes or plain lines. Verification commands come from a model: they pass the same permissions as any
-tool call.
+The log is the only source of truth: both are values in `RuntimeStateChanged`, under `BRIEF_KEY` and `PLAN_KEY`.
+Markdown is an export format, and what models write. A heading is `# Name`, `**Name**` or `Name:` on its own line; items
+are bullets, numbers, check boxes or plain lines. Verification commands come from a model, so they need the same
+permissions as any tool call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOTHING = frozenset({"none", "(none)", "n/a", "nothing", "-", "tbd", "unknown"}
 
 
 def heading(line: str) -> str | None:
-    """The normalised name that this line announces, if it is a heading."""
+    """Return the normalised name in this line if it is a heading."""
     line = line.strip()
     for pattern in (_HASHES, _BOLD, _COLON):
         if found := pattern.fullmatch(line):
@@ -42,7 +42,7 @@ def name_of(text: str) -> str:
 
 
 def sections(text: str, names: Mapping[str, str]) -> dict[str, list[str]]:
-    """The items under every heading that `names` knows, by what it calls them; other headings are passed over."""
+    """Return the items under each heading listed in `names`, keyed by its value there; other headings are skipped."""
     found: dict[str, list[str]] = {}
     current: str | None = None
     for line in text[:MAX_TEXT].splitlines():
@@ -59,7 +59,7 @@ def sections(text: str, names: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def item_of(line: str) -> str | None:
-    """One item, on one line; None for a line that says nothing."""
+    """Return the item of a line, on one line; None for a line without content ("none", a rule)."""
     bullet = _BULLET.fullmatch(line.strip())
     text = one_line(bullet.group(1) if bullet else line)
     return None if not text or text.lower().rstrip(".") in _NOTHING or set(text) <= set("-*_`") else text
@@ -70,7 +70,7 @@ def one_line(text: str) -> str:
 
 
 def listed(title: str, items: Iterable[str], *, empty: str = "(none)") -> str:
-    """A heading and its items as Markdown."""
+    """Render a heading and its items as Markdown."""
     lines = [f"- {one_line(item)}" for item in items]
     return "\n".join([f"## {title}", "", *(lines or [f"- {empty}"]), ""])
 
@@ -82,7 +82,7 @@ BRIEF_KEY = "workflow_brief"
 
 
 class Slot(StrEnum):
-    """What has to be known before work on an unclear task, in the order it is asked for."""
+    """Information needed before work on an unclear task, in the order in which it is asked for."""
 
     DESIRED_OUTCOME = "desired_outcome"
     ACCEPTANCE_CRITERIA = "acceptance_criteria"
@@ -93,7 +93,7 @@ class Slot(StrEnum):
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`rounds` counts the answers of the user it is made of; `pressure_passed` is set once a scope was challenged."""
+    """`rounds` counts the user's answers so far; `pressure_passed` is set once the scope was challenged."""
 
     task: str
     desired_outcome: list[str] = []
@@ -147,20 +147,21 @@ _BRIEF_TITLES = {
 
 
 def parsed_brief(text: str, task: str, before: Brief | None = None) -> Brief:
-    """The brief in a model's text, on top of the one there was: a section that is missing there stays as it was."""
+    """Parse the brief in a model's text; sections missing there keep the content of the brief before, if the task is
+    the same."""
     found: dict[str, Any] = dict(sections(text, _BRIEF_NAMES))
     base = before if before is not None and before.task == task else Brief(task=task)
     return msgspec.structs.replace(base, **found)
 
 
 def rendered_brief(brief: Brief) -> str:
-    """The brief as Markdown that `parsed_brief` reads."""
+    """Render the brief as Markdown that `parsed_brief` can read."""
     body = [listed(title, getattr(brief, name)) for name, title in _BRIEF_TITLES.items()]
     return "\n".join([f"# Brief: {one_line(brief.task)}", "", *body])
 
 
 def stored_brief(brief: Brief | None) -> dict[str, Any]:
-    """The change of runtime state that records it; None forgets it."""
+    """Return the runtime state change that stores the brief; None removes it."""
     return {BRIEF_KEY: None if brief is None else dump(brief)}
 
 
@@ -181,7 +182,7 @@ _CODE = re.compile(r"`([^`\n]+)`")
 
 
 class WorkPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`touchpoints` are files and folders (ending in `/`) that it means to change. `revision` counts refreshes."""
+    """`touchpoints` are the files and folders (ending in `/`) to be changed. `revision` grows with every refresh."""
 
     task: str
     steps: list[str] = []
@@ -217,7 +218,7 @@ _PLAN_NAMES = {
 
 
 def parsed_plan(text: str, task: str, before: WorkPlan | None = None) -> WorkPlan:
-    """The plan in a model's text. Files named in steps count as touchpoints where there is no list of files."""
+    """Parse the plan in a model's text. Without a list of files, the files named in the steps are the touchpoints."""
     found = sections(text, _PLAN_NAMES)
     steps = found.get("steps", [])
     files = [path for item in found.get("files", []) for path in paths_in(item)]
@@ -236,13 +237,13 @@ def parsed_plan(text: str, task: str, before: WorkPlan | None = None) -> WorkPla
 
 
 def paths_in(text: str) -> list[str]:
-    """What looks like a file or, with a slash at its end, a folder; never an absolute path or one that climbs out."""
+    """Return what looks like a file or, with a trailing slash, a folder; never an absolute path or one with `..`."""
     tokens = (token.removeprefix("./").rstrip(".:!?") for token in _TOKEN.findall(text))
     return [token for token in tokens if _FILE.fullmatch(token) and ".." not in token.split("/")]
 
 
 def _commands(items: list[str]) -> list[str]:
-    """Commands in back-quotes or after a `$`; prose is left to people."""
+    """Return the commands in back-quotes or after a `$`; prose is ignored."""
     found: list[str] = []
     for item in items:
         quoted = _CODE.findall(item)
@@ -251,7 +252,7 @@ def _commands(items: list[str]) -> list[str]:
 
 
 def rendered_plan(plan: WorkPlan) -> str:
-    """The implementation plan as Markdown."""
+    """Render the implementation plan as Markdown."""
     parts = [
         listed("Steps", plan.steps),
         listed("Files", [f"`{path}`" for path in plan.touchpoints]),
@@ -262,7 +263,7 @@ def rendered_plan(plan: WorkPlan) -> str:
 
 
 def rendered_verification_plan(plan: WorkPlan) -> str:
-    """The verification plan as Markdown."""
+    """Render the verification plan as Markdown."""
     parts = [
         listed("Acceptance criteria", plan.acceptance_criteria),
         listed("Verification commands", [f"`{command}`" for command in plan.verification_commands]),
@@ -271,7 +272,7 @@ def rendered_verification_plan(plan: WorkPlan) -> str:
 
 
 def stored_plan(plan: WorkPlan | None) -> dict[str, Any]:
-    """The change of runtime state that records it; None forgets it."""
+    """Return the runtime state change that stores the plan; None removes it."""
     return {PLAN_KEY: None if plan is None else dump(plan)}
 
 

@@ -1,7 +1,7 @@
-"""The clarify lane: what is still missing, what to ask next, and when to stop asking.
+"""Clarify mode: which information is missing, what to ask next, and when to stop asking.
 
 A brief is complete when its required slots are filled and its scope was challenged once (the pressure pass). Rounds are
-budgeted: a user who does not want to answer gets the work anyway, with what is open written down.
+limited: if the user does not answer, the work starts anyway, with the gaps recorded as open questions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SUMMARIES = {
 
 
 class ClarifyDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """`question` is what to ask the user; None when the lane is left. `pressure` is the share of slots still open."""
+    """`question` is for the user; None when clarify mode ends. `pressure` is the share of slots still open."""
 
     code: str
     stage: str
@@ -70,12 +70,12 @@ class ClarifyDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing_slots(brief: Brief) -> tuple[Slot, ...]:
-    """Every slot that nothing is known for, in the order it is asked for."""
+    """Return the empty slots, in the order in which they are asked for."""
     return tuple(slot for slot in Slot if not brief.slot(slot))
 
 
 def decide(brief: Brief, *, budget: int = ROUNDS) -> ClarifyDecision:
-    """Ask on, challenge, or leave the lane."""
+    """Decide whether to ask about a gap, challenge the scope, or leave clarify mode."""
     missing = missing_slots(brief)
     gaps = [slot for slot in missing if slot in REQUIRED]
     code, stage, question = _step(brief, gaps, brief.rounds >= budget)
@@ -102,12 +102,12 @@ def _step(brief: Brief, gaps: list[Slot], used_up: bool) -> tuple[str, str, str 
 
 
 def follow_up(gaps: list[Slot]) -> str:
-    """One message with at most two questions: more are not answered."""
+    """Return one message with at most two questions: users do not answer more."""
     return "\n".join(QUESTIONS[slot] for slot in gaps[:2])
 
 
 def pressure_question(brief: Brief) -> str:
-    """A challenge to what the brief takes for granted."""
+    """Return a question that challenges the scope or an assumption of the brief."""
     if brief.assumptions:
         return f"I assume: {brief.assumptions[0]} What would change if that is wrong?"
     if brief.acceptance_criteria:
@@ -117,7 +117,7 @@ def pressure_question(brief: Brief) -> str:
 
 
 def answered(brief: Brief, decision: ClarifyDecision) -> Brief:
-    """The brief after the user answered this decision's question, before the answer is worked into it."""
+    """Count the user's answer to this decision's question; the answer itself is not yet worked into the brief."""
     return msgspec.structs.replace(
         brief, rounds=brief.rounds + 1, pressure_passed=brief.pressure_passed or decision.stage == "pressure"
     )

@@ -1,11 +1,11 @@
-"""The completion policy: is a turn over when the model stops calling tools?
+"""Completion policy: decides whether a turn is over when the model stops calling tools. Its stages:
 
-    repair             an empty answer is asked for again; a tool call written as text is recovered
-    text_loop          a model that repeats itself is stopped
-    continuation_check an answer without the evidence that its task calls for is sent back, five times at most
-    definition_of_done what was changed is verified; a failure goes back to execute, three times at most
+    repair             retries an empty answer; recovers a tool call written as text
+    text_loop          stops a model that repeats itself
+    continuation_check sends back an answer without the evidence that its task needs, at most five times
+    definition_of_done verifies changes; a failure leads back to execute mode, at most three times
 
-`decide` is pure and may be asked again after a crash: everything it needs is in the facts, and those are in the log.
+`decide` is pure and can be repeated after a crash: everything it needs is in the facts, which come from the log.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ MAX_RAW_TEXT = 3
 
 
 class CompletionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known when the model has answered without (native) tool calls.
+    """Input of `decide` when the model has answered without (native) tool calls.
 
-    `commands` is what would verify the work (`verification.commands_for`); `earlier` are this turn's former answers;
-    `performed` counts finished tool calls, `nudges`, `empty_retries` and `raw_recoveries` how often each was done in
-    this turn. `declined`: the user refused a call, so the model may say that it could not go on.
+    `commands` would verify the work (`verification.commands_for`); `earlier` are the previous answers of this turn;
+    `performed` counts finished tool calls; `nudges`, `empty_retries` and `raw_recoveries` count those of this turn.
+    `declined`: the user refused a call, so the model may say that it could not continue.
     """
 
     task: str
@@ -84,7 +84,7 @@ class CompletionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(facts: CompletionFacts) -> CompletionDecision:
-    """What follows from this answer. Call it when an answer came, and again when a verification attempt is finished."""
+    """Decide what follows from this answer. Call it for each answer, and again after each verification attempt."""
     if facts.halted:
         return _verdict("tool_batch_halted", facts, CompletionAction.END)
     if facts.done.status == DoneStatus.VERIFYING:
@@ -162,8 +162,8 @@ def _checked(facts: CompletionFacts) -> CompletionDecision:
 
 
 def _may_nudge(facts: CompletionFacts) -> bool:
-    """Briefs and plans are answers themselves; a demo model and a caller who switched it off are not pressed; and what
-    the user refused is not asked for again."""
+    """Whether the model may be told to continue: only in execute and verify mode (briefs and plans are answers), never
+    for a demo model, if the check is switched off, or after the user refused a call."""
     working = facts.mode in (WorkflowMode.EXECUTE, WorkflowMode.VERIFY)
     return facts.completion_check and not facts.chat_profile and not facts.declined and working
 
@@ -228,7 +228,7 @@ def _complete(
 
 
 def _complete_verified(facts: CompletionFacts, before: tuple[CompletionDecision, ...]) -> CompletionDecision:
-    """Nothing was changed since a verification passed: it still holds."""
+    """Complete the turn: nothing has changed since the last verification passed."""
     shown = facts.done.of_attempt()
     return _verdict(
         "verification_passed",
@@ -241,7 +241,7 @@ def _complete_verified(facts: CompletionFacts, before: tuple[CompletionDecision,
 
 
 def _pending(facts: CompletionFacts) -> CompletionDecision:
-    """The attempt is not finished: run the commands that are left."""
+    """Run the remaining commands of an unfinished verification attempt."""
     return _verdict(
         "definition_of_done_requires_verification",
         facts,

@@ -1,5 +1,7 @@
-"""A decision of the completion policy: its codes, with stage, outcome and wording; what it leaves in the timeline; what
-the runtime tells a model that stopped too early, never in the user's name."""
+"""Decisions of the completion policy: their codes with stage, outcome and wording, and their timeline entries.
+
+Also the messages of the runtime to a model that stopped too early; they are never sent in the user's name.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,7 @@ REMARKS: dict[str, tuple[EntryKind, str]] = {
     "verification_failed_reentry": (EntryKind.REENTRY, "verification failed: back to execute"),
     "verification_retry_budget_exhausted": (EntryKind.VERIFY_OBSERVATION, "verification failed for the last time"),
 }
-"""Remarks on the life of a verification, for the timeline."""
+"""Timeline remarks on the progress of a verification."""
 
 PHASE_REASONS: dict[str, str] = {
     "request_assistant_response": "Requesting the next assistant response",
@@ -143,11 +145,11 @@ PHASE_REASONS: dict[str, str] = {
     "tool_batch_halted": "Finalizing after the safeguards halted the tool calls",
     "turn_complete": "Finalizing completed turn",
 }
-"""Why a phase was entered (`outlast.runtime.turn.phases`)."""
+"""Reasons for entering a phase (`outlast.runtime.turn.phases`)."""
 
 
 class CompletionAction(StrEnum):
-    """What the turn does next."""
+    """The turn's next step."""
 
     ASK = "ask"
     CALL = "call"
@@ -156,9 +158,9 @@ class CompletionAction(StrEnum):
 
 
 class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict. `before` are the stages that were passed on the way to it, `remarks` what the timeline gets besides.
+    """A verdict. `before` are the stages passed on the way to it, `remarks` additional timeline entries.
 
-    `nudge` goes to the model (never as a user's words), `suffix` to the end of the answer, `done` into the log.
+    `nudge` goes to the model (never as the user's words), `suffix` to the end of the answer, `done` into the log.
     """
 
     stage: CompletionStage
@@ -177,13 +179,13 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
     observations: tuple[VerificationObservation, ...] = ()
 
     def entries(self, timestamp: str, mode: WorkflowMode) -> list[WorkflowTimelineEntry]:
-        """The timeline of this decision, oldest first: stages passed, remarks, verdict."""
+        """Return the timeline entries of this decision, oldest first: stages passed, remarks, verdict."""
         passed_stages = [decision._entry(timestamp, mode) for decision in self.before]
         remarks = [self._remark(code, timestamp) for code in self.remarks]
         return [*passed_stages, *remarks, self._entry(timestamp, mode)]
 
     def changes(self) -> dict[str, Any]:
-        """What a session remembers of it."""
+        """Return the runtime state changes that record the decision."""
         return {"last_completion_decision_code": self.code, "last_completion_decision_summary": self.summary}
 
     def _entry(self, timestamp: str, mode: WorkflowMode) -> WorkflowTimelineEntry:
@@ -221,7 +223,7 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
 def verdict(
     code: str, done: DefinitionOfDone, action: CompletionAction, which: str = "", /, **told: Any
 ) -> CompletionDecision:
-    """The decision of this code; `which` completes its summary, `told` are more of its fields."""
+    """Build the decision for this code; `which` completes its summary, `told` are further fields."""
     meaning = CODES[code]
     decision = CompletionDecision(
         stage=meaning.stage,
@@ -244,7 +246,7 @@ RAW_TEXT = (
 
 
 def nudge_for(missing: Sequence[str]) -> str:
-    """One more round, with what is missing and a way out."""
+    """Tell the model to continue, with the missing evidence and the option to say why it cannot."""
     listed = "\n".join(f"- {text}" for text in missing)
     return (
         f"{LABEL} The task does not look finished. There is no evidence yet for:\n{listed}\n"
@@ -253,7 +255,7 @@ def nudge_for(missing: Sequence[str]) -> str:
 
 
 def repair_for(bad: Sequence[VerificationEvidence]) -> str:
-    """What failed, with the end of its output, fenced: it is data."""
+    """Tell the model what failed, with the end of the output; it is fenced because it is data."""
     shown = "\n\n".join(_failure(item) for item in bad)
     return f"{LABEL} Verification failed. Find the cause, correct the work, then answer again.\n\n{shown}"
 

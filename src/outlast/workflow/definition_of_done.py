@@ -1,6 +1,7 @@
-"""The definition of done: what a task must come to, what was done for it, what verification has shown, what is missing.
+"""Definition of done of a task: its criteria, the work done, the verification results, and the missing evidence.
 
-A value: every function gives a new one. It is stored whole in `DefinitionOfDoneUpdated`, so it is bounded.
+It is an immutable value: every function returns a new one. Its size is limited, because `DefinitionOfDoneUpdated`
+stores it whole.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def size_of(files: int, lines: int) -> TaskSize:
 def begun(
     task: str, mode: WorkflowMode, *, brief: Brief | None = None, plan: WorkPlan | None = None
 ) -> DefinitionOfDone:
-    """The definition for a new task; criteria and commands come from its plan and brief, where there are any."""
+    """Return the definition for a new task, with the criteria and commands of its plan and brief, if any."""
     criteria = [*(plan.acceptance_criteria if plan else ()), *(brief.acceptance_criteria if brief else ())]
     return DefinitionOfDone(
         task_statement=task,
@@ -65,7 +66,7 @@ def entered(done: DefinitionOfDone, mode: WorkflowMode) -> DefinitionOfDone:
 
 
 def worked(done: DefinitionOfDone, work: ToolEffect) -> DefinitionOfDone:
-    """After one tool call. A change makes what was verified before it stale."""
+    """Record one tool call. A change makes an earlier passed verification stale."""
     if work.items is not None:
         pending, completed = work.items
         done = msgspec.structs.replace(
@@ -106,7 +107,7 @@ def _latest(known: Sequence[str], more: Sequence[str], most: int) -> list[str]:
 
 
 def verifying(done: DefinitionOfDone, commands: Sequence[str]) -> DefinitionOfDone:
-    """A new attempt at verification is opened; what an older one showed is superseded by it."""
+    """Start a new verification attempt, which supersedes older ones."""
     number = done.verification_attempt_counter + 1
     return msgspec.structs.replace(
         entered(done, WorkflowMode.VERIFY),
@@ -120,7 +121,7 @@ def verifying(done: DefinitionOfDone, commands: Sequence[str]) -> DefinitionOfDo
 
 
 def observed(done: DefinitionOfDone, evidence: VerificationEvidence) -> DefinitionOfDone:
-    """What one command of the active attempt has shown; a second word on the same command replaces the first."""
+    """Record the result of one command of the active attempt; it replaces an earlier result of the same command."""
     seen = msgspec.structs.replace(
         evidence,
         stdout=_tail(evidence.stdout),
@@ -138,7 +139,7 @@ def _tail(text: str) -> str:
 
 
 def next_command(done: DefinitionOfDone) -> str | None:
-    """The first command that the active attempt has not shown anything for: after a crash, where to go on."""
+    """Return the first command without a result in the active attempt, which is also where to resume after a crash."""
     if done.status != DoneStatus.VERIFYING:
         return None
     seen = {item.command for item in done.of_attempt()}
@@ -152,7 +153,7 @@ def passed(done: DefinitionOfDone) -> DefinitionOfDone:
 
 
 def fixing(done: DefinitionOfDone) -> DefinitionOfDone:
-    """Verification failed and may be tried again: back to execute, one retry counted."""
+    """Return to execute mode after a failed verification, and count one retry."""
     return msgspec.structs.replace(
         entered(done, WorkflowMode.EXECUTE),
         status=str(DoneStatus.FIXING),
@@ -168,14 +169,14 @@ def failed(done: DefinitionOfDone) -> DefinitionOfDone:
 
 
 def finished(done: DefinitionOfDone, *, verification: EvidenceStatus = EvidenceStatus.SKIPPED) -> DefinitionOfDone:
-    """Complete without a verification: nothing was changed, or nothing could check it."""
+    """Complete without verification: nothing was changed, no command could check it, or it is switched off."""
     return msgspec.structs.replace(
         done, status=str(DoneStatus.DONE), confidence="medium", last_verification_result=str(verification)
     )
 
 
 def observations(done: DefinitionOfDone) -> list[VerificationObservation]:
-    """Where the verification by each command stands now."""
+    """Return the current verification status of each command."""
     return [_observation(done, command) for command in done.verification_commands]
 
 
@@ -214,14 +215,14 @@ _SAYS = {
 }
 
 
-# --- what is missing -------------------------------------------------------------------------------------------------
+# --- missing evidence ------------------------------------------------------------------------------------------------
 
 
 BROAD_ACTIONS = 3
 
 
 def missing_evidence(task: str, answer: str, done: DefinitionOfDone, performed: int) -> list[EvidenceProvenance]:
-    """The evidence that this answer lacks; none for a task that only asks. `performed` counts finished tool calls."""
+    """Return the evidence that this answer lacks; none for an answered question. `performed` counts finished calls."""
     pending = [_missing("plan", "dod.pending_items", f"the open item: {item}", item) for item in done.pending_items]
     if is_informational(task):
         return pending if not answer.strip() else []
@@ -251,7 +252,7 @@ def _checks(task: str, done: DefinitionOfDone) -> list[EvidenceProvenance]:
         return [_needs_a_pass(command, EvidenceStatus.FAILED) for command in failing]
     if done.last_verification_result == EvidenceStatus.PASSED or done.successful_commands:
         return []
-    if not wants_a_run(task) and (done.mutated or not wants_a_check(task)):  # what was changed is verified anyway
+    if not wants_a_run(task) and (done.mutated or not wants_a_check(task)):  # changes are verified anyway
         return []
     if done.verification_commands:
         return [_needs_a_pass(command, EvidenceStatus.MISSING) for command in done.verification_commands]

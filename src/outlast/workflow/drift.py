@@ -1,4 +1,4 @@
-"""Drift: where the work has left its brief and its plan, what follows from it, and what it does to the ledger."""
+"""Detects drift: where the work differs from its brief and plan, how to recover, and how the ledger changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outlast.workflow.text_signals import best_match, likeness, meaningful, norm
 
 
 class EvidenceKind(StrEnum):
-    """What the work has shown about the brief, the plan and the ledger."""
+    """Kind of observation about the brief, the plan or the ledger."""
 
     CONFIRMED_TOUCHPOINT = "confirmed_touchpoint"
     INFERRED_TOUCHPOINT = "inferred_touchpoint"
@@ -58,7 +58,7 @@ SUMMARIES = {
 
 
 class Reality(msgspec.Struct, frozen=True, kw_only=True):
-    """What was really done. Paths are relative to the project; `failed_commands` are verifications that failed."""
+    """The work actually done. Paths are relative to the project; `failed_commands` are commands that failed."""
 
     task: str
     touched_files: Sequence[str] = ()
@@ -92,7 +92,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drift(reality: Reality, brief: Brief | None, plan: WorkPlan | None) -> Drift:
-    """Artifact against reality. Without artifacts nothing can drift from them."""
+    """Compare brief and plan with the work done. Without either there is no drift."""
     codes: list[str] = []
     found: list[DriftEvidence] = []
     if plan is not None:
@@ -148,7 +148,7 @@ def _from_brief(reality: Reality, brief: Brief, codes: list[str], found: list[Dr
 
 
 def _contradictions(reality: Reality, brief: Brief) -> list[DriftEvidence]:
-    """Changed files that a non-goal or an assumption had kept out."""
+    """Return evidence for changed files that a non-goal or an assumption of the brief names."""
     return [
         _evidence(EvidenceKind.CONTRADICTED_ASSUMPTION, f"Changed `{path}` against: {text}", path)
         for path in reality.touched_files
@@ -158,7 +158,7 @@ def _contradictions(reality: Reality, brief: Brief) -> list[DriftEvidence]:
 
 
 def _outside(paths: Sequence[str], expected: Sequence[str]) -> list[str]:
-    """The paths that no expected file, folder or pattern covers; none when nothing is expected in particular."""
+    """Return the paths that no expected file, folder or pattern covers; none if nothing in particular is expected."""
     wanted = [path for item in expected for path in (paths_in(item) or [item.strip("` ")])]
     if not wanted:
         return []
@@ -166,7 +166,7 @@ def _outside(paths: Sequence[str], expected: Sequence[str]) -> list[str]:
 
 
 def covers(known: str, path: str) -> bool:
-    """Whether `known` (a file, a bare file name, a folder, or a pattern) stands for `path`."""
+    """Whether `known` (a file, a bare file name, a folder, or a pattern) matches `path`."""
     if known.endswith("/"):
         return path.startswith(known) or f"/{known}" in f"/{path}"
     return path == known or path.endswith(f"/{known}") or known.endswith(f"/{path}") or fnmatchcase(path, known)
@@ -189,7 +189,7 @@ def _evidence(kind: EvidenceKind, text: str, subject: str) -> DriftEvidence:
 
 
 LEDGER_LENGTH = 64
-"""Items per list; the oldest that nothing has happened to make room."""
+"""Items per list; the oldest items that still have their first status are dropped first."""
 
 
 FIRST_STATUS = {"assumptions": "open", "acceptance_anchors": "active", "decision_boundaries": "tracked"}
@@ -213,7 +213,7 @@ def introduced(
     acceptance_anchors: Sequence[str] = (),
     decision_boundaries: Sequence[str] = (),
 ) -> WorkflowLedger:
-    """The ledger with these texts in it. One that is there already, however it is written, keeps what it has become."""
+    """Add these texts to the ledger. A text already in it, compared in normalised form, keeps its status."""
     return WorkflowLedger(
         assumptions=_with(ledger.assumptions, assumptions, phase, FIRST_STATUS["assumptions"]),
         acceptance_anchors=_with(
@@ -226,7 +226,7 @@ def introduced(
 
 
 def drifted(ledger: WorkflowLedger, evidence: Sequence[DriftEvidence], phase: str) -> WorkflowLedger:
-    """The ledger after drift: the item that each piece of evidence fits best is marked, with the evidence and phase."""
+    """Mark, for each piece of evidence, the ledger item that matches it best, with the evidence and phase."""
     lists = {name: list[WorkflowLedgerItem](getattr(ledger, name)) for name in FIRST_STATUS}
     for found in evidence:
         for name in _CONCERNS[found.kind]:

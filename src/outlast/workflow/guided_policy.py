@@ -1,7 +1,7 @@
-"""The guided policy: routing, lanes, definition of done and completion checks, where the workflow meets the log.
+"""Guided turn policy: connects routing, clarify and plan modes, definition of done and completion checks to the log.
 
-It looks at the folded state and the turn's own events, asks the pure functions of this package, and says which events
-follow. It keeps nothing to itself, so after a crash the same questions get the same answers.
+It reads the folded state and the turn's own events, calls the pure functions of this package, and returns the events
+to record. It keeps no state of its own, so it gives the same answers after a crash.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from outlast.workflow.tool_effect import work_of
 from outlast.workflow.verification import commands_for, evidence_of, project_of
 
 VERIFY_CALL = "verify-"
-"""How the id of a verification command begins."""
+"""Prefix of the call ids of verification commands."""
 SAME_CALLS = 5
 
 
 class GuidedPolicy:
-    """The guided workflow of one turn (`outlast.runtime.turn.policy.TurnPolicy`)."""
+    """`TurnPolicy` of the guided workflow, for one turn (`outlast.runtime.turn.policy`)."""
 
     def __init__(self, driver: Driver, context: TurnContext) -> None:
         self.driver = driver
@@ -48,7 +48,7 @@ class GuidedPolicy:
         self._prompt: tuple[int, SystemPrompt] | None = None
 
     async def begin(self, inputs: list[int]) -> TurnOpening:
-        """Task, route, definition of done and the permissions in force."""
+        """Start the turn: determine its task and route; record them, the permissions and the definition of done."""
         state = self.state
         said = await admitted_text(self.driver, inputs)
         brief, answering = state.brief, state.answers_clarify
@@ -82,7 +82,7 @@ class GuidedPolicy:
     # --- tools
 
     def note_call(self, call: ToolCall, outcome: ToolOutcome, status: str) -> tuple[Event, ...]:
-        """What a finished call means for the definition of done."""
+        """Return the update of the definition of done that a finished call causes, if any."""
         done = self.state.done
         if call.id.startswith(VERIFY_CALL):
             ran = status in {"executed", "failed"}
@@ -105,13 +105,13 @@ class GuidedPolicy:
         return () if after == done else (DefinitionOfDoneUpdated(definition=dump(after)),)
 
     def after_tools(self, record: TurnRecord) -> PolicyVerdict | None:
-        """A model that makes the very same call over and over, without getting anywhere, is stopped."""
+        """Stop a model that repeats the same call without progress; None to continue."""
         if record.repeated_calls < SAME_CALLS:
             return None
         return self._judged(decide(self._facts("", record, halted=True)))
 
     def next_verification(self, record: TurnRecord) -> ToolCall | PolicyVerdict:
-        """The next verification command as a call of its own; what they come to when all of this attempt have run."""
+        """Return the next verification command as a tool call, or the verdict once all of this attempt have run."""
         done = self.state.done
         command = next_command(done)
         if command is None:

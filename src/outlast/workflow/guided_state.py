@@ -1,4 +1,7 @@
-"""What the log says about a guided turn: task, artifacts, ledger, definition of done, and the prompt made of them."""
+"""Typed access to the folded state of a guided turn: task, brief, plan, ledger, definition of done.
+
+Also builds the sections of the system prompt that depend on them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from outlast.workflow.router import Signals
 
 
 class GuidedState:
-    """The folded state of a driver as the guided policy reads it; it keeps nothing to itself."""
+    """The driver's folded state as the guided policy reads it; it keeps no state of its own."""
 
     def __init__(self, driver: Driver, context: TurnContext) -> None:
         self.driver = driver
@@ -71,7 +74,7 @@ class GuidedState:
 
     @property
     def is_demo(self) -> bool:
-        """A small demo model talks; it is neither routed nor pressed."""
+        """Whether this is a small demo model, which only chats: it is neither routed nor told to continue."""
         return self.context.model is not None and self.context.model.abilities.chat_profile
 
     @property
@@ -84,12 +87,12 @@ class GuidedState:
 
     @property
     def answers_clarify(self) -> bool:
-        """Whether the session waits for the answer to a question of the clarify lane."""
+        """Whether the session waits for the user's answer to a clarify question."""
         return self.brief is not None and self.mode is WorkflowMode.CLARIFY
 
     @property
     def plan_waits(self) -> bool:
-        """Whether a plan was made on request and waits to be carried out."""
+        """Whether a plan that the user requested waits to be carried out."""
         return self.plan is not None and self.runtime.get("workflow_mode") == WorkflowMode.PLAN
 
     @property
@@ -101,7 +104,7 @@ class GuidedState:
         return None
 
     def signals(self, *, answering: bool) -> Signals:
-        """What the router is told; `answering`: the user answers a question of the clarify lane."""
+        """Return the router's input; `answering`: the user is answering a clarify question."""
         brief, before = self.brief, self.done
         return Signals(
             requested=WorkflowMode.EXECUTE if self.is_demo else self.requested_mode,
@@ -125,7 +128,7 @@ def prompt_sections(
     plan: WorkPlan | None = None,
     ledger: WorkflowLedger | None = None,
 ) -> tuple[tuple[str, str], ...]:
-    """The sections of the system prompt that only a guided turn has."""
+    """Return the sections of the system prompt that only guided turns have."""
     context = _workflow_context(brief, plan, ledger or WorkflowLedger())
     return ("Mode Guidance", GUIDANCE[mode]), ("Workflow Context", context)
 
@@ -165,6 +168,6 @@ def _workflow_context(brief: Brief | None, plan: WorkPlan | None, ledger: Workfl
 
 
 def _nested(markdown: str) -> str:
-    """Headings one level deeper, so that they stay inside their section."""
+    """Move headings one level deeper, so that they stay inside their section."""
     lines = (f"#{line}" if line.startswith("#") else line for line in markdown.strip().splitlines())
     return "\n".join(line for line in lines if line)

@@ -1,4 +1,4 @@
-"""Hand-offs: from one mode to the next, after drift too, and the verdicts of the lanes that lead to them."""
+"""Hand-offs from one workflow mode to the next, also after drift, and the verdicts that lead to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SUMMARIES = {
 
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True):
-    """The mode to go on in, and why."""
+    """The mode to continue in, and the reason."""
 
     kind: EntryKind
     mode: WorkflowMode
@@ -70,8 +70,8 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def after_drift(found: Drift, *, clarify_allowed: bool, route: Route) -> Handoff | None:
-    """Where drift leads; None when there is none. `route` is what the router says now: it decides where a brief is
-    stale and the user cannot be asked."""
+    """Return the hand-off after drift; None if there is no drift. `route` is the router's current choice, which is
+    used if the brief is stale and the user cannot be asked."""
     if found.strategy is None:
         return None
     if found.strategy is Strategy.PLAN_REFRESH:
@@ -98,7 +98,7 @@ def _reentry(code: str, mode: WorkflowMode, then: WorkflowMode, found: Drift) ->
 
 
 def rerouted(route: Route, evidence: tuple[DriftEvidence, ...] = ()) -> Handoff:
-    """The router's word after drift, marked as such."""
+    """Return the router's choice after drift as a hand-off, marked as such in its code and summary."""
     return Handoff(
         kind=EntryKind.HANDOFF,
         mode=route.mode,
@@ -118,7 +118,7 @@ _PLANNED = {
 
 
 def planned(strategy: Strategy) -> Handoff:
-    """Back to the work, with the plan that this strategy led to."""
+    """Return the hand-off back to execute mode, with the plan that this strategy produced."""
     kind, code = _PLANNED[strategy]
     return Handoff(
         kind=kind,
@@ -131,7 +131,7 @@ def planned(strategy: Strategy) -> Handoff:
 
 
 def handed_over(mode: WorkflowMode, reason_code: str, summary: str, then: WorkflowMode | None = None) -> Handoff:
-    """An ordinary step from one mode to the next."""
+    """Return a regular hand-off from one mode to the next."""
     return Handoff(
         kind=EntryKind.HANDOFF,
         mode=mode,
@@ -158,11 +158,11 @@ AGAIN = {
     "full_replan_requires_clarify": Strategy.FULL_REPLAN,
     "clarify_reentry_required": Strategy.CLARIFY_REENTRY,
 }
-"""Why work goes back, by the code that says so; each at most once a turn."""
+"""Recovery strategy by reason code. Drift leads back at most once per turn."""
 
 
 def clarify_verdict(state: GuidedState, text: str) -> PolicyVerdict:
-    """On an answer of the clarify lane: a brief, and the next question unless everything is known."""
+    """Judge an answer in clarify mode: store its brief, then ask the next question or leave the mode."""
     brief = parsed_brief(text, state.task, state.brief)
     made = clarify.decide(brief)
     then = mode_of(state.runtime.get("workflow_scheduled_next_mode"))
@@ -193,7 +193,7 @@ def clarify_verdict(state: GuidedState, text: str) -> PolicyVerdict:
 
 
 def plan_verdict(state: GuidedState, text: str, record: TurnRecord) -> PolicyVerdict:
-    """On an answer of the plan lane. A plan that was asked for is the answer; any other is carried out at once."""
+    """Judge an answer in plan mode. A plan that the user requested ends the turn; any other is carried out at once."""
     plan = parsed_plan(text, state.task, state.plan)
     noted = introduced(state.ledger, "plan", acceptance_anchors=plan.acceptance_criteria)
     stored: list[Event] = [LedgerUpdated(ledger=dump(noted))]
@@ -219,8 +219,10 @@ def plan_verdict(state: GuidedState, text: str, record: TurnRecord) -> PolicyVer
 
 
 def drift_verdict(state: GuidedState, record: TurnRecord) -> tuple[PolicyVerdict | None, tuple[Event, ...]]:
-    """Once a turn: work that has left its plan or brief goes back to them before it may be complete. Where the user
-    cannot be asked and the work may go on as it is, that is only noted: the events come second."""
+    """Once per turn, send work that has drifted from its plan or brief back to them before it can be complete.
+
+    If the router continues without a new brief or plan, the drift is only recorded, with the events returned second.
+    """
     done, brief, plan = state.done, state.brief, state.plan
     if record.count(*AGAIN) or (brief is None and plan is None):
         return None, ()
@@ -250,7 +252,7 @@ def drift_verdict(state: GuidedState, record: TurnRecord) -> tuple[PolicyVerdict
 
 
 def _entered(state: GuidedState, moved: Handoff, done: DefinitionOfDone) -> DefinitionOfDoneUpdated:
-    """The definition of done in its new mode; what was worked so far stays counted."""
+    """Return the definition of done in its new mode, with the work recorded so far."""
     now = state.done
     kept = msgspec.structs.replace(
         done,

@@ -1,7 +1,8 @@
-"""The router: which mode a task is worked on in, by scores that can be added up again.
+"""Router: chooses the workflow mode for a task by deterministic scores.
 
-Signals are what a task's wording, the artifacts and the recent timeline say. Three pressures compete; the highest wins
-if it reaches its threshold, otherwise the task is executed. A requested mode and existing plans need no scores.
+Its signals come from the task's wording, the brief and plan, and the recent timeline. Three pressures compete; the
+highest wins if it reaches its threshold, otherwise the mode is execute. A requested mode or an existing plan decides
+without scores.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
 from outlast.workflow.text_signals import words
 
 MEMORY = 6
-"""How many of the latest entries the router looks at."""
+"""Number of recent timeline entries that the router considers."""
 
 UNSURE = re.compile(
     r"\b(not sure|unsure|uncertain|unclear|ambiguous|clarify|don'?t know|do not know|no idea|ask me"
@@ -40,12 +41,12 @@ STRUCTURAL = re.compile(
 
 
 def exact(score: float) -> float:
-    """Rounded, so that sums like 0.2 + 0.15 + 0.2 meet their thresholds, and kept within 0 and 1."""
+    """Round the score, so that sums like 0.2 + 0.15 + 0.2 reach their thresholds, and clamp it to 0..1."""
     return round(min(max(score, 0.0), 1.0), 4)
 
 
 def ambiguity(task: str, *, clarify_flag: bool = False) -> float:
-    """0 to 1: how much is left open by the wording."""
+    """Score from 0 to 1: how much the wording leaves open."""
     short = len(words(task)) <= 12 and BUILDING.search(task) is not None
     return exact(
         0.65 * (clarify_flag or UNSURE.search(task) is not None)
@@ -56,7 +57,7 @@ def ambiguity(task: str, *, clarify_flag: bool = False) -> float:
 
 
 def complexity(task: str) -> float:
-    """0 to 1: how much there is to do."""
+    """Score from 0 to 1: how much work the wording suggests."""
     said = words(task)
     return exact(
         0.20 * (len(said) >= 18)
@@ -68,10 +69,10 @@ def complexity(task: str) -> float:
 
 
 class Signals(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known when a task is routed. `recent` is the timeline; only its last six entries are looked at.
+    """Input of the router. `recent` is the timeline, of which only the last six entries count.
 
-    `stale_plan`: a plan exists and no longer fits; `verification_pressure`: verification failed or is demanded;
-    `mutating_history`: files were changed for this task before.
+    `stale_plan`: the existing plan no longer fits; `verification_pressure`: the last verification failed;
+    `mutating_history`: unfinished earlier work has changed something.
     """
 
     requested: WorkflowMode | None = None
@@ -95,11 +96,11 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def recent_clarify(self) -> bool:
-        """A recent entry of the clarify lane that left questions open."""
+        """Whether a recent entry of clarify mode left questions open."""
         return any(entry.mode == WorkflowMode.CLARIFY and entry.unresolved_questions for entry in self.memory)
 
     def names(self) -> list[str]:
-        """The signals that were set, for the timeline."""
+        """Return the names of the set signals, for the timeline."""
         said = {
             "clarify flag": self.clarify_flag,
             "clarify not allowed": not self.clarify_allowed,
@@ -162,7 +163,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def changes(self) -> dict[str, Any]:
-        """What a session remembers of it."""
+        """Return the runtime state changes that record the route."""
         return {
             "workflow_mode": str(self.mode),
             "workflow_reason_code": self.reason_code,
@@ -179,7 +180,7 @@ def _text(mode: WorkflowMode | None) -> str | None:
 
 
 def route(task: str, signals: Signals) -> Route:
-    """The mode for this task, with every score that led to it."""
+    """Choose the mode for this task; the result includes the scores behind the choice."""
     unclear, much = ambiguity(task, clarify_flag=signals.clarify_flag), complexity(task)
     chosen = _short_cut(signals) or _by_pressure(unclear, much, signals)
     mode, code, kind, score, runner_up, runner_up_score = chosen
@@ -218,7 +219,7 @@ def _by_pressure(unclear: float, much: float, signals: Signals) -> Choice:
         WorkflowMode.PLAN: plan_pressure(much, signals) if signals.plan_allowed else 0.0,
         WorkflowMode.EXECUTE: execute_pressure(unclear, much, signals),
     }
-    best = max(pressures, key=lambda mode: pressures[mode])  # of equals the more careful: clarify, plan, execute
+    best = max(pressures, key=lambda mode: pressures[mode])  # ties go to the more careful: clarify, plan, execute
     if best is WorkflowMode.CLARIFY and pressures[best] >= CLARIFY_THRESHOLD:
         mode, code = best, "task_is_ambiguous"
     elif best is WorkflowMode.PLAN and pressures[best] >= PLAN_THRESHOLD:

@@ -1,6 +1,6 @@
-"""What texts say: how alike two are, what a task asks for, and whether a model repeats itself.
+"""Text heuristics: how similar two texts are, what a task asks for, and whether a model repeats itself.
 
-Tables of English words; a task that they do not know is a question.
+They use tables of English words; a task without a known action verb counts as a question.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _STOP = frozenset(_STOP_WORDS.split())
 
 
 def normalised(text: str) -> str:
-    """Lower case, single spaces, without quotes of code and closing punctuation."""
+    """Return the text in lower case with single spaces, without back-quotes and surrounding punctuation."""
     return " ".join(text.replace("`", "").lower().split()).strip(" .;:,!?")
 
 
 def words(text: str) -> list[str]:
-    """Every word, lower case; file names and paths stay whole."""
+    """Return all words in lower case; file names and paths stay whole."""
     return [found.rstrip("./-") for found in _WORD.findall(text.lower())]
 
 
@@ -36,7 +36,8 @@ CONTAINED = 1_000
 
 
 def likeness(one: str, other: str) -> int:
-    """How well two texts match: `CONTAINED` when one holds the other, else their shared meaningful words, 2 or more."""
+    """Score the match of two texts: `CONTAINED` if one contains the other, else the number of shared meaningful words,
+    or 0 if they share fewer than two."""
     left, right = normalised(one), normalised(other)
     if not left or not right:
         return 0
@@ -47,17 +48,17 @@ def likeness(one: str, other: str) -> int:
 
 
 def best_match(text: str, candidates: Sequence[str]) -> int | None:
-    """The position of the candidate that is most like `text`, the first of equals; None when none is."""
+    """Return the position of the candidate most similar to `text`, the first on a tie; None if none matches."""
     scores = [likeness(text, candidate) for candidate in candidates]
     best = max(scores, default=0)
     return scores.index(best) if best else None
 
 
-# --- what a task asks for --------------------------------------------------------------------------------------------
+# --- task wording ----------------------------------------------------------------------------------------------------
 
 
 LONGEST = 8_000
-"""How much of a text is looked at: its beginning for a task, its end for an answer."""
+"""Number of characters examined: the beginning of a task, the end of an answer."""
 
 _VERBS = (
     "add adjust apply build bump change clean commit configure convert copy correct create debug delete deploy drop "
@@ -94,21 +95,21 @@ _ASKED = frozenset({"you", "we", "i", "they", "these", "those", "any"})
 
 
 def actions(task: str) -> list[str]:
-    """The verbs of work that the task asks for, in order; empty for one that asks to be told something."""
+    """Return the action verbs of the task, in order; empty if the task only asks for information."""
     found: list[str] = []
     for sentence in _SENTENCES.split(task.strip()[:LONGEST]):
         plain = _POLITE.sub("", sentence.strip())
         said = _LETTERS.findall(plain.lower())
         if not said or said[0] in QUESTION_OPENERS or (_PROSE.match(plain) and not _NAMES_A_FILE.search(plain)):
             continue
-        if said[0] == "do" and not _ASKED.intersection(said[1:2]):  # do the dishes, not: do you like them
+        if said[0] == "do" and not _ASKED.intersection(said[1:2]):  # "do the dishes", but not "do you like them"
             found.append("do")
         found += [word for word in said if word in ACTION_VERBS]
     return list(dict.fromkeys(found))
 
 
 def is_informational(task: str) -> bool:
-    """Whether any answer that is not empty will do."""
+    """Whether the task only asks for information, so that any non-empty answer is sufficient."""
     return not actions(task)
 
 
@@ -131,7 +132,7 @@ def wants_an_install(task: str) -> bool:
 
 
 def wants_a_run(task: str) -> bool:
-    """Only a command that ran can show it."""
+    """Whether only a command that ran can show that the task is done."""
     return _RUN.search(task) is not None
 
 
@@ -160,12 +161,12 @@ _STOPS_SHORT = re.compile(
 
 
 def hands_back(answer: str, *, worked: bool) -> bool:
-    """Whether the answer gives the step back to the user. After work, advice on how to go on is no such thing."""
+    """Whether the answer hands the work back to the user. After work, advice on next steps does not count."""
     answer = answer[-LONGEST:]
     return _STOPS_SHORT.search(answer) is not None or (not worked and _HANDS_BACK.search(answer) is not None)
 
 
-# --- whether a model repeats itself ----------------------------------------------------------------------------------
+# --- repetition ------------------------------------------------------------------------------------------------------
 
 
 SAME_ANSWERS = 3
@@ -176,7 +177,7 @@ LONGEST_ANSWER = 16 * 1024
 
 
 def is_loop(answer: str, earlier: Sequence[str] = ()) -> bool:
-    """`earlier` are the texts that the model gave in this turn before, oldest first."""
+    """Whether the model repeats itself. `earlier` are its previous answers in this turn, oldest first."""
     text = normalised(answer)
     if not text:
         return False
@@ -189,10 +190,10 @@ def is_loop(answer: str, earlier: Sequence[str] = ()) -> bool:
 
 
 def repeats_within(answer: str) -> bool:
-    """The same line eight times in a row, or the same passage six times at the end."""
+    """Whether the answer has the same line eight times in a row, or ends with the same passage six times."""
     run, last = 0, None
     for line in (normalised(line) for line in answer[-LONGEST_ANSWER:].splitlines()):
-        if len(line) < 4:  # brackets, rules and blank lines repeat in honest texts
+        if len(line) < 4:  # brackets, rules and blank lines repeat in normal texts
             continue
         run = run + 1 if line == last else 1
         last = line
@@ -202,7 +203,7 @@ def repeats_within(answer: str) -> bool:
 
 
 def _has_period(text: str) -> bool:
-    """Whether the end of `text` is one passage of 12 to 200 characters, six times. Linear in each length."""
+    """Whether `text` ends with a passage of 12 to 200 characters repeated six times. Linear in each period length."""
     for period in range(12, min(LONGEST_PERIOD, len(text) // SAME_TAILS) + 1):
         tail = text[-period:]
         if len(set(tail)) > 3 and text.endswith(tail * SAME_TAILS):

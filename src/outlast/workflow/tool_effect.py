@@ -1,7 +1,7 @@
-"""Finished tool calls as the definition of done counts them, and what a shell command checks or changes.
+"""Effects of finished tool calls for the definition of done, and guesses at what a shell command checks or changes.
 
-A command is judged by its first words, for bookkeeping only. A real parser (`outlast.runtime.permissions`) decides what
-may run; a wrong guess here costs a verification more or less, never a permission.
+Commands are classified by their first words, for bookkeeping only. A real parser (`outlast.runtime.permissions`)
+decides what may run; a wrong guess here can add or skip a verification, but never grants a permission.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _parts(command: str) -> list[str]:
 
 
 def kind_of(command: str) -> CommandKind:
-    """What running it shows."""
+    """Classify what running the command can show."""
     for part in _parts(command):
         for kind, pattern in _KINDS:
             if pattern.match(part):
@@ -69,12 +69,12 @@ def kind_of(command: str) -> CommandKind:
 
 
 def looks_like_a_test(command: str) -> bool:
-    """A test, type check or lint that says something about the project's state."""
+    """Whether the command is a test, type check or lint of the project, and not an installation."""
     return kind_of(command) in _CHECKING and not INSTALL.search(command)
 
 
 def changes_something(command: str) -> bool:
-    """False for what only reads or checks; anything that is not known counts as a change."""
+    """Whether the command may change something: false only if all its parts are known to read or check."""
     if _WRITES.search(command):
         return True
     checking = {*_CHECKING, CommandKind.SMOKE, CommandKind.BUILD}
@@ -94,7 +94,7 @@ Items = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """`changed`: it altered something; `items` are (pending, completed) when it was the list of things to do."""
+    """`changed`: the call altered something; `items` are the (pending, completed) items of a todo list call."""
 
     label: str
     succeeded: bool
@@ -108,12 +108,12 @@ class ToolEffect(msgspec.Struct, frozen=True, kw_only=True):
 def work_of(
     name: str, arguments: Mapping[str, Any], *, is_error: bool, project: str, facts: Mapping[str, Any] | None = None
 ) -> ToolEffect:
-    """What a call did. `facts` are those of its result (`outlast.runtime.tools`), where it has any."""
+    """Return the effect of a call. `facts` are those of its result (`outlast.runtime.tools`), if any."""
     known = facts or {}
     if name in SHELL:
         command = str(arguments.get("command", ""))
         changed = changes_something(command)
-        if "job_id" in known:  # it only began, in the background: its end is not known yet
+        if "job_id" in known:  # a background job: its outcome is not known yet
             return ToolEffect(label=f"{name}: {command}", succeeded=not is_error, changed=changed)
         succeeded = not is_error and known.get("exit_code", 0) in (0, None)
         return ToolEffect(label=f"{name}: {command}", succeeded=succeeded, changed=changed, command=command)
@@ -131,7 +131,7 @@ def work_of(
 
 
 def relative(path: str, project: str) -> str:
-    """The path as seen from the project, where it is inside it; normalised in any case."""
+    """Return the normalised path, relative to the project if it is inside it."""
     if not path:
         return ""
     whole = os.path.normpath(os.path.join(project, path))

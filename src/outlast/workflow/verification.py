@@ -1,7 +1,7 @@
-"""Which commands show that a task is done, by its size and by what the project's own files say.
+"""Chooses the commands that verify a task, from its plan, the commands used so far, its size and the project's files.
 
-Every path is quoted. A command is only named here: it runs as a tool call of class N, under the same permissions.
-Manifests are read once, bounded, never executed.
+Every path is quoted. Commands are only chosen here; they run as tool calls of effect class N, under the same
+permissions as any call. Manifests are read up to a size limit and never executed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from outlast.workflow.tool_effect import kind_of, looks_like_a_test
 
 MAX_COMMANDS = 10
 NOT_RUNNABLE = frozenset({126, 127})
-"""What a shell answers for a program that is not there or may not be started: no word about the work."""
+"""Exit codes of a shell for a program that is missing or not executable; they say nothing about the work."""
 
 _WANTS_A_RUN = re.compile(r"\b(run|runs|execute|script|prints?|outputs?)\b", re.IGNORECASE)
 
 
 class ProjectCommands(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the folder worked in. `scripts` are touched files that can be run by themselves."""
+    """Facts about the project folder. `scripts` are touched files that can be run on their own."""
 
     manifests: frozenset[str] = frozenset()
     npm_scripts: frozenset[str] = frozenset()
@@ -34,14 +34,14 @@ class ProjectCommands(msgspec.Struct, frozen=True, kw_only=True):
     tools: frozenset[str] = frozenset()
     scripts: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
-    """Touched files that are not there any more."""
+    """Touched files that no longer exist."""
     python: str = "python"
 
 
 def commands_for(done: DefinitionOfDone, project: ProjectCommands) -> tuple[str, ...]:
-    """The commands, most telling first; none when nothing was changed that a command could look at.
+    """Return the verification commands; none if no touched file could be checked by a command.
 
-    Those of the plan win. Otherwise the choice is made again for each attempt: a repair touches more.
+    The plan's commands win. Otherwise the choice is repeated for each attempt, because a repair may touch more files.
     """
     chosen = (
         done.planned_commands
@@ -67,7 +67,7 @@ def _runner(path: str, project: ProjectCommands) -> str | None:
 
 
 def _by_file(done: DefinitionOfDone, project: ProjectCommands) -> list[str]:
-    """That every touched file is there, and that Python can be compiled."""
+    """Return commands that check that touched files exist (or deleted ones do not) and that Python files compile."""
     commands: list[str] = []
     for path in done.touched_files:
         if path in project.missing:
@@ -97,14 +97,14 @@ def _by_manifest(project: ProjectCommands) -> list[str]:
 
 
 def quoted(path: str) -> str:
-    """A path that no shell and no program mistakes for anything else."""
+    """Quote a path for the shell; a leading `-` is protected so that no program reads it as an option."""
     return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
 def evidence_of(
     command: str, *, exit_code: int | None, stdout: str = "", stderr: str = "", ran: bool = True
 ) -> VerificationEvidence:
-    """What the end of a command means. `ran` False: it was denied, or interrupted with an unknown outcome."""
+    """Build the evidence of a finished command. `ran` False: it was denied, or interrupted with an unknown outcome."""
     return VerificationEvidence(
         command=command,
         passed=ran and exit_code == 0,
@@ -117,7 +117,7 @@ def evidence_of(
 
 
 def summary_of(evidence: Sequence[VerificationEvidence]) -> str:
-    """One short paragraph for the end of an answer."""
+    """Return one short paragraph for the end of an answer."""
     good = [f"`{item.command}`" for item in evidence if item.passed]
     rest = [f"`{item.command}`" for item in evidence if item.skipped]
     text = f"Verification passed: {', '.join(good)}."
@@ -135,7 +135,7 @@ _MAIN = re.compile(rb"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
 
 
 def project_of(root: Path, touched: Sequence[str] = (), *, python: str = "python") -> ProjectCommands:
-    """The project as `verification` sees it. A manifest that cannot be read counts as one that is not there."""
+    """Read the facts about the project. A manifest that cannot be read counts as missing."""
     found = {name: data for name in NAMES if (data := read_inside(root, name, LIMIT)) is not None}
     heads = {path: read_inside(root, path, SCRIPT_HEAD) for path in touched[:MOST_SCRIPTS]}
     return ProjectCommands(

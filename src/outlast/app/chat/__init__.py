@@ -1,1 +1,1 @@
-"""Chats of the gateway: routes, sessions as a chat sees them, deliveries, pairing."""
+"""Gateway chats: routes, sessions as a chat sees them, deliveries, pairing."""

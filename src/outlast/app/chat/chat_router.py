@@ -1,12 +1,12 @@
-"""Chats and sessions: which session a chat's route leads to, and the commits by which that changes.
+"""Chat router: which session a chat's route leads to, and the commits that change it.
 
 Promises:
-- A message is stored once: its platform's id is the key of the very commit that admits it, in the scope of its route.
-  The first message of a chat makes the session and the route in that commit too.
-- A route is moved by compare-and-swap, here and nowhere else; a rotation moves it in its own commit
-  (`outlast.store.lineage`). A message that changes nothing about the route writes nothing to it.
-- What a command says is a notice in the same commit as what it does, with the same key. It says what it answers, so a
-  command that would be answered otherwise by now is still known for the same when it is delivered again.
+- A message is stored once: the platform's id is the idempotency key of the commit that admits it, in the scope of its
+  route. For the first message of a chat, that commit also creates the session and the route.
+- Routes are moved by compare-and-swap, and only here; a rotation moves the route in its own commit
+  (`outlast.store.lineage`). A message that does not change the route does not write to it.
+- The reply to a command is a notice in the same commit as the command's effect, with the same key. The notice records
+  the digest of the command, so a redelivered command is recognised even if it would now get another reply.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AlreadyAdmitted(ConflictError):
 
 
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
-    """Who speaks, where, and under which id the platform delivered it. `asked` is the digest of what was said."""
+    """The user and chat of an update, and the platform's id of it. `asked` is the digest of the message."""
 
     route: str
     user: str
@@ -52,7 +52,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewSessionDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new session of a chat begins with."""
+    """Settings of a new session that a chat starts."""
 
     project: Path
     permission_mode: PermissionMode
@@ -61,7 +61,7 @@ class NewSessionDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmittedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message or command is now, durably. `replayed`: it had been before."""
+    """Where a message or command is stored, durably. `replayed` is true if it was stored before."""
 
     session_id: str
     seq: int
@@ -78,11 +78,12 @@ class ChatRouter:
     # --- reading
 
     async def leads(self, route: str) -> str | None:
-        """The session that a chat is in."""
+        """The session a chat is in; None if it has no route."""
         return await asyncio.to_thread(self.store.route, route)
 
     def routes(self, prefix: str) -> list[tuple[str, str, bool]]:
-        """(route, session, debt) of every chat that begins so. A debt: the chat itself has gone elsewhere."""
+        """(route, session, debt) of every route that starts with `prefix`. A debt is a session the chat has left that
+        still has something to deliver to it."""
         found = self.store.routes(prefix)
         return [(route_of_debt(key) or key, session_id, route_of_debt(key) is not None) for key, session_id in found]
 
@@ -91,9 +92,9 @@ class ChatRouter:
     async def admit(
         self, sender: Sender, text: str, place: NewSessionDefaults, delivery: e.Delivery = e.Delivery.QUEUE
     ) -> AdmittedMessage:
-        """Take a message: into the session of its chat, or into a new one where there is none or it has ended.
+        """Store a message in the session of its chat, or in a new session if the chat has none or it has ended.
 
-        `TakenBefore` when the same id was used for something else before.
+        Raises `AlreadyAdmitted` if the same id was used for something else before.
         """
 
         def said(session_id: str) -> Append:
@@ -103,7 +104,7 @@ class ChatRouter:
         async def once(leads: str | None) -> AdmittedMessage:
             if leads is not None and not await asyncio.to_thread(self._has_ended, leads):
                 return await self._append(sender, said(leads))
-            # A new session, the route to it, and the message in it: one commit, or nothing.
+            # The new session, its route and the message are one commit: all or nothing.
             notices = () if leads is None else (e.NoticePosted(route=sender.route, text=ENDED_NOTICE),)
             session_id, create = await asyncio.to_thread(self._creation, sender, place, leads, *notices)
             moved = PutRoute(route=sender.route, session_id=session_id, expect=leads)
@@ -118,14 +119,14 @@ class ChatRouter:
             return await self._again(sender, error)
 
     async def _again(self, sender: Sender, error: ConflictError) -> AdmittedMessage:
-        """Where the very same was taken before, though it would be taken otherwise by now: a question is answered, a
-        turn has ended. `TakenBefore` when it is something else."""
+        """Return the original receipt if this update was already processed, even if processing it now would give
+        another result. Raises `AlreadyAdmitted` if the id was used for something else."""
         if isinstance(error, KeyUsed) and await asyncio.to_thread(self._asked, error) == sender.asked:
             return AdmittedMessage(session_id=error.session_id, seq=error.seq, replayed=True)
         raise AlreadyAdmitted(str(error)) from error
 
     def _asked(self, used: KeyUsed) -> str | None:
-        """What the notice there answers; None when it is none."""
+        """The digest of the command that the notice at this event answers; None if it is not a notice."""
         try:
             rows = self.store.read(used.session_id, after=used.seq - 1, before=used.seq + 1)
         except SessionNotFound:
@@ -136,7 +137,7 @@ class ChatRouter:
     async def _racing(
         self, sender: Sender, once: Callable[[str | None], Awaitable[AdmittedMessage]]
     ) -> AdmittedMessage:
-        """Do it with where the route leads; again, when that turns out to have changed in the same moment."""
+        """Run `once` with the route's current session; retry if the route changed concurrently."""
         for _ in range(RACES):
             leads = await self.leads(sender.route)
             try:
@@ -144,7 +145,7 @@ class ChatRouter:
             except AlreadyAdmitted:
                 raise
             except ConflictError as error:
-                if await self.leads(sender.route) == leads:  # not about the route, so about the id
+                if await self.leads(sender.route) == leads:  # the route did not change, so the conflict is about the id
                     return await self._again(sender, error)
             except (SessionEnded, SessionNotFound):
                 continue
@@ -155,38 +156,39 @@ class ChatRouter:
     async def post(
         self, sender: Sender, session_id: str, text: str, *, facts: Mapping[str, Any] = NOTHING
     ) -> AdmittedMessage:
-        """Put the answer to a command into the session's log; once, however often the command comes."""
+        """Append the reply to a command to the session's log; once, however often the command is delivered."""
         notice = _writes(sender).append(session_id, _notice(sender, text, facts))
         return await self._append(sender, _keyed(sender, notice, touch=False))
 
     async def interrupt(self, sender: Sender, session_id: str, reason: str, text: str) -> AdmittedMessage:
-        """`/stop`: ask the driver to stop the turn, and answer the command."""
+        """`/stop`: ask the driver to stop the turn, and reply to the command."""
         return await self._done(sender, _writes(sender).interruption(session_id, reason), text)
 
     async def choose_model(self, sender: Sender, session_id: str, model: str, text: str) -> AdmittedMessage:
-        """`/model`: change the session's model, and answer the command."""
+        """`/model`: change the session's model, and reply to the command."""
         return await self._done(sender, _writes(sender).update(session_id, model=model), text)
 
     async def _done(self, sender: Sender, effect: Append, text: str) -> AdmittedMessage:
-        """Do what a command does, and answer it, in one commit."""
+        """Apply a command and reply to it in one commit."""
         return await self._append(sender, _keyed(sender, effect, _notice(sender, text), touch=False))
 
     async def request(self, sender: Sender, session_id: str, what: str) -> AdmittedMessage:
-        """Ask the session's driver to draw a boundary; the chat hears what became of it."""
+        """Ask the session's driver to draw a boundary; the chat is notified of the result."""
         return await self._append(
             sender, _keyed(sender, _writes(sender).boundary_request(session_id, what), touch=False)
         )
 
     async def answer(self, sender: Sender, question: ShownQuestion, answer: str, told: str = "") -> AdmittedMessage:
-        """Answer a question, bound to the call that was shown. `ConflictError` when somebody else was faster, and when
-        this very update was taken before. `told` is said in the chat, where the question does not say it itself."""
+        """Answer a question, bound to the call that was shown. Raises `ConflictError` if another user answered first,
+        or if this update was already processed. `told` is posted in the chat when the question's own message does not
+        show the answer."""
         writes = _writes(sender)
         answered = writes.answer(question.session_id, question.seq, answer, question.call_digest)
         notice = _keyed(sender, writes.append(question.session_id, _notice(sender, told)), touch=False)
         return _taken(await commit_resolved(self.store, answered, notice))
 
     async def begin(self, sender: Sender, place: NewSessionDefaults, text: str) -> AdmittedMessage:
-        """`/new`: from now on the chat is in a new session. What the old one still owes it will come."""
+        """`/new`: move the chat to a new session. Undelivered items of the old session are still delivered."""
         notice = _notice(sender, text)
 
         async def once(leads: str | None) -> AdmittedMessage:
@@ -198,7 +200,7 @@ class ChatRouter:
         return await self._racing(sender, once)
 
     async def join(self, sender: Sender, session_id: str, mode: PermissionMode, text: str) -> AdmittedMessage:
-        """`/resume`: from now on the chat is in that session, under the chat's rights if those are fewer."""
+        """`/resume`: move the chat to that session, with the chat's rights if those are lower."""
         notice = _notice(sender, text)
 
         async def once(leads: str | None) -> AdmittedMessage:
@@ -212,35 +214,37 @@ class ChatRouter:
         return await self._racing(sender, once)
 
     def _moved(self, route: str, session_id: str, leads: str | None) -> list[Write]:
-        """The route goes there, and a debt stays behind until the chat has got what it is owed."""
+        """Writes that move the route and leave a debt route at the old session, until the chat has received everything
+        the old session owes it."""
         writes: list[Write] = [PutRoute(route=route, session_id=session_id, expect=leads)]
         if leads is not None and leads != session_id:
             writes.append(PutRoute(route=debt_key(route, self.store.head(leads).root_id), session_id=leads))
         return writes
 
     def _lowered(self, session_id: str, mode: PermissionMode) -> list[e.Event]:
-        """A session that was given more rights elsewhere does not bring them into the chat."""
+        """Events that lower the session's rights to those of the chat; none if they are not higher."""
         asked = load_state(self.store, session_id).runtime.get("permission_mode")
         if asked in set(PermissionMode) and PermissionMode(str(asked)).is_at_most(mode):
             return []
         return [e.RuntimeStateChanged(changes={"permission_mode": str(mode)})]
 
     async def settle_debt(self, route: str, session_id: str) -> None:
-        """The session that the chat has left owes it nothing any more."""
+        """Remove the debt route: the session the chat left has nothing more to deliver to it."""
         key = debt_key(route, (await asyncio.to_thread(self.store.head, session_id)).root_id)
         leads = await self.leads(key)
         if leads is not None:
             try:
                 await commit_resolved(self.store, PutRoute(route=key, session_id=None, expect=leads))
             except ConflictError:
-                return  # a rotation moved it in this moment; the next look finds it settled too
+                return  # a rotation moved it meanwhile; the next check settles it
 
-    # --- inside
+    # --- writes
 
     def _creation(
         self, sender: Sender, place: NewSessionDefaults, leads: str | None, *notices: e.Event
     ) -> tuple[str, Create]:
-        """A session that begins in this chat, with this chat's rights. The message of the same commit has the key."""
+        """A new session for this chat, with the chat's rights. It has no key of its own: the message in the same commit
+        has it."""
         session_id = new_session_id()
         return session_id, _writes(sender).creation(
             session_id,
@@ -259,7 +263,7 @@ class ChatRouter:
 
 
 def _notice(sender: Sender, text: str, facts: Mapping[str, Any] = NOTHING) -> e.NoticePosted:
-    """What is told to whoever spoke."""
+    """A notice for the sender, with the digest of the command it answers."""
     told = {**facts, ASKED: sender.asked}
     return e.NoticePosted(route=sender.route, text=text, reply_to=sender.message_id, facts=told)
 
@@ -269,7 +273,7 @@ def _writes(sender: Sender) -> SessionWrites:
 
 
 def _keyed(sender: Sender, write: Append, *more: e.Event, touch: bool = True) -> Append:
-    """The write that the platform's id stands for: done once, whatever the session is called by then."""
+    """The write with the platform's id as its key: applied once, even if the session has been rotated since."""
     events = write.events + _writes(sender).append(write.session_id, *more).events
     return msgspec.structs.replace(
         write, events=events, key=sender.update_id, scope=sender.route, to_tip=True, touch=touch

@@ -1,9 +1,10 @@
-"""Deliveries: bringing what a session said to a chat, so that it arrives, and arrives once as far as anybody can know.
+"""Delivery log: records deliveries to chats, so that every item arrives, and arrives once as far as can be known.
 
     DeliveryBegun (durable) > send > DeliveryMade (durable) > edits > DeliveryClosed (durable)
 
-Whoever writes the begin of an attempt first may send it; everybody else sees that. A begin without its end means that
-the sender died, or lost the platform's word: the next attempt is a possible repeat, and says so in the chat.
+The gateway that first commits DeliveryBegun for an attempt may send it; other gateways see that event. DeliveryBegun
+without DeliveryMade means that the sender died or did not get the platform's response: the next attempt may be a
+duplicate, and says so in the chat.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ PAGE = 256
 _ACTOR = Actor("system", GATEWAY).text()
 _SETTLING = frozenset({"RouteOpened", "DeliveryClosed"})
 _here: set[str] = set()
-"""The gateways of this process: one that was closed is as gone as one whose process is."""
+"""Open gateways of this process. A closed gateway counts as gone, like one whose process ended."""
 
 
 class DeliveryLog:
-    """What one gateway writes about its deliveries. `by` names it in the log."""
+    """Writes and reads the deliveries of one gateway. `by` names the gateway in the log."""
 
     def __init__(self, store: LogStore) -> None:
         self.store = store
@@ -43,8 +44,8 @@ class DeliveryLog:
     # --- reading
 
     def outbox(self, route: str, session_id: str) -> Outbox:
-        """What the session, or what it has become since, owes the chat now; `session_id` says which that is. Costs as
-        much as what happened since nothing was owed."""
+        """What the session, or the session it was rotated to, still owes the chat; the outbox's `session_id` names the
+        session. The cost is proportional to the events since nothing was owed."""
         while (head := self.store.head(session_id)).rotated_to:
             session_id = self.store.tip(session_id)
         box, last = Outbox(route), head.last_seq
@@ -59,8 +60,8 @@ class DeliveryLog:
         return box
 
     def _settled(self, route: str, session_id: str) -> int:
-        """The last event of which it is known that nothing before it is owed. Where nothing was ever delivered, that is
-        when the chat first came: one that left and comes back is still owed what it was when it left."""
+        """The last event up to which everything is known to be delivered. If nothing was ever delivered, this is the
+        chat's first RouteOpened: a chat that left and came back is still owed what it was owed when it left."""
         came, before = 0, None
         while True:
             rows = self.store.read(session_id, before=before, limit=8, kinds=_SETTLING, newest_first=True)
@@ -77,14 +78,15 @@ class DeliveryLog:
                 return came
 
     def is_gone(self, by: str) -> bool:
-        """Whether the gateway that began something certainly does not go on with it."""
+        """Whether the gateway named `by` certainly no longer runs."""
         who, _, mark = by.rpartition(" ")
         return mark not in _here if who == holder() else holder_is_gone(who)
 
     # --- writing
 
     async def begin(self, route: str, session_id: str, of_seq: int, part: int, attempt: int) -> bool:
-        """Whether this gateway may send it now; durable. False when another one has begun the same attempt."""
+        """Commit DeliveryBegun; return whether this gateway may send the item now. False if another gateway has begun
+        the same attempt."""
         event = e.DeliveryBegun(route=route, of_seq=of_seq, part=part, attempt=attempt, by=self.by)
         try:
             await self._write(session_id, event, key=f"delivery {route} {of_seq}.{part}.{attempt}")
@@ -93,12 +95,12 @@ class DeliveryLog:
         return True
 
     async def made(self, route: str, session_id: str, of_seq: int, part: int, attempt: int, message_id: str) -> None:
-        """The platform took it."""
+        """Record that the platform accepted the message."""
         event = e.DeliveryMade(route=route, of_seq=of_seq, part=part, attempt=attempt, message_id=message_id)
         await self._write(session_id, event)
 
     async def closed(self, box: Outbox, session_id: str, of_seq: int, failed: str | None = None) -> None:
-        """It stands in the chat as it should, or never will."""
+        """Record that the item is completely delivered, or has failed for good."""
         item = box.items.pop(of_seq, None)
         event = e.DeliveryClosed(
             route=box.route,
@@ -108,12 +110,12 @@ class DeliveryLog:
             settled_seq=box.settled_seq,
         )
         if item is not None:
-            box.items[of_seq] = item  # until the log says so
+            box.items[of_seq] = item  # it stays owed until the commit succeeds
         await self._write(session_id, event)
 
     async def tell(self, route: str, session_id: str, text: str, key: str) -> None:
-        """A notice that nobody asked for; once, however often it is told."""
-        with suppress(ConflictError):  # it was told before, in other words
+        """Post an unsolicited notice; once per `key`, however often this is called."""
+        with suppress(ConflictError):  # it was posted before with another text
             await self._write(session_id, e.NoticePosted(route=route, text=text), key=f"notice {route} {key}")
 
     async def _write(self, session_id: str, event: e.Event, key: str | None = None) -> None:

@@ -1,8 +1,8 @@
-"""Pairing: how a chat user becomes an owner without anybody having to look up an id.
+"""Pairing: makes a chat user an owner without looking up the user's id.
 
-The user runs `outlast gateway pair NAME`, which prints a code, and sends it to the bot in a private chat. A code works
-once, for ten minutes, and is void after a few wrong tries by anybody. Owners are kept in the Outlast home, never in
-the store: whoever may write sessions does not thereby say who may speak.
+The user runs `outlast gateway pair NAME`, which prints a code, and sends the code to the bot in a private chat. A code
+works once, for ten minutes, and is void after a few wrong tries by any user. Owners are stored in the Outlast home,
+never in the store: write access to sessions must not grant the right to speak.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_TRIES = 5
 
 
 def credential_of(table: GatewaySettings) -> str:
-    """The secret that a gateway proves itself with; `ConfigError` when its variable is not set."""
+    """The secret a gateway authenticates with; raises `ConfigError` if its environment variable is not set."""
     given = table.credential
     if given.value is not None:
         return given.value
@@ -49,7 +49,7 @@ class Pairing:
         self._known: tuple[tuple[int, int] | None, frozenset[str]] = (None, frozenset())
 
     def owners(self) -> frozenset[str]:
-        """Who was paired, as it is now: a change by another process counts at once."""
+        """The paired users; changes by other processes are visible at once."""
         stamp = _stamp(self.path)
         if stamp is None:
             return frozenset()
@@ -58,7 +58,7 @@ class Pairing:
         return self._known[1]
 
     def issue(self, now: float) -> str:
-        """A new code, and the only one; durable on return."""
+        """Create a new code, which replaces any earlier one; durable on return."""
         code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
         salt = secrets.token_hex(16)
         entry = {"salt": salt, "digest": _digest(salt, code), "until": now + CODE_SECONDS, "tries": 0}
@@ -66,9 +66,9 @@ class Pairing:
         return f"{code[:4]}-{code[4:]}"
 
     def pair(self, user: str, text: str, now: float) -> bool:
-        """Whether this was the code: then the user is an owner, durably, and the code is used up."""
+        """If `text` is the code, make the user an owner durably, use up the code and return True."""
         if not self.is_open(now):
-            return False  # nothing is written for those who only try
+            return False  # without a valid code, a try writes nothing
         paired = False
 
         def tried(table: Table) -> Table:
@@ -88,14 +88,14 @@ class Pairing:
         return paired
 
     def unpair(self, user: str) -> bool:
-        """Take an owner away again; whether there was one."""
+        """Remove an owner; return whether the user was one."""
         there = user in self.owners()
         if there:
             update_locked(self.path, lambda table: {**table, "owners": _without(_object(table, "owners"), user)})
         return there
 
     def is_open(self, now: float) -> bool:
-        """Whether there is a code that could be used."""
+        """Whether there is a valid code."""
         return _is_valid(_object(read_json(self.path) or {}, "code"), now)
 
 

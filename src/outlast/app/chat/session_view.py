@@ -1,4 +1,4 @@
-"""Sessions as somebody in a chat may see them: those of the chat's project, where they stand, what they ask."""
+"""Sessions as a chat may see them: the sessions of the chat's project, their status and their open questions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from outlast.store.port import Query
 from outlast.store.read.decode import decode_events, load_state
 
 LOOKED_BACK = 2_000
-"""How many events back a message may have been sent that is answered now."""
+"""How many events back the message of a question may be when a user answers it."""
 
 
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session stands. `waiting` counts the inputs that nobody has begun to answer."""
+    """Status of a session. `waiting` counts the inputs that no turn has started to answer."""
 
     summary: SessionRow
     model: str | None
@@ -34,7 +34,7 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A question as a chat was shown it: whose it is, and the digest of the call that stood there."""
+    """A question as it was shown in a chat: its session and event, and the digest of the call shown."""
 
     session_id: str
     seq: int
@@ -42,7 +42,7 @@ class ShownQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that is open now."""
+    """An open question of a session."""
 
     session_id: str
     seq: int
@@ -50,13 +50,14 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recent(store: LogStore, project: Path, limit: int) -> list[SessionRow]:
-    """The newest sessions of a project that can be gone on with."""
+    """The newest active sessions of a project."""
     page = store.find(Query(project_key=project_key(project), state="active", limit=limit * 2))
     return [summary_of(header, store) for header in page.headers if header.depth == 0][:limit]
 
 
 def found(store: LogStore, project: Path, prefix: str) -> SessionRow:
-    """The session of this project whose id begins so. One of another project is not there, for a chat."""
+    """The session of this project whose id starts with `prefix`. For a chat, sessions of other projects do not
+    exist."""
     missing = SessionNotFound(f"no session of this chat's project begins with {prefix}; /sessions lists them")
     try:
         header = store.head(store.tip(store.resolve(prefix)))
@@ -82,7 +83,7 @@ def standing(store: LogStore, session_id: str) -> SessionStatus:
 
 
 def of_chat(store: LogStore, route: str) -> list[str]:
-    """The sessions that a chat may still hear from: its own first, then those it left that owe it something."""
+    """The sessions a chat may still hear from: its own first, then those it left that still owe it something."""
     own = store.route(route)
     owing = [session_id for _, session_id in store.routes(debt_key(route, ""))]
     return list(dict.fromkeys([*([own] if own else []), *owing]))
@@ -92,7 +93,7 @@ def of_chat(store: LogStore, route: str) -> list[str]:
 
 
 def open_questions(store: LogStore, session_id: str) -> list[OpenSession]:
-    """What a session asks and nobody has answered."""
+    """The unanswered questions of a session."""
     state = load_state(store, session_id)
     found: list[OpenSession] = []
     for approval in state.open_approvals:
@@ -107,7 +108,7 @@ def open_questions(store: LogStore, session_id: str) -> list[OpenSession]:
 
 
 def shown_in(store: LogStore, route: str, session_id: str, message_id: str | None = None) -> list[ShownQuestion]:
-    """The questions that our messages in this chat show, newest first; with `message_id` only that message's."""
+    """The questions shown by our messages in this chat, newest first; with `message_id` only that message's."""
     after = max(0, store.head(session_id).last_seq - LOOKED_BACK)
     rows = store.read(session_id, after=after, kinds=frozenset({"DeliveryMade"}), newest_first=True)
     seqs = [
@@ -120,7 +121,7 @@ def shown_in(store: LogStore, route: str, session_id: str, message_id: str | Non
 
 
 def answered_at(store: LogStore, shown: ShownQuestion, route: str, update_id: str) -> int | None:
-    """The event by which this very update answered the question; None when something else did, or nothing yet."""
+    """The event by which this update answered the question; None if another update did, or none yet."""
     rows = store.read(shown.session_id, after=shown.seq, kinds=frozenset({"NoticePosted"}))
     ours = [row for row in rows if row.key == update_id]
     return next((row.seq for row, event in decode_events(store, ours) if getattr(event, "route", None) == route), None)

@@ -1,4 +1,4 @@
-"""How the gateways are doing: what a running one says of itself (`$OUTLAST_HOME/state/gateway.json`), what is owed."""
+"""Gateway status: what a running gateway reports (`$OUTLAST_HOME/state/gateway.json`), and the undelivered items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from outlast.store.process_identity import holder, holder_is_gone
 
 
 class AccountState(msgspec.Struct, kw_only=True):
-    """How one line is doing: starting, connected, waiting (with the reason in `detail`) or stopped."""
+    """State of one account: starting, connected, waiting (with the reason in `detail`) or stopped."""
 
     name: str
     state: str = "starting"
@@ -28,7 +28,7 @@ class AccountState(msgspec.Struct, kw_only=True):
 
 
 class GatewayReport(msgspec.Struct, kw_only=True):
-    """One gateway of the settings, as it is now. `owed` counts the chats that something is still to be brought to."""
+    """Current status of one configured gateway. `owed` counts the chats with undelivered items."""
 
     name: str
     platform: str
@@ -49,20 +49,20 @@ class _Noted(msgspec.Struct, kw_only=True):
 
 
 def note_gateway(settings: Settings, lines: list[AccountState]) -> None:
-    """Say how the lines of this process are doing. A home that cannot be written to only costs the status."""
+    """Write the state of this process's accounts. If the home is not writable, only the status is lost."""
     with suppress(OSError):
         private_file.replace(_path(settings), msgspec.json.encode(_Noted(holder=holder(), lines=lines)))
 
 
 def forget_gateway(settings: Settings) -> None:
-    """This process leaves."""
+    """Remove this process's status file."""
     found = _noted(settings)
     if found is not None and found.holder == holder():
         _path(settings).unlink(missing_ok=True)
 
 
 def gateway_report(settings: Settings) -> list[GatewayReport]:
-    """Every gateway of the settings. Reads; a store that is not there is not made."""
+    """Status of every configured gateway. Only reads: a missing store is not created."""
     found = _noted(settings)
     alive = {} if found is None or holder_is_gone(found.holder) else {line.name: line for line in found.lines}
     counts = _counts(settings)
@@ -72,7 +72,7 @@ def gateway_report(settings: Settings) -> list[GatewayReport]:
 
 
 def named_gateway(settings: Settings, name: str) -> GatewaySettings:
-    """The table of that name; `ConfigError` names those there are."""
+    """The gateway table with that name; the `ConfigError` lists the existing names."""
     for table in settings.gateway:
         if table.name == name:
             return table
@@ -101,7 +101,7 @@ def _report(
 
 
 def _counts(settings: Settings) -> dict[str, tuple[int, int]]:
-    """(chats, chats that are owed something) by gateway."""
+    """(chats, chats with undelivered items) by gateway."""
     _, path = place_of(settings.store)
     if not settings.gateway or (path is not None and not path.exists()):
         return {}

@@ -1,7 +1,7 @@
-"""How far a gateway has read on a platform that leaves that to its readers: `$OUTLAST_HOME/gateway/NAME.position`.
+"""Read position of a gateway on a platform whose clients must keep it: `$OUTLAST_HOME/gateway/NAME.position`.
 
-Kept after the messages before it are stored, together with the invitations before it that nobody has accepted yet.
-Losing it costs nothing that was stored: what comes again is known by its id.
+The position is saved after all messages before it are stored, together with earlier invitations that are not accepted
+yet. Losing the file loses no stored message: messages delivered again are recognised by their id.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class SyncPosition:
         self.path: Path = settings.home / "gateway" / f"{name}.position"
 
     def load(self, account: str) -> str | None:
-        """Where this account goes on; None when it never was anywhere."""
+        """The saved position of this account; None if there is none."""
         position = self._found(account).get("position")
         return position if isinstance(position, str) else None
 
     def invitations(self, account: str) -> dict[str, str]:
-        """Who invited this account, by room, and waits for it there."""
+        """The inviters of this account's pending invitations, by room."""
         found = self._found(account).get("invitations")
         inviters = cast("dict[str, object]", found) if isinstance(found, dict) else {}
         return {room: str(inviter) for room, inviter in inviters.items()}

@@ -1,1 +1,1 @@
-"""Everything a door does to sessions or shows of them: create, update, delete, list, search, usage."""
+"""Session operations shared by all doors: create, update, delete, list, search, usage."""

@@ -1,4 +1,4 @@
-"""What doors do to a session that needs a turn context: boundaries and ends."""
+"""Turn contexts for session operations outside a turn: drawing boundaries and ending sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEED_NO_MODEL = frozenset({"rewind", "unrewind", "uncompact", "clear"})
 def draw_boundary(
     url: str | None, store: LogStore, session_id: str, what: str, arguments: dict[str, Any], *, model: str | None = None
 ) -> str:
-    """Draw a boundary, or request it while somebody drives the session: "done" or "requested"."""
+    """Draw a boundary, or request it if another process drives the session. Returns `done` or `requested`."""
     header = store.head(session_id)
     context = (
         context_without_model(url, store, header) if what in NEED_NO_MODEL else _turn_context(url, store, header, model)
@@ -32,7 +32,7 @@ def draw_boundary(
 
 
 def context_without_model(url: str | None, store: LogStore, header: Header) -> TurnContext:
-    """For what asks no model: none is looked for, so none need be configured."""
+    """A turn context for operations that call no model, so none has to be configured."""
     return _turn_context(url, store, header, "none")
 
 
@@ -43,7 +43,7 @@ def _turn_context(url: str | None, store: LogStore, header: Header, model: str |
 
 
 def context_for_door(settings: Settings, store: LogStore, header: Header) -> TurnContext:
-    """For a door with settings of its own that asks no model: none is looked for, and none need be configured."""
+    """A turn context for a door with its own settings; calls no model, so none has to be configured."""
     root = Path(header.project_root) if header.project_root else settings.project_root
     there = in_project(settings, root if root.is_dir() else settings.project_root)
     state = load_state(store, header.session_id)

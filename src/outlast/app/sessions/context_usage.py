@@ -1,4 +1,4 @@
-"""How full the window of a session is."""
+"""How full a session's context window is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outlast.runtime.turn.context import RequestSetup
 
 
 class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """How full the window is, estimated; `compacts_at` is where older messages are summarised."""
+    """Estimated use of the context window; `compacts_at` is where older messages are summarised."""
 
     window: int
     used: int
@@ -26,7 +26,7 @@ class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_use(setup: RequestSetup | None, messages: list[Message], state: SessionState) -> ContextUsage:
-    """What the next request would hold. Without a model the window is unknown: 0."""
+    """Estimate the size of the next request. Without a model the window is unknown: 0."""
     system, tools = _system_tokens(state), 0
     window = compacts_at = 0
     if setup is not None and setup.model is not None:

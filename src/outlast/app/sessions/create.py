@@ -1,4 +1,4 @@
-"""What a door checks before the service makes a session: its persona and its model."""
+"""Creates sessions for doors, after checking the persona and the model."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def create(
     owner_id: str = "local",
     place: str | None = None,
 ) -> str:
-    """A new session; its id. Durable on return. `ConflictError` for a persona or a provider that there is not. Without
-    `root` its project is not on this machine, but at its `place`."""
+    """Create a session, durably, and return its id. Raises `ConflictError` for an unknown persona or provider. Without
+    `root` the project is not on this machine, but at `place`."""
     check_persona(settings, root or settings.project_root, persona)
     check_model(model)
     return SessionService(store, door).create(
@@ -43,7 +43,7 @@ def check_persona(settings: Settings, root: Path, persona: str | None) -> None:
 
 
 def check_model(model: str | None) -> None:
-    """Whether such a model can be; whether it answers is found out when it is asked."""
+    """Raise `ConflictError` if the provider is unknown. Whether the model answers is only known when it is called."""
     if model is None or model.startswith(OWN_MODELS):
         return
     try:

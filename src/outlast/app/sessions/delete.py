@@ -1,7 +1,7 @@
-"""Deleting a session for good, and the receipt that stays.
+"""Deletes a session permanently; a receipt remains.
 
-Events, drafts, blobs, snapshots and routes go in one commit; then what caches hold of it: the search index, the
-statistics. What forks stand on stays, hidden, until the last of them goes.
+One commit removes events, drafts, blobs, snapshots and routes; then the session is removed from the caches (search
+index, statistics). Events that forks depend on stay, hidden, until the last of those forks is deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from outlast.store.port import Query
 
 
 class DeletionReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The tombstone: which session, when and by whom it was deleted, and what its log was, in one hash."""
+    """The tombstone: which session, when and by whom it was deleted, and the hash of its log."""
 
     session_id: str
     deleted_at: int
@@ -25,11 +25,11 @@ class DeletionReceipt(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int
     head_hash: str
     kept_for_forks: int
-    """How many forks still stand on its beginning."""
+    """How many forks still depend on its events."""
 
 
 def forks_of(store: LogStore, session_id: str) -> list[Header]:
-    """The living sessions that stand directly on this one's events."""
+    """The living sessions based directly on this one's events."""
     owner = store.head(session_id).owner_id
     return store.find(Query(owner_id=owner, base_id=session_id, limit=1000)).headers
 
@@ -43,8 +43,8 @@ def delete(
     with_forks: bool = False,
     settings: Settings | None = None,
 ) -> list[DeletionReceipt]:
-    """Erase a session, with `with_forks` also those that stand on it; one receipt each. `settings` are those of whoever
-    keeps statistics of the store, this process's own if not given."""
+    """Delete a session, with `with_forks` also the sessions based on it; one receipt each. `settings` locate the
+    statistics cache; without them the settings of this process do."""
     names = [session_id]
     for name in names if with_forks else ():
         names += [header.session_id for header in forks_of(store, name)]

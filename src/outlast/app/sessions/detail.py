@@ -1,6 +1,6 @@
-"""One session in full: its messages, and in plain words what was under way when it was left.
+"""One session in full: its messages, and a description of the work that was interrupted.
 
-Also which other process drives a session right now.
+Also tells which other process drives a session now.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from outlast.store.process_identity import holder, holder_is_gone, holder_pid
 from outlast.store.read.decode import decode_events, load_state
 
 TELLING = ("file_path", "path", "pattern", "url", "question", "prompt")
-"""Of a call's arguments, those that tell most."""
+"""Argument names that describe a call best."""
 
 
 class SessionDetailView(msgspec.Struct, kw_only=True):
-    """A session with its messages, newest last. `interrupted` tells in words what a turn that never ended was doing."""
+    """A session with its messages, newest last. `interrupted` describes what an unfinished turn was doing."""
 
     session: SessionRow
     messages: list[Message]
@@ -32,7 +32,7 @@ class SessionDetailView(msgspec.Struct, kw_only=True):
     running: str | None = None
     waiting: int = 0
     hidden: int = 0
-    """How many messages are archived and not among these."""
+    """How many archived messages are left out."""
 
 
 def detail(store: LogStore, session_id: str, *, include_archived: bool = False) -> SessionDetailView:
@@ -60,7 +60,7 @@ def messages_of(store: LogStore, session_id: str, state: SessionState | None = N
 
 
 def open_work(state: SessionState) -> str:
-    """What was under way when nobody wrote any more."""
+    """Describe the work that was open at the last event."""
     for call in state.open_calls:
         if call.started_seq and call.name == "ask_user":
             return "interrupted while it waited for your answer to its question"
@@ -75,7 +75,7 @@ def open_work(state: SessionState) -> str:
 
 
 def call_label(name: str, arguments: dict[str, Any] | None) -> str:
-    """A call in a few words: the command, or the tool and what it was about."""
+    """A short label of a call: the command, or the tool and its most descriptive argument."""
     given = arguments or {}
     if isinstance(given.get("command"), str):
         return f"`{_short(given['command'])}`"
@@ -89,7 +89,7 @@ def _short(text: str, most: int = 80) -> str:
 
 
 def driven_by(store: Store, session_id: str) -> str | None:
-    """The process that drives the session, in words; None when no other living process does."""
+    """The other living process that drives the session, in words; None if there is none."""
     held = store.holder(session_id)
     if held is None or held.expired or holder_is_gone(held.holder) or held.holder == holder():
         return None

@@ -1,4 +1,4 @@
-"""The family of a session: what it was forked or rotated from, what goes on from it, and the sub-agents of all."""
+"""The lineage of a session: the sessions it was forked or rotated from, its descendants, and all their sub-agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = 500
 
 
 class LineageMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and what it came from: `relation` is root, fork, rotation or task (a sub-agent of `parent_id`).
+    """A session and its origin: `relation` is root, fork, rotation or task (a sub-agent of `parent_id`).
 
     `base_seq` is the last event that a fork shares with its parent; 0 for others.
     """
@@ -36,7 +36,7 @@ class LineageMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineageTree(msgspec.Struct, frozen=True, kw_only=True):
-    """Everybody, each after whom it came from. `complete` is False where there were too many to look at."""
+    """All members, each after its parent. `complete` is False if there were too many to read."""
 
     root_id: str
     members: list[LineageMember]
@@ -65,19 +65,19 @@ def _above(header: Header) -> str | None:
 
 
 def _oldest(store: LogStore, header: Header) -> Header:
-    """The first of the family that is still there."""
+    """The oldest ancestor that still exists."""
     seen = {header.session_id}
     while (above := _above(header)) is not None and above not in seen:
         seen.add(above)
         try:
             header = store.head(above)
         except SessionNotFound:
-            break  # deleted: what came from it is the oldest now
+            break  # deleted: its child is the oldest now
     return header
 
 
 def _of_project(store: LogStore, root: Header) -> tuple[dict[str, Header], bool]:
-    """Forks and sub-agents stay in the project of whom they came from."""
+    """All sessions of the root's project: forks and sub-agents stay in the project of their parent."""
     query = Query(owner_id=root.owner_id, project_key=root.project_key, limit=PAGE)
     known: dict[str, Header] = {}
     while True:

@@ -1,6 +1,7 @@
-"""The messages of a session in pages, newest last. They are read backwards: a page costs the same in any log.
+"""Pages of a session's messages and events.
 
-The events of a session in pages that are bounded in number and in size.
+Messages are newest last and are read backwards, so a page costs the same in a log of any length. Event pages are
+bounded in number and in size.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ LARGEST_PAGE = 2048
 AHEAD = 64
 SHORT = 256
 _TELLS = frozenset({"TurnStarted", "InputPromoted", "ModelRequested", "TurnEnded"})
-"""What decides about a message and may lie behind the page that it is in."""
+"""Events that affect how a message is shown and may come after its page."""
 TRIES = 3
 
 
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message with its identity, which it keeps in every fork, and its size: as counted by the provider, or about.
+    """A message with its id, which is the same in every fork, and its token count: the provider's, or an estimate.
 
-    Of a tool's result, `status` and `facts` too: whether it was run, and what it changed.
+    A tool result also has `status` and `facts`: whether the tool ran, and what it changed.
     """
 
     message: Message
@@ -45,7 +46,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply that is being written: the first `n` pieces of `attempt`, by part."""
+    """The reply being written: the first `n` chunks of `attempt`, by part."""
 
     attempt: int
     n: int
@@ -66,15 +67,15 @@ class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
 def opened(
     store: LogStore, header: Header, *, limit: int = 200, before: int | None = None, include_archived: bool = False
 ) -> SessionPage:
-    """The newest messages (before event `before`) and the draft, all as of one moment: that of `header`, or a later one
-    when the reply went on meanwhile. Follow it from `last_seq` on."""
+    """The newest messages (before event `before`) and the draft, as of one moment: that of `header`, or a later one if
+    the log grew while a reply was being written. Callers follow the session from `last_seq`."""
     session_id, tries = header.session_id, 0
     while True:
         tries += 1
         rows, state = _folded(store, header)
         until = header.last_seq + 1 if before is None else min(before, header.last_seq + 1)
         said = said_before(store, session_id, until, state, limit=limit, include_archived=include_archived, rows=rows)
-        if state.attempt is None:  # nothing is being written
+        if state.attempt is None:  # no reply is being written
             return SessionPage(header=header, state=state, said=said, draft=None)
         batch = next(store.follow(session_id, after=header.last_seq, timeout=0), None)
         if batch is None or not batch.events:
@@ -88,7 +89,7 @@ def opened(
 
 
 def _folded(store: LogStore, header: Header) -> tuple[list[Row] | None, SessionState]:
-    """The state, and where the log is short all of it: then nobody reads it twice."""
+    """The state and, for a short log, all its rows, so that the log is not read twice."""
     if header.last_seq > SHORT:
         return None, load_state(store, header.session_id, upto=header.last_seq)
     rows = decode_events(store, store.read(header.session_id, before=header.last_seq + 1))
@@ -96,7 +97,7 @@ def _folded(store: LogStore, header: Header) -> tuple[list[Row] | None, SessionS
 
 
 def draft_of(chunks: Sequence[tuple[int, int, str, bytes]]) -> OpenDraft | None:
-    """The draft that these pieces make: of the newest attempt, in their order."""
+    """The draft made of these chunks: those of the newest attempt, in order."""
     if not chunks:
         return None
     attempt, n, _, _ = chunks[-1]
@@ -119,8 +120,8 @@ def said_before(
     include_archived: bool,
     rows: list[Row] | None = None,
 ) -> list[MessageRow]:
-    """The last `limit` messages before that event; summaries are among them, system prompts are not. Whoever has read
-    the whole log already gives it as `rows`."""
+    """The last `limit` messages before event `before`, with summaries and without system prompts. A caller that has
+    already read the whole log passes it as `rows`."""
     known = rows is not None
     rows = rows if rows is not None else _behind(store, session_id, before)
     lowest = 1 if include_archived else _first_in_sight(state)
@@ -142,7 +143,7 @@ def said_before(
 
 
 def last_input(store: LogStore, session_id: str) -> Message | None:
-    """The last thing that the user said and that is in sight."""
+    """The user's newest visible message."""
     header = store.head(session_id)
     state = load_state(store, session_id, upto=header.last_seq)
     before = header.last_seq + 1
@@ -156,13 +157,13 @@ def last_input(store: LogStore, session_id: str) -> Message | None:
 
 
 def _behind(store: LogStore, session_id: str, before: int) -> list[Row]:
-    """What follows the page and tells about messages in it: whether a reply was asked for again, where a turn read an
+    """Events after the page that affect its messages: whether a reply was requested again, and where a turn read an
     input."""
     return decode_events(store, store.read(session_id, after=before - 1, kinds=_TELLS, limit=AHEAD))
 
 
 def _first_in_sight(state: SessionState) -> int:
-    """No message before this event can be shown: everything there was cleared away."""
+    """The first event whose message can be shown; everything before it was cleared."""
     view = state.view
     if not view.cleared_at:
         return 1
@@ -171,13 +172,13 @@ def _first_in_sight(state: SessionState) -> int:
 
 
 def _is_prompt(message: Message, row: Row) -> bool:
-    """A system message that a program put there is its prompt; what the runtime says is part of the transcript."""
+    """Whether a program set this system message as its prompt. Messages of the runtime belong to the transcript."""
     return not message.is_summary and Actor.parse(row[0].actor).door == "library"
 
 
 def _said(message: Message, row: Row) -> MessageRow:
     stored, event = row
-    if type(event) is e.MessageAppended:  # of which nothing else is known
+    if type(event) is e.MessageAppended:  # this kind has no other details
         said_as = message_id_of(stored.session_id, stored.seq)
         return MessageRow(message=message, message_id=said_as, token_count=message_tokens(message))
     given = event.message_id if isinstance(event, e.InputAdmitted) else None
@@ -193,7 +194,7 @@ def _said(message: Message, row: Row) -> MessageRow:
 
 
 def message_id_of(session_id: str, seq: int) -> str:
-    """The identity of the message that event `seq` of this session is; a fork, which shares the event, has it too."""
+    """The id of the message stored at event `seq`; a fork shares the event and therefore the id."""
     return f"{session_id}-{seq}"
 
 
@@ -202,7 +203,7 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows with their bodies as JSON; `next_after` leads to the next page, None when this is the last one."""
+    """Rows with their bodies as JSON; `next_after` leads to the next page, None on the last one."""
 
     rows: list[tuple[StoredEvent, msgspec.Raw]]
     next_after: int | None
@@ -217,7 +218,7 @@ def event_page(
     limit: int = 200,
     kinds: frozenset[str] | None = None,
 ) -> EventPage:
-    """Events with `after < seq < before`, oldest first. At least one, if there is one, however large it is."""
+    """Events with `after < seq < before`, oldest first. Returns at least one if there is one, however large."""
     rows: list[tuple[StoredEvent, msgspec.Raw]] = []
     size = 0
     while True:

@@ -1,7 +1,6 @@
-"""What waits for the user's answer: in a session, and in the sub-agents at work below it, however deep.
+"""Open approvals of a session and of all sub-agents running below it.
 
-What a call is about to do, before it is approved: the change that a write or an edit would make, as a diff; and how
-far an approval would reach.
+Also previews a call before it is approved: the diff that a write or an edit would make, and the scope of an approval.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TASK = "task"
 
 
 def pending_approvals(store: LogStore, session_id: str, state: SessionState) -> list[tuple[str, Approval]]:
-    """Each with the session that asks; its own first."""
+    """The open approvals, each with the session that asks; those of `session_id` first."""
     found = [(session_id, one) for one in state.open_approvals]
     for call in state.open_calls:
         if call.name == TASK and call.started_seq:
@@ -40,13 +39,13 @@ def _below(store: LogStore, child: str) -> list[tuple[str, Approval]]:
         tip = store.tip(child)
         return pending_approvals(store, tip, load_state(store, tip))
     except SessionNotFound:
-        return []  # the call is in the log before the session that it begins
+        return []  # the call is logged before its child session is created
 
 
 async def change_of(context: TurnContext, session_id: str, name: str, arguments: dict[str, Any]) -> str | None:
-    """The unified diff of a file tool's call as things are now; None where it makes none that could be shown.
+    """The unified diff that a file tool's call would make now; None if the call has no diff to show.
 
-    A call that cannot be carried out says why instead. Nothing is changed by looking.
+    For a call that would fail, the reason is returned instead. The preview changes nothing.
     """
     tool = context.tools.get(name)
     if tool is None or name not in {"write", "edit"}:
@@ -72,7 +71,7 @@ def _after(name: str, arguments: dict[str, Any], target: Target) -> bytes | None
 
 
 def scope_of(context: TurnContext, name: str, arguments: dict[str, Any]) -> str:
-    """What an approval for the session, or for always, would cover, in words."""
+    """Describe what an approval for the session, or for always, would cover."""
     found: list[list[str]] = (
         context.gate.grant(ToolCall(id="preview", name=name, arguments=arguments)).get("commands") or []
     )

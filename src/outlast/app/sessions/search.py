@@ -1,8 +1,8 @@
-"""Search over all sessions of a store: always up to date, whatever the store, and whatever became of the index.
+"""Search over all sessions of a store. Results are always up to date, for every kind of store and index state.
 
-A damaged index is thrown away and made again; where none can be kept (a files store, one that may only be read, a
-PostgreSQL role that may not create tables) every session is read instead. Results are one hit per lineage: the newest
-match, with the date and title of the session that said it, and the session in which it goes on.
+A damaged index is dropped and rebuilt. Where no index is possible (a files store, a read-only store, a PostgreSQL role
+that may not create tables) every session is scanned instead. There is one hit per lineage: the newest match, with the
+date and title of the session that contains it, and the session to resume.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One lineage in which something was found: `session_id` said it at event `seq`, `resume_id` goes on with it."""
+    """One lineage with a match: `session_id` contains it at event `seq`, `resume_id` is the session to resume."""
 
     session_id: str
     resume_id: str
@@ -64,7 +64,7 @@ class Searcher:
         project: Path | None = None,
         progress: Progress | None = None,
     ) -> SearchPage:
-        """The newest matches of a text, in any script, case aside. `InvalidInput` when it is empty."""
+        """The newest matches of a text, in any script, ignoring case. Raises `InvalidInput` if it is empty."""
         wanted = folded(query)
         if not wanted:
             raise InvalidInput("say what to search for: a word, or a part of one")
@@ -83,7 +83,7 @@ class Searcher:
         return SearchPage(query=query, hits=newest_first, more=more, damaged=sorted(set(damaged)))
 
     def matches(self, query: str, *, owner_id: str = "local") -> Iterator[tuple[str, int]]:
-        """Every match as (session, seq), in no order."""
+        """Every match as (session, seq), unordered."""
         with closing(self._found(folded(query), owner_id, [], None)) as found:
             for one in found:
                 yield one.document.session_id, one.document.seq
@@ -94,7 +94,7 @@ class Searcher:
             search_index.close()
 
     def _found(self, query: str, owner_id: str, damaged: list[str], progress: Progress | None) -> Generator[IndexMatch]:
-        """From the index, made anew once if it is damaged; from the sessions themselves where there can be none."""
+        """Matches from the index, which is rebuilt once if damaged; without an index, from a scan of the sessions."""
         search_provider = self._keeper
         told: set[tuple[str, int]] = set()
         for again in (False, True):
@@ -123,13 +123,13 @@ def search(
     project: Path | None = None,
     progress: Progress | None = None,
 ) -> SearchPage:
-    """One search, with an index that is opened for it; see `Searcher.search`."""
+    """One search with its own index connection; see `Searcher.search`."""
     with closing(Searcher(store)) as searcher:
         return searcher.search(query, owner_id=owner_id, limit=limit, project=project, progress=progress)
 
 
 def rebuild(store: LogStore, progress: Progress | None = None) -> None:
-    """Throw the index away and make it again; a store that has none needs none."""
+    """Drop the index and build it again; does nothing for a store without an index."""
     search_provider = _keeper(store)
     if search_provider is None:
         return
@@ -144,7 +144,7 @@ def rebuild(store: LogStore, progress: Progress | None = None) -> None:
 
 
 def forget(store: LogStore) -> None:
-    """Erase from the index what was deleted or redacted, if there is an index."""
+    """Remove deleted and redacted content from the index, if there is one."""
     search_provider = _keeper(store)
     if search_provider is None:
         return
@@ -160,7 +160,7 @@ def forget(store: LogStore) -> None:
             raise StoreUnavailable(f"{told}; run `outlast sessions search --rebuild`") from error
 
 
-# --- with a shelf or without -----------------------------------------------------------------------------------------
+# --- with or without an index ----------------------------------------------------------------------------------------
 
 
 def _keeper(store: LogStore) -> SearchProvider | None:
@@ -179,7 +179,7 @@ def _keeper(store: LogStore) -> SearchProvider | None:
 
 
 def _not_told(found: Iterable[IndexMatch], told: set[tuple[str, int]]) -> Iterator[IndexMatch]:
-    """An index may break in the middle of an answer: what was given out before is not given out again."""
+    """Skip matches that were already returned: an index may fail in the middle of a search."""
     for one in found:
         place = (one.document.session_id, one.document.seq)
         if place not in told:

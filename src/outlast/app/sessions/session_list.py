@@ -1,7 +1,7 @@
-"""Sessions as doors find them: by their beginnings, listed by project.
+"""Finds and lists sessions for doors: by id prefix, by project, in pages.
 
-A store is never created by looking at it: one that is not there yet has no sessions. What a verb does is durable before
-it returns (`outlast.runtime.service`).
+Reading never creates a store: a missing store has no sessions. Changes go through `outlast.runtime.service` and are
+durable on return.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from outlast.store.read.decode import load_state
 
 @contextmanager
 def open_readonly(url: str | None) -> Generator[LogStore]:
-    """The store for those who only look."""
+    """Open the store for reading."""
     refuse_no_store(url)
     store = open_to_read(load_settings(store=url).store)
     try:
@@ -40,7 +40,7 @@ def open_readonly(url: str | None) -> Generator[LogStore]:
 
 @contextmanager
 def open_for_change(url: str | None) -> Generator[LogStore]:
-    """The store for those who write to sessions that are there."""
+    """Open an existing store for writing."""
     refuse_no_store(url)
     store = open_existing(load_settings(store=url).store)
     try:
@@ -50,7 +50,8 @@ def open_for_change(url: str | None) -> Generator[LogStore]:
 
 
 def is_there(url: str | None) -> bool:
-    """Whether there is a store. One that was named must be: a wrong name must not look like an empty store."""
+    """Whether there is a store. A store named by the caller counts as there: a wrong name must not look like an empty
+    store."""
     if url is not None:
         return True
     _, path = place_of(load_settings().store)
@@ -58,13 +59,14 @@ def is_there(url: str | None) -> bool:
 
 
 def refuse_no_store(url: str | None) -> None:
-    """For those who look for a session: where no store was made yet, none can be found."""
+    """Raise `SessionNotFound` if no store has been created yet."""
     if not is_there(url):
         raise SessionNotFound("there are no sessions here yet; `outlast` begins one")
 
 
 def resolve_session(store: LogStore, session: str) -> str:
-    """The id that begins so. `SessionNotFound`, also when it was deleted; `AmbiguousSession` names the matches."""
+    """The session id that starts with `session`. Raises `SessionNotFound`, also for a deleted session, or
+    `AmbiguousSession`, which lists the matches."""
     if not is_id(session):
         if len(session) >= ID_LENGTH:
             raise SessionNotFound(f"no session '{session}'; `outlast sessions list` shows those there are")
@@ -85,7 +87,7 @@ def resolve_session(store: LogStore, session: str) -> str:
 
 
 def refuse_ended(header: Header) -> None:
-    """For what an ended session does not take; says what can be done instead."""
+    """Raise `SessionEnded` for an ended session; the message says what the user can do instead."""
     if header.rotated_to:
         raise SessionEnded(f"session {header.session_id} has ended; it goes on as {header.rotated_to}")
     if header.has_ended:
@@ -100,9 +102,9 @@ def refuse_ended(header: Header) -> None:
 
 
 class SessionRow(msgspec.Struct, kw_only=True):
-    """A row of a list. Times are microseconds since 1970, UTC; `active_stream_id` names the turn that is open.
+    """A row of a session list. Times are microseconds since 1970, UTC; `active_stream_id` is the open turn.
 
-    `total_input_tokens` holds an estimate of what was admitted since a provider last counted.
+    `total_input_tokens` includes an estimate for inputs admitted since the provider's last count.
     """
 
     id: str
@@ -128,11 +130,12 @@ class SessionRow(msgspec.Struct, kw_only=True):
     rotated_to: str | None
     imported: bool
     activity: str | None
-    """`running`, `interrupted` (a turn is open and nobody is at it), `waiting` (an input nobody has answered)."""
+    """`running`, `interrupted` (a turn is open, but no process drives it), `waiting` (an unanswered input), or in
+    `listed_in` also `approval`."""
 
 
 def summary_of(header: Header, store: LogStore | None = None) -> SessionRow:
-    """Whether an open turn is at work, only the store knows."""
+    """Without `store` an open turn counts as interrupted: only the store knows whether a process drives it."""
     return SessionRow(
         id=header.session_id,
         title=header.title,
@@ -189,7 +192,7 @@ def listed(
     owner_id: str = "local",
 ) -> SessionListing:
     """A page of sessions, newest activity first; with `project` only those of that folder or its repository. Archived
-    ones are out of sight unless that `state` is asked for."""
+    sessions are left out unless `state` asks for them."""
     if not is_there(url):
         return SessionListing()
     query = Query(owner_id=owner_id, state=state, title=title, limit=limit, cursor=cursor)
@@ -204,7 +207,7 @@ def listed(
 
 
 def _in_sight(store: LogStore, query: Query) -> Page:
-    """A page without what was archived: the store is asked again for as many as that leaves out."""
+    """A page without archived sessions; queries the store again until the page is full."""
     headers: list[Header] = []
     damaged: list[str] = []
     cursor = query.cursor
@@ -228,7 +231,7 @@ def listed_in(
     cursor: str | None = None,
     owner_id: str = "local",
 ) -> SessionListing:
-    """The same from a store that is open; `project` is a project_key, or the path of a folder."""
+    """Like `listed`, for an open store; `project` is a project_key or the path of a folder."""
     query = Query(owner_id=owner_id, state=state, title=title, limit=limit, cursor=cursor)
     if project is not None and _PROJECT_KEY.fullmatch(project):
         query = msgspec.structs.replace(query, project_key=project)
@@ -243,12 +246,12 @@ def listed_in(
 
 
 def _asking(store: LogStore, row: SessionRow) -> SessionRow:
-    """A turn that waits for the user's word is told apart from one that works; only its log knows."""
+    """Set the activity to `approval` if the open turn waits for the user; only its log knows."""
     if row.active_stream_id is None:
         return row
     try:
         asks = bool(load_state(store, row.id).open_approvals)
-    except OutlastError:  # deleted or damaged meanwhile: whoever opens it is told
+    except OutlastError:  # deleted or damaged meanwhile: opening it reports the error
         return row
     return msgspec.structs.replace(row, activity="approval") if asks else row
 
@@ -257,21 +260,21 @@ _PROJECT_KEY = re.compile(r"[0-9a-f]{16}")
 
 
 def folder_named(text: str) -> Path:
-    """The folder that somebody names from elsewhere: as it is spelled, relative to nothing of ours."""
+    """The path a client named: taken as spelled, relative to `/`, not to this process's directory."""
     return Path("/", text.replace("\0", "\ufffd"))
 
 
-# --- what the verbs need ---------------------------------------------------------------------------------------------
+# --- for commands ----------------------------------------------------------------------------------------------------
 
 
 def settings_for(url: str | None, header: Header, model: str | None = None) -> Settings:
-    """The settings for driving a session: in the folder it belongs to, if that is still there."""
+    """The settings for driving a session: in its project folder, if that still exists."""
     root = Path(header.project_root) if header.project_root else None
     return load_settings(store=url, model=model, project_root=root if root is not None and root.is_dir() else None)
 
 
 def new_store(url: str | None) -> LogStore:
-    """The store for those who bring sessions along; made if it is not there."""
+    """Open the store for importing sessions; creates it if it is missing."""
     return open_store(load_settings(store=url).store)
 
 

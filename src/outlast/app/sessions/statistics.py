@@ -1,8 +1,8 @@
-"""What was used: sessions, turns, tokens and cost, per model, project and day, from the logs themselves.
+"""Usage statistics: sessions, turns, tokens and cost, per model, project and day, computed from the logs.
 
-One pass over every session's own events; what a session came to is remembered by its last event, in a cache that may be
-removed at any time, so the next pass reads only what is new. A cost that nobody knows stays unknown: sums say how many
-replies they lack.
+Each session's own events are read once. A cache keeps the result per session up to its last event, so the next run
+reads only new events; the cache may be deleted at any time. Unknown costs stay unknown: sums tell how many replies they
+do not cover.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNKNOWN = "unknown"
 
 
 class UsageSum(ModelUsage, kw_only=True, omit_defaults=False):
-    """Tokens and cost of some replies, and in how many turns and sessions."""
+    """Tokens and cost of replies, and the number of their turns and sessions."""
 
     turns: int = 0
     replies: int = 0
@@ -49,13 +49,13 @@ class UsageSum(ModelUsage, kw_only=True, omit_defaults=False):
 
     @property
     def cost(self) -> float | None:
-        """In US dollars; None when not a single reply has a known price."""
+        """In US dollars; None if no reply has a known price."""
         known = self.replies > self.unpriced or self.cost_micros > 0
         return self.cost_micros / 1_000_000 if known or not self.replies else None
 
 
 class UsageTally(msgspec.Struct, kw_only=True):
-    """What one session came to, up to `last_seq`: by day and model."""
+    """Usage of one session up to `last_seq`, by day and model."""
 
     last_seq: int = 0
     hash: bytes = b""
@@ -88,7 +88,7 @@ def stats_of(
     owner_id: str = "local",
     progress: Progress | None = None,
 ) -> UsageStatistics:
-    """The same from a store that is open, with the cache at `place`."""
+    """Like `stats`, for an open store, with the cache at `place`."""
     found = UsageStatistics(total=UsageSum(), messages=0, models={}, projects={}, days={})
     cache = _read(place)
     kept: dict[str, UsageTally] = {}
@@ -211,7 +211,7 @@ def cache_of(settings: Settings) -> Path:
 
 
 def forget(url: str | None, session_id: str) -> None:
-    """Erase what is remembered of a session."""
+    """Remove a session from the cache."""
     forget_at(cache_file(url), session_id)
 
 
@@ -230,6 +230,6 @@ def _read(place: Path) -> dict[str, UsageTally]:
 
 
 def _write(place: Path, tallies: dict[str, UsageTally]) -> None:
-    """As well as it can be done: it is only a cache."""
+    """Best effort: the cache is optional."""
     with suppress(OSError):
         private_file.replace(place, msgspec.msgpack.encode(_Cache(CACHE_VERSION, tallies)))

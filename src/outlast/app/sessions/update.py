@@ -1,4 +1,4 @@
-"""Changing what a session is worked on with: its title, model, persona, permission mode, and whether only to plan."""
+"""Changes a session's settings: title, model, persona, permission mode and plan mode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def change(
     permission_mode: str | None = None,
     plan_mode: bool | None = None,
 ) -> None:
-    """Write what is given, all of it or nothing, durable on return. `ConflictError` names what cannot be here."""
+    """Write all given values, or none; durable on return. The `ConflictError` names the value that is not allowed."""
     check_model(model)
     if persona is not None:
         root = Path(header.project_root) if header.project_root else settings.project_root
@@ -61,7 +61,7 @@ def _runtime(settings: Settings, permission_mode: str | None, plan_mode: bool | 
 
 
 def is_to_plan(store: LogStore, header: Header) -> bool:
-    """Whether somebody asked for plans only; a turn that plans by its own choice goes on to work."""
+    """Whether the user asked for plans only; a turn that chose to plan by itself continues with the work."""
     if not header.plan_mode:
         return False
     runtime = load_state(store, header.session_id).runtime
@@ -69,6 +69,6 @@ def is_to_plan(store: LogStore, header: Header) -> bool:
 
 
 def change_running_mode(context: TurnContext | None, permission_mode: str) -> None:
-    """In the turn that runs, too; its gate keeps to its ceiling."""
+    """Apply the mode to the running turn too; its `SessionPolicy` keeps it below the ceiling."""
     if context is not None and isinstance(context.gate, SessionPolicy):
         context.gate.request(PermissionMode(permission_mode))

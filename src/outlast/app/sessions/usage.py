@@ -1,4 +1,4 @@
-"""What one session has spent, and how full its window is: totals, and the latest replies one by one."""
+"""What one session has spent, and how full its context window is: totals, and each of the latest replies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A session as a stream of frames: what is there after a cursor, then whatever comes, for any number of followers.
+"""A session as a stream of frames: the stored frames after a cursor, then live ones, for any number of followers.
 
-One reader of the store per session and process serves all followers that are level with it, from a bounded tail of
-frames; any other follower, a newcomer or a slow one, reads from the store itself until it is level. So the broadcast
-queues for no follower, skips none, and a reader that stands still costs nothing but its place.
+One store reader per session and process serves all followers that are up to date, from a bounded tail of frames. A new
+or slow follower reads from the store itself until it has caught up. So the broadcast keeps no queue per follower, no
+follower misses a frame, and a follower that stops reading costs only its registration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ATTEMPTS = frozenset({"ModelRequested", "AssistantReplied", "ReplyInterrupted"}
 
 
 class StreamHub:
-    """The streams of one store. For one event loop."""
+    """All session streams of one store, for one event loop."""
 
     def __init__(self, store: LogStore, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self.store = store
@@ -39,10 +39,11 @@ class StreamHub:
     async def frames(
         self, session_id: str, after: StreamCursor = BEGINNING, *, follow: bool = True
     ) -> AsyncGenerator[bytes]:
-        """What follows the cursor, as bytes to send; with `follow` for ever, with heartbeats, else to the tip.
+        """Yield the frames after the cursor as bytes to send. With `follow` the stream continues with live frames and
+        heartbeats; otherwise it ends at the last stored frame.
 
-        It ends when the session is deleted or was rotated, when the store cannot be read any more, and when this is
-        closed: whoever still wants it comes again with its cursor.
+        A followed stream ends when the session is deleted or rotated, when the store can no longer be read, and when
+        the hub is closed. A client that wants more reconnects with its cursor.
         """
         reader = CatchUpReader(self.store, session_id, after)
         if not follow:
@@ -100,8 +101,8 @@ class StreamHub:
 
 
 class SessionBroadcast:
-    """The newest frames of one session, and whoever reads them into it. `before` is the cursor in front of the first;
-    `news` is set, and replaced, whenever something comes, and with every beat, which is one timer for all followers."""
+    """The newest frames of one session, and the task that reads them. `before` is the cursor in front of the first
+    frame. `news` is set and replaced whenever frames arrive, and on every heartbeat; one timer serves all followers."""
 
     def __init__(self, store: LogStore, session_id: str, beat_seconds: float) -> None:
         self.session_id = session_id
@@ -120,7 +121,7 @@ class SessionBroadcast:
         self._reading = asyncio.create_task(self._read())
 
     def covers(self, cursor: StreamCursor) -> bool:
-        """Whether everything after the cursor is here, or still to come."""
+        """Whether every frame after the cursor is in the tail or will still arrive there."""
         return self.before <= cursor
 
     def after(self, cursor: StreamCursor) -> list[Frame]:
@@ -150,7 +151,7 @@ class SessionBroadcast:
             self.begun.cancel()
 
     async def _read(self) -> None:
-        """Follow the session from its head on; whoever joins has to read up to there by itself."""
+        """Follow the session from its current head; followers read everything up to there themselves."""
         try:
             head = await asyncio.to_thread(self._store.head, self.session_id)
             self.before = self.end = StreamCursor(head.last_seq)
@@ -160,7 +161,7 @@ class SessionBroadcast:
                     self._put(frames_of(self._store, self.session_id, unseen))
                 else:
                     self._put(await asyncio.to_thread(frames_of, self._store, self.session_id, unseen))
-        except OutlastError as error:  # deleted, damaged, or the store is gone: each follower finds out by itself
+        except OutlastError as error:  # deleted, damaged, or the store is gone: each follower gets its own error
             if not self.begun.done():
                 self.begun.set_exception(error)
         finally:
@@ -180,7 +181,8 @@ class SessionBroadcast:
 
 
 class CatchUpReader:
-    """One follower's own way through the log: from its cursor to the tip. `over` once nothing can follow."""
+    """Reads the log for one follower, from its cursor to the last stored frame. `over` is set once no frame can
+    follow."""
 
     def __init__(self, store: LogStore, session_id: str, after: StreamCursor) -> None:
         self.seen = FollowerPosition(after)
@@ -190,7 +192,7 @@ class CatchUpReader:
         self._checked = False
 
     async def to_the_tip(self) -> AsyncIterator[bytes]:
-        """Everything that is stored after the cursor, in pieces of bounded size."""
+        """Yield everything stored after the cursor, in pieces of bounded size."""
         while not self.over:
             frames = await asyncio.to_thread(self._step)
             if not frames:
@@ -199,7 +201,7 @@ class CatchUpReader:
             yield b"".join(frame.data for frame in frames)
 
     def new(self, frames: list[Frame]) -> list[Frame]:
-        """Those that were not seen yet, which are from now on."""
+        """Return the frames this follower has not seen, and mark them as seen."""
         found = [frame for frame in frames if not (frame.attempt and self.seen.has(frame.attempt, frame.cursor.n))]
         for frame in found:
             self.seen.move(frame.cursor, frame.attempt)
@@ -209,7 +211,7 @@ class CatchUpReader:
     def _step(self) -> list[Frame]:
         try:
             batch = next(self._store.follow(self._session_id, after=self.seen.cursor.seq, timeout=0), None)
-        except ConflictError:  # the cursor is of another session, of another store, or made up
+        except ConflictError:  # the cursor belongs to another session or store, or was invented
             return self._resynced()
         if not self._checked:
             self._checked = True
@@ -220,7 +222,8 @@ class CatchUpReader:
         return frames_of(self._store, self._session_id, self.seen.take(batch), whole=True)
 
     def _pieces(self, batch: Batch | None) -> int:
-        """How many pieces of the cursor's draft there are; how many a draft had that is closed, nobody knows."""
+        """Number of chunks in the cursor's draft. The chunks of a closed draft are gone, so the cursor's own number is
+        accepted if a reply was being written at that event."""
         seq, n = self.seen.cursor
         if batch is None or not n:
             return 0
@@ -229,7 +232,7 @@ class CatchUpReader:
         return max((chunk.n for chunk in batch.chunks), default=0)
 
     def _was_open(self, seq: int) -> bool:
-        """Whether a reply was being written behind that event."""
+        """Whether a reply was being written after event `seq`."""
         last = self._store.read(self._session_id, before=seq + 1, kinds=_ATTEMPTS, limit=1, newest_first=True)
         return bool(last) and last[0].kind == "ModelRequested"
 
@@ -240,7 +243,7 @@ class CatchUpReader:
 
 
 def _is_small(unseen: Unseen) -> bool:
-    """Whether the loop makes its frames faster than it could ask a thread to, and without a look into the store."""
+    """Whether building the frames on the event loop is faster than using a thread, and needs no read from the store."""
     events = unseen.events
     return sum(len(event.body) for event in events) <= SMALL and all(
         event.enc == "plain" and b"$" not in event.body for event in events

@@ -1,7 +1,8 @@
-"""Where a follower of a session stands.
+"""Cursors and positions of a session's followers.
 
-A cursor is the last thing that a follower has seen: `<seq>` an event, `<seq>:<n>` piece n of the reply that is being
-written behind event seq. A position also knows which attempt the piece belongs to, so it tells new pieces from old.
+A cursor names the last frame a follower has seen: `<seq>` is an event, `<seq>:<n>` is chunk n of the reply being
+written after event seq. A position also knows which attempt the chunk belongs to, so it can tell new chunks from chunks
+the follower has seen.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _CURSOR = re.compile(r"(0|[1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?", re.ASCII)
 
 
 class StreamCursor(NamedTuple):
-    """Everything up to event `seq`, and the first `n` pieces of the draft that is open behind it. Cursors of one
-    session are ordered."""
+    """Everything up to event `seq`, and the first `n` chunks of the draft that is open after it. Cursors of one session
+    are ordered."""
 
     seq: int
     n: int = 0
@@ -32,7 +33,7 @@ BEGINNING = StreamCursor(0)
 
 
 def cursor_from(text: str) -> StreamCursor:
-    """The cursor in a Last-Event-ID; `InvalidInput` when it is none."""
+    """Parse the cursor in a Last-Event-ID; raises `InvalidInput` if the text is not a cursor."""
     found = _CURSOR.fullmatch(text.strip())
     if found is None or int(found[1]) > SEQ_LIMIT:
         raise InvalidInput("that is no cursor: it is the id of the last frame you saw, like 12 or 12:3, or 0 for all")
@@ -40,7 +41,7 @@ def cursor_from(text: str) -> StreamCursor:
 
 
 class DraftChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """The next piece of the reply that is being written. `part` is text, reasoning or call:INDEX:NAME."""
+    """The next chunk of the reply being written. `part` is text, reasoning or call:INDEX:NAME."""
 
     attempt_seq: int
     after_seq: int
@@ -50,16 +51,16 @@ class DraftChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """What a batch holds that its follower has not seen."""
+    """The events and draft chunks of a batch that the follower has not seen."""
 
     events: list[StoredEvent]
     drafts: list[DraftChunk]
 
 
 class FollowerPosition:
-    """What a follower has: everything up to `cursor.seq`, and the first `n` pieces of an attempt.
+    """What a follower has seen: everything up to `cursor.seq`, and the first `n` chunks of an attempt.
 
-    Of the attempt that a cursor came with, the position knows only that it had begun by then.
+    A cursor does not name its attempt: the position only knows that the attempt began no later than the cursor's seq.
     """
 
     def __init__(self, cursor: StreamCursor) -> None:
@@ -70,13 +71,14 @@ class FollowerPosition:
         return attempt <= self._attempt and n <= self._n
 
     def move(self, cursor: StreamCursor, attempt: int = 0) -> None:
-        """The follower has seen this cursor's frame; `attempt` is 0 for an event."""
+        """Record that the follower has seen the frame at this cursor; `attempt` is 0 for an event."""
         self.cursor = cursor
         if attempt:
             self._attempt, self._n = attempt, cursor.n
 
     def take(self, batch: Batch) -> Unseen:
-        """What is new in the batch; the follower has seen it from now on. Events come with the open draft once more."""
+        """Return what is new in the batch, and mark it as seen. A batch with events repeats the chunks of the open
+        draft."""
         if batch.events:
             self.move(StreamCursor(batch.events[-1].seq))
         at = self.cursor.seq
@@ -87,5 +89,5 @@ class FollowerPosition:
 
 
 def _draft(at: int, chunk: Chunk) -> DraftChunk:
-    text = chunk.data.decode("utf-8", "replace")  # half a character: the closing event will have it as it is
+    text = chunk.data.decode("utf-8", "replace")  # a chunk may split a character; the closing event has the exact text
     return DraftChunk(attempt_seq=chunk.attempt_seq, after_seq=at, n=chunk.n, part=chunk.part, text=text)

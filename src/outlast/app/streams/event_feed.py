@@ -1,7 +1,7 @@
-"""A session as it happens: every durable event and every piece of a reply, in order, from any process.
+"""Live feed of a session: every durable event and every chunk of a reply, in order, from any process.
 
-What the terminal shows and what `stream-json` prints are both made of this, so a client sees the same whether it drives
-the session or only looks on. A piece of a draft comes after its commit; the event that closes the attempt replaces it.
+The terminal and `stream-json` are both built on it, so a client sees the same whether it drives the session or only
+follows it. A draft chunk is reported after it is committed; the event that closes the attempt replaces the draft.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from outlast.store.read.decode import decode_events
 
 
 class EventStored(msgspec.Struct, frozen=True):
-    """An event that is in the log now."""
+    """An event that is now in the log."""
 
     stored: StoredEvent
     event: e.Event | e.Opaque
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
-    """Everything up to this event has been told; what follows is new."""
+    """Everything stored up to this event has been reported; what follows is new."""
 
     seq: int
 
 
 async def follow_unseen(store: Store, session_id: str, seen: FollowerPosition) -> AsyncIterator[Unseen]:
-    """What the follower has not seen, as it lies in the log: what is there, then whatever comes, until the session is
-    deleted or rotated. The position moves along."""
+    """Yield what the follower has not seen, undecoded: stored events first, then live ones, until the session is
+    deleted or rotated. Moves `seen` forward."""
     async for batch in store.follow_async(session_id, after=seen.cursor.seq):
         yield seen.take(batch)
 
 
 async def feed(store: Store, session_id: str, *, after: int = 0) -> AsyncIterator[EventStored | DraftChunk | CaughtUp]:
-    """What follows event `after`, then whatever comes, until the caller stops listening or the session is deleted."""
+    """Yield everything after event `after`, then live events, until the caller stops or the session is deleted."""
     seen = FollowerPosition(StreamCursor(after))
     async for unseen in follow_unseen(store, session_id, seen):
         for stored, event in await asyncio.to_thread(decode_events, store, unseen.events):
@@ -53,14 +53,14 @@ async def feed(store: Store, session_id: str, *, after: int = 0) -> AsyncIterato
 
 
 def rows_of(store: Store, session_id: str, *, after: int = 0, before: int | None = None) -> list[Row]:
-    """Events that are there, decoded."""
+    """The stored events in this range, decoded."""
     return decode_events(store, store.read(session_id, after=after, before=before))
 
 
 def body_json(store: Store, stored: StoredEvent) -> msgspec.Raw:
-    """The body of an event as JSON for clients, brought forward to today's version and with every text in it: what is
-    no valid Unicode is `{"$b64": ...}`, bytes are `{"$bytes": ...}`. A redacted body, and one that cannot be read, is
-    null; one of a kind that this version does not know is given as it was written."""
+    """The body of an event as JSON for clients, upgraded to the current version, with all texts included. Invalid
+    Unicode is `{"$b64": ...}`, bytes are `{"$bytes": ...}`. A redacted or unreadable body is null; the body of an
+    unknown kind is returned as it was written."""
     if stored.redacted:
         return msgspec.Raw(b"null")
     current = codec.VERSIONS.get(stored.kind) == stored.v

@@ -1,4 +1,4 @@
-"""What a follower has not seen yet, as the frames of a server-sent event stream."""
+"""Encodes what a follower has not seen as frames of a server-sent event stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT = "text"
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One frame as it goes over the wire, and the cursor of a follower that saw it. `attempt` is 0 for an event."""
+    """One frame as sent, and the cursor of a follower that has seen it. `attempt` is 0 for an event."""
 
     cursor: StreamCursor
     data: bytes
@@ -25,7 +25,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def frames_of(store: Store, session_id: str, unseen: Unseen, *, whole: bool = False) -> list[Frame]:
-    """With `whole`, a draft of which the follower has seen nothing comes in one piece."""
+    """Frames for everything in `unseen`. With `whole`, a draft the follower has seen nothing of is one frame."""
     frames = [event_frame(store, stored, session_id) for stored in unseen.events]
     if whole and unseen.drafts and unseen.drafts[0].n == 1:
         frames.append(whole_draft_frame(unseen.drafts))
@@ -35,7 +35,7 @@ def frames_of(store: Store, session_id: str, unseen: Unseen, *, whole: bool = Fa
 
 
 def event_frame(store: Store, stored: StoredEvent, session_id: str) -> Frame:
-    """A fork shows the end of a session that it goes on from, too; only its own is the end."""
+    """`is_last` only for the session's own rotation: a fork also replays that of its base session."""
     data = msgspec.json.encode(
         {"seq": stored.seq, "kind": stored.kind, "at": stored.at, "turn": stored.turn, "body": body_json(store, stored)}
     )
@@ -49,8 +49,8 @@ def draft_frame(draft: DraftChunk) -> Frame:
 
 
 def whole_draft_frame(drafts: list[DraftChunk]) -> Frame:
-    """The whole draft so far, which takes the place of what a client may have of it. `text` is the reply's text;
-    reasoning and calls are among the `parts`."""
+    """One frame with the whole draft so far; it replaces what the client has of the draft. `text` is the reply's text;
+    reasoning and calls are in `parts`."""
     parts: list[dict[str, str]] = []
     for draft in drafts:
         if parts and parts[-1]["part"] == draft.part:

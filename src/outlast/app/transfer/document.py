@@ -1,4 +1,4 @@
-"""What a document shows of a session, whatever its format: messages in order, marked, with secrets taken out."""
+"""Format-independent content of an exported document: messages in order, with marks, secrets redacted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Progress = Callable[[int, int], None]
 
 
 class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `calls` are (name, arguments as text), `attachments` what is not text, in words."""
+    """One message. `calls` are (name, arguments as text), `attachments` describe the parts that are not text."""
 
     seq: int
     role: str
@@ -99,7 +99,7 @@ def _attachments(message: Message) -> Iterator[str]:
 
 
 def valid(text: str) -> str:
-    """The text as a document can hold it: valid Unicode, without control characters but tabs and ends of lines."""
+    """The text as valid Unicode without control characters, except tabs and line breaks."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.isprintable():
         return text
@@ -107,7 +107,7 @@ def valid(text: str) -> str:
 
 
 def _spelled(character: str) -> str:
-    """Joiners and unusual spaces stay; what steers a terminal, turns text around or is no character is spelled out."""
+    """Keep joiners and unusual spaces; spell out terminal controls, bidirectional controls and invalid characters."""
     code = ord(character)
     if character in "\u200c\u200d\ufe0f" or character.isspace():
         return character if code >= 0x20 else " "

@@ -1,4 +1,4 @@
-"""The lines of an exported session: one an event with all fields of its row, blobs before the event that names them."""
+"""Lines of an exported session: one per event with all fields of its row; blobs come before the event naming them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BlobLine(NamedTuple):
 
 
 def rows_in(path: Path) -> Iterator[tuple[int, StoredEvent | BlobLine]]:
-    """Every line, with how far it is into the file."""
+    """Every line, with the byte offset of its end in the file."""
     place = 0
     try:
         with path.open("rb") as file:

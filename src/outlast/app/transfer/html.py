@@ -1,4 +1,4 @@
-"""A session as one HTML file: no script, nothing loaded from anywhere, every stored character as text."""
+"""A session as one HTML file: no scripts, no external resources, all stored content escaped as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; font: inh
 
 
 def html(found: SessionDetailView, *, redact: bool = True, progress: Progress | None = None) -> Iterator[str]:
-    """The document, piece by piece."""
+    """Yield the document in pieces."""
     page = page_of(found, redact=redact)
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

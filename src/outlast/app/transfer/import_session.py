@@ -1,8 +1,9 @@
-"""Taking a session over from a file that `outlast sessions export` wrote: the same rows, the same hashes.
+"""Imports a session from a file written by `outlast sessions export`: the same rows, the same hashes.
 
-Promises: nothing is written unless the whole file verifies; nothing that is here is changed; importing twice is
-importing once. A session that was imported and not written to since goes on when a newer export of it comes. The
-history that a fork stands on comes with it. Nothing in the file gives a right here (`outlast.runtime.imported_trust`).
+Promises: nothing is written unless the whole file verifies; existing data is not changed; importing twice has the
+effect of importing once. An imported session that was not written to since is continued by a newer export of it. The
+history a fork is based on is imported with it. Nothing in the file grants rights here
+(`outlast.runtime.imported_trust`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BLOBS_AT_HAND = 16
 
 
 class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one session of the file: `new`, `continued` or `here` (it was there already)."""
+    """Result for one session of the file: `new`, `continued` or `here` (it already existed)."""
 
     session_id: str
     events: int
@@ -44,7 +45,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportPart(msgspec.Struct, kw_only=True):
-    """The rows of one session in the file, and what is known of that session before they are written."""
+    """The rows of one session in the file, and what is known of the session before they are written."""
 
     header: Header
     first: int
@@ -54,13 +55,13 @@ class ImportPart(msgspec.Struct, kw_only=True):
     end: bytes = b""
     """The hash of the last row."""
     stored: int = 0
-    """Up to which event it is here already."""
+    """The last event of it that is already in this store."""
 
 
 def import_file(
     url: str | None, path: Path, *, owner_id: str = "local", progress: Progress | None = None
 ) -> list[ImportedSession]:
-    """Import a file; one entry for each session in it, the oldest of the lineage first."""
+    """Import a file; one result per session in it, the oldest of the lineage first."""
     with closing(open_store(load_settings(store=url).store)) as store:
         plan = ImportPlan(store, owner_id)
         size = max(1, os.path.getsize(path)) if path.exists() else 1
@@ -78,7 +79,7 @@ def import_file(
 
 
 class ImportPlan:
-    """First every line is looked at, then `check`, then every line is put. Nothing is written before `check`."""
+    """Two passes: `look` at every line, `check`, then `put` every line. Nothing is written before `check`."""
 
     def __init__(self, store: LogStore, owner_id: str) -> None:
         self._store, self._owner_id = store, owner_id
@@ -109,7 +110,7 @@ class ImportPlan:
         self._add(found, event)
 
     def _begin(self, found: StoredEvent, event: e.Event | e.Opaque) -> None:
-        """The rows of the next session begin: the first of its lineage, or a fork of the one before."""
+        """Start the rows of the next session: the first of its lineage, or a fork of the previous one."""
         session_id = found.session_id
         if any(part.header.session_id == session_id for part in self._parts):
             raise InvalidInput(f"the rows of session {session_id} do not stand together; export it again")
@@ -157,7 +158,7 @@ class ImportPlan:
             part.stored = here.last_seq
 
     def check(self) -> None:
-        """Refuse what cannot be taken over, before anything is written."""
+        """Raise for a file that cannot be imported, before anything is written."""
         if not self._parts:
             raise InvalidInput("the file holds no session; import takes what `sessions export --format jsonl` writes")
         for part in self._parts:
@@ -179,7 +180,7 @@ class ImportPlan:
             return
         full = len(self._piece) >= PIECE_EVENTS or self._bytes >= PIECE_BYTES
         another = bool(self._piece) and self._piece[0].session_id != found.session_id
-        if another or (full and found.key is not None):  # a write stays together, so that its key can be told
+        if another or (full and found.key is not None):  # keep a write in one piece, so that its key can be recognised
             blobs = self._blobs_of_piece
             named = (mentioned(found) or set()) & blobs.keys()
             self._blobs_of_piece = {name: data for name, data in blobs.items() if name not in named}
@@ -190,7 +191,7 @@ class ImportPlan:
             self._bytes += len(found.body)
 
     def flush(self) -> None:
-        """Write what was put so far."""
+        """Write the rows put so far."""
         if self._piece:
             part = self._part(self._piece[0].session_id)
             write = Restore(

@@ -1,4 +1,4 @@
-"""A session as Markdown. What was said is Markdown already and stays it; code of tools stands in fences that hold."""
+"""A session as Markdown. Messages are kept as the Markdown they are; tool output is in fences it cannot close."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def markdown(found: SessionDetailView, *, redact: bool = True, progress: Progress | None = None) -> Iterator[str]:
-    """The document, piece by piece."""
+    """Yield the document in pieces."""
     page = page_of(found, redact=redact)
     yield f"# {_one_line(page.title)}\n\n"
     for name, value in page.facts:
@@ -45,7 +45,7 @@ def _block(text: str, language: str = "") -> str:
 
 
 def _quiet(text: str) -> str:
-    """Outside of code, no heading of a message stands beside ours, and no tag of it is one for a browser."""
+    """Escape headings and HTML tags of a message outside code, so they do not mix with the document's own."""
     pieces = re.split(r"(^```.*?(?:^```[^\n]*$|\Z))", text, flags=re.MULTILINE | re.DOTALL)
     return "".join(
         piece if number % 2 else _TAG.sub("&lt;", _HEADING.sub(r"\1\\\2", piece)) for number, piece in enumerate(pieces)

@@ -9,11 +9,11 @@ import msgspec
 from outlast.core.errors import OutcomeUnknown, OutlastError, StoreUnavailable
 
 WAITS = (1.0, 5.0, 30.0, 60.0)
-"""Seconds until the next try, by the number of tries. What does not pass by itself waits for the longest one."""
+"""Seconds until the next try, by number of tries. Errors that are not transient use the longest wait."""
 
 
 class SessionTrouble(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a session's input is not answered, and when it is tried again."""
+    """Why a session's input is not answered, and when a worker tries it again."""
 
     text: str
     seq: int
@@ -22,13 +22,14 @@ class SessionTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backoff:
-    """The troubled sessions of one pool. A new event in one of them makes the seq outdated, and it is tried at once."""
+    """The sessions of one pool whose turns failed. A new event in a session outdates the recorded seq, so the session
+    is tried again at once."""
 
     def __init__(self) -> None:
         self._troubles: dict[str, SessionTrouble] = {}
 
     def note(self, session_id: str, error: Exception, seq: int) -> SessionTrouble:
-        """A turn of this session failed with this error while the session stood at `seq`."""
+        """Record that a turn of this session failed with `error` while the session was at `seq`."""
         passes = isinstance(error, StoreUnavailable | OutcomeUnknown)
         last = self._troubles.get(session_id)
         tries = last.tries + 1 if last is not None else 1
@@ -40,15 +41,15 @@ class Backoff:
         return trouble
 
     def forget(self, session_id: str) -> None:
-        """A turn of this session ran, or a door asks for the next try now."""
+        """Clear the record: a turn of this session ran, or a door asked for a retry now."""
         self._troubles.pop(session_id, None)
 
     def reason(self, session_id: str) -> str | None:
-        """Why nothing answers there, in a sentence; None when nothing is known to be wrong."""
+        """Why the session is not answered, as a sentence; None if no failure is recorded."""
         found = self._troubles.get(session_id)
         return found.text if found is not None else None
 
     def resting(self) -> dict[str, int]:
-        """The sessions that are not tried yet, and the seq at which each of them failed."""
+        """The sessions whose wait is not over, each with the seq at which it failed."""
         now = time.monotonic()
         return {name: one.seq for name, one in self._troubles.items() if now < one.until}

@@ -1,4 +1,4 @@
-"""What the turns of a pool's sessions work with: the settings of the process, each session in its own folder."""
+"""Turn contexts of a worker pool: built from the settings of the process, each session in its own project folder."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from outlast.store.log_store import LogStore
 from outlast.store.read.decode import load_state
 
 Equip = Callable[[TurnContext, Header], TurnContext]
-"""Changes the context of a session before a turn runs with it."""
+"""Changes the turn context of a session before a turn runs with it."""
 Rights = Callable[[str], PermissionMode]
-"""The rights of one session. They are asked for with every turn, so the call must be quick."""
+"""Returns the permission mode of one session. Called for every turn, so it must be fast."""
 
 
 class WorkerContexts:
-    """Builds turn contexts. `models` are those it made, by name; it closes them."""
+    """Builds turn contexts. `models` holds the models it created, by name; `close` closes them."""
 
     def __init__(
         self,
@@ -53,22 +53,24 @@ class WorkerContexts:
         self._rights = rights
 
     async def build(self, driver: Driver) -> TurnContext:
-        """What a turn of this driver's session works with. `ConfigError` when its folder is not on this machine."""
+        """Build the turn context for this driver's session. Raises `ConfigError` if the session's folder is not on this
+        machine."""
         header = await asyncio.to_thread(self._store.head, driver.session_id)
         folder = self._places.folder(header, self._settings.project_root)
         return await asyncio.to_thread(self._built, header, driver.state, folder)
 
     def preview(self, session_id: str) -> TurnContext:
-        """What a turn of this session would work with: for boundaries, ends and previews. Reads; not for the loop."""
+        """Build the context a turn of this session would use, for boundaries, ends and previews. Reads the store: do
+        not call it on the event loop."""
         header = self._store.head(session_id)
         try:
             folder = self._places.folder(header, self._settings.project_root)
         except ConfigError:
-            folder = self._settings.project_root  # it runs elsewhere
+            folder = self._settings.project_root  # the session runs on another machine
         return self._built(header, load_state(self._store, session_id), folder)
 
     def keep_mode(self, session_id: str, context: TurnContext, state: SessionState) -> None:
-        """The mode in force follows what the session's state says, within the rights of the session."""
+        """Set the permission mode in force to the one in the session's state, within the session's rights."""
         keep_mode(*self._under(session_id), context, state)
 
     async def close(self) -> None:
@@ -84,7 +86,7 @@ class WorkerContexts:
         return self._equip(context, header)
 
     def _under(self, session_id: str) -> tuple[Settings, AgentConfig]:
-        """What a turn of this session runs with, its rights as asked for and as the most there can be."""
+        """Settings and config for this session; its rights are both the requested mode and the upper limit."""
         if self._rights is None:
             return self._settings, self._config
         mode = self._rights(session_id)
@@ -92,7 +94,7 @@ class WorkerContexts:
         return replace(self._settings, permission_mode=mode), config
 
     def _with_plan_mode(self, context: TurnContext, header: Header) -> TurnContext:
-        """A session that is to plan only is asked for a plan each time, until a user says otherwise."""
+        """Request plan mode for every turn of a plan-only session, until a user ends plan mode."""
         if not is_to_plan(self._store, header):
             return context
         return replace(context, config=msgspec.structs.replace(context.config, workflow_mode=PLAN))

@@ -1,8 +1,8 @@
-"""The rounds: asking the store for work whenever there may be some, and no oftener.
+"""Dispatcher: claims sessions that have work, woken by store notifications, by local doors and by a poll every second.
 
-A bell (the store's, or our own door's) calls; a look once a second is for calls that were lost and for leases that run
-out, which nobody announces. Nothing is asked for while no berth is free, and never more than there are berths: what is
-not claimed waits in the store, where every other worker sees it.
+The poll covers lost notifications and expired leases, which no process announces. The dispatcher requests nothing while
+no slot is free, and never more sessions than there are free slots: unclaimed work waits in the store, where every other
+worker sees it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from outlast.store.port import Claimed, ClaimRequest, Release
 from outlast.store.process_identity import holder
 
 SERVED = frozenset({"http"})
-"""Doors whose inputs nobody comes for but a worker."""
+"""Doors whose inputs only a worker answers."""
 TOGETHER = 8
-"""Claimed at once: a worker with many berths leaves something to those who are called at the same moment."""
+"""Most sessions per claim: a worker with many free slots leaves some to workers woken at the same moment."""
 BETWEEN_SECONDS = 0.05
-"""Between two looks that find nothing, however often somebody calls."""
+"""Shortest time between two claims that find nothing, however often the dispatcher is woken."""
 CALLED_SECONDS = 30.0
-"""How long it is remembered that a session was called for."""
+"""How long a call for a session is remembered."""
 
 _log = logging.getLogger("outlast.dispatcher")
 
 
 class Dispatcher:
-    """Claims for one crew. Sessions that were called for are taken without grace, and no others unless it is `open`."""
+    """Claims sessions for one pool. Sessions passed to `call` are claimed without the grace period; other sessions are
+    claimed only while `open` is true."""
 
     def __init__(
         self,
@@ -65,21 +66,21 @@ class Dispatcher:
         self._called: dict[str, float] = {}
         self._poked = asyncio.Event()
         self.looked = asyncio.Event()
-        """Set once it was asked for work, whatever came of it."""
+        """Set after each look for work, whether or not it succeeded."""
         self._away = False
         self._empty_at = 0.0
 
     def call(self, session_id: str) -> None:
-        """Somebody waits there."""
+        """Claim this session soon: a door has admitted an input to it."""
         self._called[session_id] = time.monotonic() + CALLED_SECONDS
         self.poke()
 
     def poke(self) -> None:
-        """Look now: a berth is free, or somebody called."""
+        """Look for work now: a slot became free, or a door called."""
         self._poked.set()
 
     async def go(self) -> None:
-        """Until closed."""
+        """Claim and wait, in a loop, until `closed` is set."""
         while not self.closed:
             self._poked.clear()
             heard = self._store.work_heard()
@@ -94,7 +95,7 @@ class Dispatcher:
                 await self._until_called(heard)
 
     async def _claim(self) -> bool:
-        """Claim some; whether there may be more."""
+        """Claim sessions for the free slots; return whether there may be more."""
         now = time.monotonic()
         self._called = {name: until for name, until in self._called.items() if until > now}
         most = self._berths.reserve(TOGETHER) if self.open or self._called else 0
@@ -134,12 +135,12 @@ class Dispatcher:
         )
 
     async def _give_back(self, claimed: list[Claimed]) -> None:
-        """We were told to stop while we asked."""
+        """Release sessions that were claimed while the pool was closing."""
         for one in claimed:
             await self._store.commit_async(Release(lease=one.lease))
 
     async def _until_called(self, heard: int) -> None:
-        """Sleep. With no berth free only one that becomes free is worth waking for."""
+        """Sleep until the next look. While no slot is free, only a poke ends the wait."""
         waits = {asyncio.ensure_future(_set(self._poked))}
         if self._berths.free > 0:
             waits.add(asyncio.ensure_future(self._store.await_work(heard, self._every())))

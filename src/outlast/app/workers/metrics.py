@@ -1,7 +1,7 @@
-"""What a process has done so far, as Prometheus reads it: plain text, made here, no library.
+"""Counters of a process in the Prometheus text format, written without a client library.
 
-Turns are counted by the events that their drivers wrote, so a number here is a fact in some session's log. Nothing in
-it names a session or says what was said.
+Turns are counted from the events their drivers wrote, so these numbers match the session logs. No metric names a
+session or contains its content.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LABELLED = frozenset({"outlast_turns_ended_total", "outlast_tokens_total", "outl
 
 
 class WorkerLoad(NamedTuple):
-    """What a crew does just now: turns that run, those that wait for a person, and how many may run at once."""
+    """Current load of a pool: running turns, turns waiting for a person, and how many may run at once."""
 
     running: int
     waiting: int
@@ -56,7 +56,7 @@ class WorkerLoad(NamedTuple):
 
 
 class Metrics:
-    """Counters of one process, whoever in it runs turns: each adds its load to `loads`. Safe from any thread."""
+    """Counters of one process. Every pool in the process adds its load to `loads`. Thread-safe."""
 
     def __init__(self) -> None:
         self.loads: list[Callable[[], WorkerLoad]] = []
@@ -76,13 +76,13 @@ class Metrics:
             return self._counts[name, _labels(labels)]
 
     def committed(self, seconds: float, commits: int) -> None:
-        """So many commits were made durable together, in so many seconds."""
+        """Record that a group of `commits` commits became durable after `seconds`."""
         with self._mutex:
             self._commits[bisect_left(BOUNDS, seconds)] += commits
             self._seconds += seconds * commits
 
     def wrote(self, stored: StoredEvent, event: Event) -> None:
-        """A driver of this process wrote an event."""
+        """Count an event that a driver of this process wrote."""
         match event:
             case TurnStarted():
                 self.count("outlast_turns_started_total")
@@ -103,7 +103,7 @@ class Metrics:
                 self.count("outlast_tokens_total", tokens, direction=direction)
 
     def load(self) -> WorkerLoad:
-        """Of all crews together."""
+        """The sum of the loads of all pools."""
         return (
             WorkerLoad(*map(sum, zip(*(load() for load in self.loads), strict=True)))
             if self.loads
@@ -111,7 +111,7 @@ class Metrics:
         )
 
     def lines(self) -> list[str]:
-        """The samples, with what they mean."""
+        """All samples with their HELP and TYPE lines."""
         with self._mutex:
             counts, commits, seconds = dict(self._counts), list(self._commits), self._seconds
         found = gauge("outlast_info", "The version that runs.", {_labels({"version": __version__}): 1})
@@ -141,7 +141,7 @@ def family(name: str, kind: str, about: str, values: Mapping[str, float]) -> lis
 
 
 def queue_lines(ask: Callable[[], WorkQueueStats]) -> list[str]:
-    """What waits in the store, the same from every process that is asked."""
+    """Gauges of the store's work queue; every process of the store reports the same values."""
     found = ask()
     age = max(0.0, (found.now - found.oldest) / 1e6) if found.oldest is not None else 0.0
     return [

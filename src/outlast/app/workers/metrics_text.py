@@ -1,4 +1,4 @@
-"""Everything that a scrape of `/metrics` is told by a process with a crew."""
+"""The response to a scrape of `/metrics` by a process with a worker pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PATIENCE_SECONDS = 2.0
 
 
 async def exposition(pool: WorkerPool, more: Iterable[str] = ()) -> str:
-    """Prometheus text. A store that does not answer in time is told as such, and the rest all the same."""
+    """The Prometheus text. If the store does not answer in time, `outlast_store_up` is 0 and the queue gauges are
+    missing; all other metrics are still reported."""
     load = pool.metrics.load()
     lines = [
         *pool.metrics.lines(),

@@ -1,4 +1,4 @@
-"""How much work a process takes on, and where: the same choices for `outlast worker` and the worker in a server."""
+"""Worker options shared by `outlast worker` and the worker in a server: concurrency, lease length, places."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_LEASE, MOST_LEASE = 1.0, 600.0
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Without `works` none is done here: others do it. `places` are `LABEL=PATH`s."""
+    """With `works` false this process runs no turns; other workers do. `places` are `LABEL=PATH` pairs."""
 
     works: bool = True
     concurrency: int = AT_ONCE
@@ -28,7 +28,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     places: Sequence[str] = ()
 
     def checked(self) -> WorkerOptions:
-        """The same, if it can be; whatever is wrong is told before anything is opened."""
+        """Return these options if they are valid; otherwise raise `ConfigError` before anything is opened."""
         if self.concurrency < 1:
             raise ConfigError("--concurrency must be at least 1")
         if not LEAST_LEASE <= self.lease_seconds <= MOST_LEASE:
@@ -53,7 +53,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_model(settings: Settings) -> str:
-    """The name of the model that answers where a session names none; `ConfigError` when there is none."""
+    """Return the name of the model used for sessions that name none. Raises `ConfigError` if the model is `none`."""
     model = model_for(settings)
     if model is None:
         raise ConfigError("a worker with the model 'none' would never answer; choose another one with --model")

@@ -1,4 +1,4 @@
-"""The turns of one claimed session in a pool: their slot, their context, and what the pool learns of them."""
+"""The turns of one claimed session in a pool: their slot, their context, and what they report to the pool."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _log = logging.getLogger("outlast.crew")
 
 
 class PoolTurn(NullObserver):
-    """Observes the turns of one driver: counts and logs what it writes, keeps its permission mode up to date, and frees
-    the slot while a turn waits for a person."""
+    """Observes the turns of one driver: counts and logs the events it writes, keeps its permission mode up to date, and
+    frees the slot while a turn waits for a person."""
 
     def __init__(self, contexts: WorkerContexts, metrics: Metrics, slot: TurnSlot, ttl_ms: int) -> None:
         self.slot = slot
@@ -33,7 +33,7 @@ class PoolTurn(NullObserver):
         self._context: TurnContext | None = None
 
     async def build(self, driver: Driver) -> TurnContext:
-        """The context of the turns that this driver runs, observed by this object."""
+        """Build the context for this driver's turns, with this object as the observer."""
         self._driver = driver
         context = await self._contexts.build(driver)
         self._context = replace(context, ttl_ms=self._ttl_ms, observer=self)
@@ -56,7 +56,7 @@ class PoolTurn(NullObserver):
         return self.slot.released()
 
     def position(self) -> dict[str, str | int | None]:
-        """Where the driver stands, for a line of the log."""
+        """The driver's session, seq and turn, as fields for a log line."""
         assert self._driver is not None
         state = self._driver.state
         turn = state.turn.turn if state.turn is not None else None

@@ -1,8 +1,8 @@
-"""Berths: how many turns may run at once, and who has one.
+"""Slots: limits how many turns of a pool run at once.
 
-A turn that only waits for a person gives its berth back meanwhile, so that questions nobody answers do not stop the
-others; when the answer is there it gets one before anybody new does. Only so many may wait beside: each of them still
-renews a lease.
+A turn that waits for a person gives its slot back meanwhile, so unanswered questions do not block other turns. After
+the answer it gets a slot before any new turn does. The number of turns that wait without a slot is bounded
+(`BESIDE_EACH` per slot), because each of them still renews a lease; further waiting turns keep their slot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BESIDE_EACH = 16
 
 
 class TurnSlots:
-    """For one event loop. `on_free` is called whenever one becomes free."""
+    """The slots of one pool, for one event loop. `on_free` is called when a slot becomes free."""
 
     def __init__(self, most: int, on_free: Callable[[], None]) -> None:
         self.most = most
@@ -27,7 +27,7 @@ class TurnSlots:
 
     @property
     def free(self) -> int:
-        """How many somebody new may have."""
+        """Slots available to new turns."""
         return max(0, self._free - len(self._returning))
 
     @property
@@ -35,19 +35,20 @@ class TurnSlots:
         return self.most - self._free
 
     def reserve(self, most: int) -> int:
-        """Keep up to so many for somebody new; how many. Each is taken, or handed back."""
+        """Reserve up to `most` slots for new turns; return how many were reserved. The caller must `take` or
+        `hand_back` each of them."""
         kept = min(most, self.free)
         self._free -= kept
         return kept
 
     def hand_back(self, count: int) -> None:
-        """So many of the reserved ones are not needed: those who return may have them."""
+        """Return reserved slots that are not needed; turns waiting to resume get them first."""
         for _ in range(count):
             if not self._hand_on():
                 self._free += 1
 
     def take(self) -> TurnSlot:
-        """One that was reserved."""
+        """Turn one reserved slot into a `TurnSlot`."""
         return TurnSlot(self)
 
     def give(self) -> None:
@@ -56,7 +57,7 @@ class TurnSlots:
             self._on_free()
 
     def _hand_on(self) -> bool:
-        """Give one to the first of those who return, if there is any."""
+        """Give a slot to the first turn waiting to resume; return False if there is none."""
         while self._returning:
             waiting = self._returning.popleft()
             if not waiting.done():
@@ -79,7 +80,7 @@ class TurnSlots:
 
 
 class TurnSlot:
-    """One turn's. `is_beside` while it only waits for a person."""
+    """The slot of one turn. `is_beside` is true while the turn waits for a person."""
 
     def __init__(self, slots: TurnSlots) -> None:
         self._berths = slots
@@ -100,7 +101,7 @@ class TurnSlot:
         finally:
             slots.beside -= 1
             self.is_beside = False
-        if gives:  # whoever is stopped while it waits needs none any more
+        if gives:  # a turn stopped while it waits needs no slot afterwards
             await slots.take_back()
             self._held = True
 

@@ -1,10 +1,10 @@
-"""The worker pool: runs the turns of a store's sessions in the background, for doors that only admit.
+"""Worker pool: runs the turns of a store's sessions in the background, for doors that only admit inputs.
 
-The second supervised loop. A door admits an input, which is durable, and wakes the pool. The pool claims the sessions
-that have waited longest, as many as it has free slots, and has the turn host answer them. Once started, it also takes a
-turn that a dead process left open, and an input that no process came for. Any number of pools share a store: a pool
-leaves a session alone while another process drives it. When a pool closes, it hands its turns over: they stay open in
-the log, and the next process goes on with them.
+A door admits an input durably and wakes the pool. The pool claims the sessions that have waited longest, as many as it
+has free slots, and the turn host runs their turns. Once started, the pool also resumes turns that a dead process left
+open, and answers inputs that no other process took. Any number of pools share a store: a pool does not touch a session
+while another process drives it. A pool that closes hands its turns over: they stay open in the log, and the next
+process continues them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from outlast.store.port import LEASE_MS, Claimed, Query
 NO_MODEL = "none"
 ROUND_SECONDS = 1.0
 GRACE_SECONDS = 3.0
-"""How long an input may wait for whoever admitted it and drives what he admits, before the crew takes it up."""
+"""How long an input waits for the process that admitted it to drive it, before the pool claims the session."""
 AT_ONCE = 64
 PAGE = 200
 STOP_SECONDS = 10.0
@@ -43,12 +43,12 @@ _log = logging.getLogger("outlast.workers")
 
 
 class WorkerPool:
-    """Runs turns with the rights and the model of `settings`; each session in its own project.
+    """Runs turns with the rights and the model of `settings`; each session runs in its own project.
 
-    `at_once` is how many turns may run; those that wait for a person do not count. `grace_seconds` is for those who
-    share the store with terminals, which drive what they admit themselves. `rights` are those of one session, where not
-    all have the same; they are asked for with every turn, so it must be quick. Without `works` nothing is ever run
-    here: others do, and are told by the store.
+    `at_once` limits the running turns; turns that wait for a person do not count. `grace_seconds` is for stores shared
+    with terminals, which drive the inputs they admit themselves. `rights` returns the permission mode of one session
+    when sessions differ; it is called for every turn, so it must be fast. With `works` false this pool never runs a
+    turn: other workers do, and the store notifies them.
     """
 
     def __init__(
@@ -98,13 +98,14 @@ class WorkerPool:
 
     @property
     def answers(self) -> bool:
-        """Whether anything may answer; with the model `none` nothing ever does."""
+        """Whether any session is answered; with the model `none` none is."""
         return self.settings.model != NO_MODEL
 
     # --- for doors
 
     async def start(self, *, resume: bool = True) -> None:
-        """Take up whatever waits, from now on. With `resume` also everything that waits already, whoever left it."""
+        """Start answering sessions with work. With `resume` this includes work that any process left before; otherwise
+        such sessions are skipped until they get a new event or a `wake`."""
         if not self.answers or not self.works or self._rounds.open:
             return
         if not resume:
@@ -116,7 +117,7 @@ class WorkerPool:
         await self._rounds.looked.wait()
 
     def wake(self, session_id: str) -> None:
-        """Somebody waits in this session: answer. Nothing happens twice, however often it is called."""
+        """Answer this session now: a door admitted an input. Repeated calls cause no repeated work."""
         if self._closed or not self.answers or not self.works:
             return
         self._backoff.forget(session_id)
@@ -125,12 +126,12 @@ class WorkerPool:
         self._go()
 
     def trouble(self, session_id: str) -> str | None:
-        """Why nothing answers there, in a sentence; None when nothing is known to be wrong."""
+        """Why the session is not answered, as a sentence; None if no failure is recorded."""
         return self._backoff.reason(session_id)
 
     @property
     def running(self) -> frozenset[str]:
-        """The sessions whose turns run here now."""
+        """The sessions whose turns run in this pool now."""
         return frozenset(runner.session_id for runner in self._host.runners.values())
 
     def _load(self) -> WorkerLoad:
@@ -138,23 +139,24 @@ class WorkerPool:
         return WorkerLoad(len(self.running) - beside, beside, self.slots.most if self.works else 0)
 
     def running_context(self, session_id: str) -> TurnContext | None:
-        """What the turn that runs here works with; None when none does."""
+        """The context of the turn that runs in this pool; None if none runs."""
         return self._host.running_context(session_id)
 
     def turn_context(self, session_id: str) -> TurnContext:
-        """What a turn of this session would work with: for boundaries, ends and previews. Reads; not for the loop."""
+        """The context a turn of this session would use, for boundaries, ends and previews. Reads the store: do not call
+        it on the event loop."""
         return self.contexts.preview(session_id)
 
     def hurry(self) -> None:
-        """Whoever waits in `close` for turns to end waits no longer."""
+        """Make `close` stop waiting for turns to end."""
         self._hurry.set()
 
     async def close(self, *, patience: float = 0.0) -> None:
-        """Stop: nothing is claimed any more. Turns have `patience` seconds to end by themselves; those that do not, and
-        those that only wait for a person, are handed over: left open in the log, their tools stopped and their leases
-        given back."""
+        """Stop claiming and shut down. Running turns get `patience` seconds to end. Turns that do not end in time, and
+        turns that only wait for a person, are handed over: they stay open in the log, their tools are stopped and their
+        leases are released."""
         self._closed = self._rounds.closed = True
-        self._host.close()  # a session claimed just before is left to the next process
+        self._host.close()  # sessions claimed just before are left to the next process
         self._rounds.poke()
         if self._going is not None:
             await asyncio.wait([self._going], timeout=STOP_SECONDS)
@@ -187,7 +189,7 @@ class WorkerPool:
             self.metrics.count("outlast_turns_handed_over_total")
             log_event(_log, logging.INFO, "turn.handed_over", **self._turns[session_id].position())
 
-    # --- the work on one session
+    # --- running one session
 
     def _go(self) -> None:
         if self._going is None:
@@ -199,7 +201,7 @@ class WorkerPool:
                 await self._rounds.go()
             except OutlastError as error:
                 log_event(_log, logging.ERROR, "claim.failed", **error_fields(error))
-            except Exception:  # noqa: BLE001 - whatever it was, those who wait must not wait for ever
+            except Exception:  # noqa: BLE001 - the loop must survive any error, or waiting sessions would wait forever
                 _log.exception("claim.failed")
             await asyncio.sleep(0 if self._closed else ROUND_SECONDS)
 
@@ -207,7 +209,7 @@ class WorkerPool:
         self._rounds.poke()
 
     def _take(self, claimed: Claimed, asked: float) -> None:
-        """A session was claimed for us, by a question asked at that moment."""
+        """Start work on a claimed session. `asked` is the monotonic time at which the claim was requested."""
         session_id = claimed.lease.session_id
         self.metrics.count("outlast_claims_total")
         if claimed.taken_over:
@@ -222,7 +224,7 @@ class WorkerPool:
     ) -> None:
         session_id = claimed.lease.session_id
         try:
-            if before is not None:  # it has given the lease back, and is about to end
+            if before is not None:  # it has released its lease and is about to end
                 await asyncio.wait([before])
             await self._answer(claimed, asked, slot)
         finally:
@@ -236,10 +238,10 @@ class WorkerPool:
         try:
             await self._drive(claimed, asked, slot)
         except (SessionBusy, SessionNotFound):
-            return  # another process is at it, and will read what waits; or it was deleted meanwhile
+            return  # another process drives it and will read the input, or it was deleted meanwhile
         except OutlastError as error:
             self._trouble(session_id, error, await asyncio.to_thread(self._last_seq, session_id))
-        except Exception as error:  # noqa: BLE001 - one session's fault must not stop the others
+        except Exception as error:  # noqa: BLE001 - a failure in one session must not stop the others
             _log.exception("turn.broke")
             self._trouble(session_id, error, await asyncio.to_thread(self._last_seq, session_id))
         else:
@@ -262,7 +264,8 @@ class WorkerPool:
             del self._turns[lease.session_id]
 
     async def _refuse_idling(self, session_id: str, before: int) -> None:
-        """What is claimed and given back untouched would be claimed again at once, for ever."""
+        """Raise if the session still has work but the driver wrote nothing: otherwise it would be claimed and released
+        again, forever."""
         header = await asyncio.to_thread(self.store.head, session_id)
         if header.has_work and header.last_seq == before:
             raise InvalidInput(
@@ -270,28 +273,28 @@ class WorkerPool:
                 "tells whether it is damaged"
             )
 
-    # --- what could not be done
+    # --- failures
 
     def _trouble(self, session_id: str, error: Exception, seq: int) -> None:
-        """Note it, and leave the session alone for a while; something new in it, or a wake, is tried at once."""
+        """Record the failure and back off; a new event in the session, or a wake, causes an immediate retry."""
         noted = self._backoff.note(session_id, error, seq)
         self.metrics.count("outlast_troubles_total", error=type(error).__name__)
         told = error_fields(error) if isinstance(error, OutlastError) else {"error": type(error).__name__}
         log_event(_log, logging.WARNING, "turn.trouble", session=session_id, seq=seq, tries=noted.tries, **told)
 
     def _last_seq(self, session_id: str) -> int:
-        """Where it stands; 0 when that cannot be read. A store that is away takes its time: not for the loop."""
+        """The session's last seq; 0 if it cannot be read. May block: do not call it on the event loop."""
         try:
             return self.store.head(session_id).last_seq
         except OutlastError:
             return 0
 
     def _resting(self) -> dict[str, int]:
-        """Those that failed a short while ago, or are to be left alone, as long as nothing is new in them."""
+        """Sessions not to claim at these seqs: they failed recently, or `start` was told to skip them."""
         return self._left_alone | self._backoff.resting()
 
     def _waiting(self) -> dict[str, int]:
-        """Every session with work, and where it stands."""
+        """Every session with work, with its last seq."""
         query = Query(pending=True, limit=PAGE)
         found: dict[str, int] = {}
         while True:

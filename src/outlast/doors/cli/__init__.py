@@ -1,12 +1,13 @@
-"""The command line: `outlast`, a file per subject.
+"""The command line: `outlast`, one file per subject.
 
 A module holds the commands of one subject in a `typer.Typer` called `app`: unnamed with an `@app.command("verify")` for
 each, or named (`typer.Typer(name="sessions")`) for a group. `COMMANDS` lists every command with its module, which is
-imported only when one of its commands is asked for. A first word that is no command is a prompt:
+imported only when one of its commands is called. A first word that is not a command is a prompt:
 `outlast.doors.cli.main_command`.
 
-Promise: a user's mistake is one line on stderr and the exit code of its error (1 failed, 2 wrong usage, 3 not found or
-ambiguous, 4 conflict), never a traceback. Anything that is not a `OutlastError` is our mistake and may look like one.
+Promise: a user error is one line on stderr and the exit code of its error (1 failed, 2 wrong usage, 3 not found or
+ambiguous, 4 conflict), never a traceback. Any exception that is not an `OutlastError` or an `OSError` is a bug and may
+show a traceback.
 """
 
 import os
@@ -27,14 +28,15 @@ SETTING_UP = ("--install-completion", "--show-completion")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line; the console script and `python -m outlast` end here."""
+    """Run one command line; entry point of the console script and of `python -m outlast`."""
     _open_what_was_closed()
     return _flushed(_answered(list(sys.argv[1:] if argv is None else argv)))
 
 
 def _open_what_was_closed() -> None:
-    """The process that started us may have closed a standard stream. The next file that is opened, a store's perhaps,
-    would take its number, and get what a program that we start prints."""
+    """Reopen standard streams that the parent process closed. Otherwise the next opened file, perhaps a store, would
+    get the stream's number and receive the output of programs that are started here.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -56,16 +58,17 @@ def _answered(arguments: list[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         return ENOUGH
-    except OSError as error:  # what no layer below could put into better words
+    except OSError as error:  # an error that no lower layer could describe better
         _tell(_failed(error))
         return 1
 
 
 def _flushed(code: int) -> int:
-    """The exit code, once what was printed is out. What cannot be written is told now; on the way out it would be a
-    traceback."""
+    """Flush the output and return the exit code. A write error is reported here; at interpreter exit it would be a
+    traceback.
+    """
     failed = _let_go(sys.stdout)
     if failed is not None and not code:
         code = ENOUGH if isinstance(failed, BrokenPipeError) else 1
@@ -76,15 +79,15 @@ def _flushed(code: int) -> int:
 
 
 def _tell(sentence: str) -> None:
-    """Say what is wrong. The ids, paths and contents that it quotes must not break the line or steer the terminal."""
+    """Print an error. Quoted ids, paths and contents must not break the line or control the terminal."""
     from outlast.doors.terminal_text import plain
 
-    with suppress(OSError):  # a terminal that is gone: no user reads it
+    with suppress(OSError):  # the terminal is gone: no user reads it
         print(f"outlast: {plain(sentence)}", file=sys.stderr)
 
 
 def _let_go(stream: TextIO) -> OSError | None:
-    """Flush it; where that fails, what is left in its buffer goes nowhere."""
+    """Flush the stream; if that fails, discard what is left in its buffer and return the error."""
     try:
         stream.flush()
     except OSError as error:
@@ -111,7 +114,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _misused(error: typer.TyperException) -> str:
-    """What is wrong with a command line; who knows how it is right, where it does not say so itself."""
+    """Describe a wrong command line, with a pointer to the help if Typer wrote the message."""
     told = error.format_message().replace("Value error, ", "").rstrip(".")
     ours = told.removeprefix("Invalid value: ")
     if ours != told:
@@ -122,7 +125,7 @@ def _misused(error: typer.TyperException) -> str:
 
 
 def _failed(error: OSError) -> str:
-    """What the system refused, and what can be done about it."""
+    """Describe an error of the operating system and what to do about it."""
     if isinstance(error, FileNotFoundError) and error.filename is None and not _is_somewhere():
         return "the folder you are in does not exist any more; change to another one"
     place = f" ({error.filename})" if error.filename else ""
@@ -138,7 +141,7 @@ def _is_somewhere() -> bool:
 
 
 def _only(name: str) -> typer.Typer:
-    """A command line that has the commands of this one's module and no others."""
+    """A command line with only the commands of this command's module."""
     from outlast.doors.cli.quick import QuickGroup
 
     alone = typer.Typer(cls=QuickGroup, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

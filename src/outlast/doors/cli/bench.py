@@ -1,6 +1,6 @@
-"""`outlast bench`: what a durable append, a list, a fork cost, as ratios to the bare driver, on this machine.
+"""`outlast bench`: cost of a durable append, a list and a fork on this machine, as ratios to the bare driver.
 
-The benchmarks are no part of the installed package. From a checkout this module takes the command from its `bench`
+The benchmarks are not part of the installed package. In a checkout this module takes the command from the `bench`
 folder; elsewhere the command says where it can be run.
 """
 
@@ -14,7 +14,7 @@ from outlast.core.errors import ConfigError
 
 
 def command(checkout: Path) -> typer.Typer:
-    """The Typer of `bench.command` in that checkout, or one that refuses."""
+    """The Typer of `bench.command` in that checkout, or one whose command refuses."""
     if (checkout / "bench" / "command.py").is_file():
         if str(checkout) not in sys.path:
             sys.path.insert(0, str(checkout))

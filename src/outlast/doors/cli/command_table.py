@@ -1,4 +1,4 @@
-"""The commands of `outlast`, for dispatch, help and completion: no command is imported for it."""
+"""Table of the `outlast` commands, for dispatch, help and completion without importing them."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "db": "outlast.doors.cli.maintenance",
     "bench": "outlast.doors.cli.bench",
 }
-"""What can be typed after `outlast`, and the module that holds it."""
+"""Every command and the module that holds it."""
 
 ABOUT: Mapping[str, str] = {
     "sessions": "List, show, search, export, fork, rewind and delete sessions.",
@@ -32,4 +32,4 @@ ABOUT: Mapping[str, str] = {
     "db": "The schema of a store.",
     "bench": "Measure this machine, as ratios to the bare driver.",
 }
-"""The same in a few words, so that help need not import them."""
+"""A short description of every command, so that help does not import them."""

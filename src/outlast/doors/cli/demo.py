@@ -1,4 +1,4 @@
-"""`outlast demo`: a turn with tools, a real kill -9 in the middle of it, and the resume. Told as it happens."""
+"""`outlast demo`: a turn with tools, a real kill -9 in the middle of it, and the resume, narrated as it happens."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ def _show(url: str, folder: Path) -> None:
 
 
 def _killed(url: str, folder: Path) -> str:
-    """Run a child until its second tool is at work, kill it; the session that it leaves behind."""
+    """Run a child process until its second tool runs, kill it, and return the id of its session."""
     words = [sys.executable, "-m", "outlast", "demo", "--store", url, "--child", str(folder)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
         _say(f"1. A child process (pid {child.pid}) works on: {TASK}")

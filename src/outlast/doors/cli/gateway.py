@@ -1,4 +1,4 @@
-"""`outlast gateway`: the chat platforms of your settings; `pair`, `unpair` and `status` beside it."""
+"""`outlast gateway`: runs the chat platforms of the settings; with the subcommands `pair`, `unpair` and `status`."""
 
 import asyncio
 import json as json_lines
@@ -119,17 +119,17 @@ def status(store: Store = None, json: Json = False) -> None:
         print(f"{row.name:<16} {row.platform:<9} {row.permission_mode:<16} {people}, {chats}, {row.state}{told}")
 
 
-# --- inside ----------------------------------------------------------------------------------------------------------
+# --- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def _log_to_stderr(form: LogFormat) -> None:
     log_to(sys.stderr, form)
     for name in ("httpx", "httpcore", "telegram", "nio", "uvicorn", "aiohttp"):
-        logging.getLogger(name).setLevel(logging.ERROR)  # they log addresses, and a bot's address is its token
+        logging.getLogger(name).setLevel(logging.ERROR)  # they log URLs, and a bot's URL contains its token
 
 
 def _warn_of_readers(settings: Settings) -> None:
-    """A file with a secret in it that others may read is worth a line."""
+    """Warn if other users may read a settings file that holds a secret."""
     path: Path = settings.home / "config.toml"
     if any(table.credential.value for table in settings.gateway) and path.stat().st_mode & (
         stat.S_IRGRP | stat.S_IROTH

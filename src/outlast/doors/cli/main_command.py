@@ -1,4 +1,4 @@
-"""`outlast [PROMPT]`: the REPL in a terminal; one turn and its answer without one, or with `-p`."""
+"""`outlast [PROMPT]`: opens the REPL in a terminal; runs one turn and prints its answer without one, or with `-p`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from outlast.runtime.permissions.mode import PermissionMode as Mode
 
 NEARLY = 0.8
 PICK = "?"
-"""What `--resume` without an id stands for: let the user choose."""
+"""Value of `--resume` without an id: the user chooses a session."""
 
 
 class ReasoningLevel(StrEnum):
@@ -34,7 +34,7 @@ class OutputFormat(StrEnum):
 
 
 def _commands() -> str:
-    """The commands, for the end of the help; a \\b keeps the lines as they are."""
+    """The list of commands for the end of the help; \\b keeps its line breaks."""
     lines = [f"  {name:<9} {ABOUT.get(name, '')}" for name in COMMANDS]
     last = "Words in your shell: outlast --install-completion"
     return "\n".join(["\b", "Commands (outlast COMMAND --help):", *lines, "", "\b", last])
@@ -148,7 +148,7 @@ def _refuse_contradictions(continue_newest: bool, resume: str | None, session: s
 
 
 def _refuse_misspelled(prompt: str) -> None:
-    """A single word that is nearly a command was meant as one; the model should not be asked about it."""
+    """Refuse a single word that is nearly a command: it was meant as one, and should not be sent to the model."""
     near = get_close_matches(prompt, list(COMMANDS), 1, NEARLY)
     if near:
         raise typer.BadParameter(
@@ -169,7 +169,7 @@ def _too_many(prompt: str, more: Sequence[str]) -> str:
 
 
 def spelled_out(arguments: Sequence[str]) -> list[str]:
-    """The same with the id that `-r` may go without: `-r` alone lets the user choose."""
+    """Insert the placeholder for the id that `-r` may omit: `-r` alone lets the user choose."""
     words = list(arguments)
     for n, word in enumerate(words):
         if word == "--":
@@ -187,12 +187,12 @@ _ASKED_BY_SHELL = "_OUTLAST_COMPLETE"
 
 
 def completing() -> bool:
-    """Whether a shell asks what could come next."""
+    """Whether a shell requests completions."""
     return bool(variables([_ASKED_BY_SHELL]))
 
 
 def whole(commands: Mapping[str, str]) -> typer.Typer:
-    """Every command and every option in one tree: for shells that complete words, and for setting that up."""
+    """Every command and option in one tree, for shell completion and its installation."""
     tree = typer.Typer(name="outlast", rich_markup_mode=None, pretty_exceptions_enable=False)
 
     def options(**_: object) -> None:

@@ -1,7 +1,7 @@
-"""`outlast verify`, `backup`, `doctor` and `db version | upgrade`: what keeps a store whole.
+"""`outlast verify`, `backup`, `doctor` and `db version | upgrade`: commands that check and maintain a store.
 
 `verify` proves that nothing stored has changed, or names what has: exit 0 clean, 1 damaged. `backup` makes an online
-copy and verifies it. `doctor` looks at everything that the promises rest on; exit 1 when something failed.
+copy and verifies it. `doctor` checks everything that the promises rest on; exit 1 if a check failed.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Options that many commands take, spelled once."""
+"""Options shared by several commands."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,7 +16,7 @@ Store = Annotated[
 
 
 def session_ids(incomplete: str) -> list[str]:
-    """For a shell that completes words: the newest sessions whose id begins so."""
+    """Shell completion: ids of the newest sessions that start with `incomplete`."""
     from outlast.app.sessions.session_list import listed
     from outlast.core.errors import OutlastError
 
@@ -34,7 +34,7 @@ SessionId = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
-# ---- of those that run turns: `serve` and `worker` -------------------------------------------------------------------
+# ---- options of `serve` and `worker`, which run turns ---------------------------------------------------------------
 
 
 class LogFormat(StrEnum):
@@ -43,7 +43,7 @@ class LogFormat(StrEnum):
 
 
 def _spelled(words: list[str] | None) -> list[str] | None:
-    """What is spelled wrongly is wrong usage; whether the folders are there is found out when they are needed."""
+    """Report a malformed place as wrong usage; whether its folder exists is checked when it is needed."""
     from outlast.app.placement import spelled
 
     try:

@@ -1,4 +1,4 @@
-"""What commands print: JSON, text that stored bytes cannot use to steer the terminal, times and progress bars."""
+"""Output of commands: JSON, times and progress bars. Escaping of stored text is in `outlast.doors.terminal_text`."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -21,11 +21,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-# ---- times as people read them --------------------------------------------------------------------------------------
+# ---- times for people -----------------------------------------------------------------------------------------------
 
 
 def age(at: int, now: int) -> str:
-    """How long ago, roughly; `at` and `now` are microseconds UTC."""
+    """Rough time since then; `at` and `now` are microseconds UTC."""
     seconds = max(0, (now - at) // 1_000_000)
     for limit, unit, size in _STEPS:
         if seconds < limit:
@@ -38,31 +38,32 @@ def day(at: int) -> str:
 
 
 def moment(at: int) -> str:
-    """To the second, UTC."""
+    """Date and time to the second, UTC."""
     return _moment(at).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _moment(at: int) -> datetime:
     try:
         return datetime.fromtimestamp(at / 1_000_000, UTC)
-    except (ValueError, OverflowError, OSError):  # a writer's clock may have been anywhere
+    except (ValueError, OverflowError, OSError):  # the clock of the writing machine may have been wrong
         return datetime.fromtimestamp(0, UTC)
 
 
-# ---- progress bars: only where there is a terminal to draw them on --------------------------------------------------
+# ---- progress bars: only in a terminal ------------------------------------------------------------------------------
 
 
 @contextmanager
 def bar(what: str, *, wanted: bool = True) -> Generator[Told | None]:
-    """Something to tell how much is done and of how much; None without a terminal."""
+    """A callback for (done, total) that draws a progress bar; None without a terminal."""
     with bars(what, wanted=wanted) as (told,):
         yield told
 
 
 @contextmanager
 def bars(*names: str, wanted: bool = True) -> Generator[tuple[Told | None, ...]]:
-    """The same for work in several steps. A bar appears when its step first tells something: what is done at once draws
-    none, and does not wait for what would draw it."""
+    """The same for work in several steps. A bar appears when its step first reports progress: a step that is done at
+    once draws no bar and does not wait for the import of the drawing library.
+    """
     if not wanted or not sys.stderr.isatty():
         yield (None,) * len(names)
         return

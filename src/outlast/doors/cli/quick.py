@@ -1,11 +1,11 @@
-"""A command that parses plain options by itself, because Typer loads pydantic before it parses the first one.
+"""A command that parses plain options itself, because Typer loads pydantic before it parses the first option.
 
-Only what is plain: options that stand alone, texts, numbers within limits, names of an enumeration. Anything else,
-help and mistakes above all, goes Typer's way, which knows what to say.
+Plain are flags, texts, numbers within limits, and names of an enumeration. Everything else, above all help and errors,
+is left to Typer, which has the messages for it.
 
-Measured (15 rounds in turns, two busy cores): `outlast sessions list` takes 329 ms of processor time with this module
-and 515 ms without it. A parser of our own before Typer is imported would save more, but would spell the options of
-`list` a second time. `QuickGroup` sets `_protected_args`, a private name of Typer: there is no other way to hand over
+Measured (15 alternating rounds, two busy cores): `outlast sessions list` takes 329 ms of processor time with this
+module and 515 ms without it. A separate parser before the import of Typer would save more, but would define the options
+of `list` a second time. `QuickGroup` sets `_protected_args`, a private name of Typer: there is no other way to pass on
 the name of the command without the parser.
 """
 
@@ -26,7 +26,7 @@ class Quick(TyperCommand):
 
 
 class QuickGroup(TyperGroup):
-    """The same for a group that has no options of its own: its command comes at once."""
+    """The same for a group without options of its own: the first word is its command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or args[0].startswith("-"):
@@ -36,7 +36,7 @@ class QuickGroup(TyperGroup):
 
 
 def _plain(command: TyperCommand, args: list[str]) -> dict[str, Any] | None:
-    """The values of all parameters; None when something is not plain."""
+    """The values of all parameters; None if an argument is not plain."""
     options = {name: option for option in command.params for name in option.opts}
     values = {option.name: option.default for option in command.params if option.name}
     words = iter(args)
@@ -58,7 +58,7 @@ def _plain(command: TyperCommand, args: list[str]) -> dict[str, Any] | None:
 
 
 def _value(option: Any, text: str) -> Any:
-    """`ValueError` where the library should judge."""
+    """Parse one value. Raises ValueError if Typer should judge it."""
     kind = next(_kinds(option.type_descriptor.annotation))
     if kind is str:
         return text

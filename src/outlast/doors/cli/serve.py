@@ -1,4 +1,4 @@
-"""`outlast serve`: the HTTP API and the web page; `outlast serve url`: a fresh login link for a running server."""
+"""`outlast serve`: the HTTP API and the web page; `outlast serve url`: a new login link for a running server."""
 
 import logging
 import sys

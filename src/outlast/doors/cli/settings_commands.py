@@ -1,4 +1,4 @@
-"""`outlast config get | set | path` and `outlast models`: your settings, and which model answers with them."""
+"""`outlast config get | set | path` and `outlast models`: the user's settings, and the model that results from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`outlast worker`: runs the turns that wait in a store, beside any number of others."""
+"""`outlast worker`: runs the turns that wait in a store, together with any number of other workers."""
 
 import sys
 from typing import Annotated

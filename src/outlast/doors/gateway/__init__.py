@@ -1,1 +1,1 @@
-"""The gateway: chat rooms whose sessions survive everything. What it promises is in `docs/gateway.md`."""
+"""The gateway: connects chats to durable sessions. Its guarantees are described in `docs/gateway.md`."""

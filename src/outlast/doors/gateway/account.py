@@ -1,4 +1,4 @@
-"""A line: one `[gateway.NAME]` table at work. What everything about its chats is done with, in one place."""
+"""One configured gateway account, a `[gateway.NAME]` table: its platform, routes, permissions and delivery workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from outlast.store.log_store import LogStore
 
 
 class GatewayAccount:
-    """The chats of one account, their rights, and the couriers that are on their way."""
+    """The chats of one account, their permissions, and the delivery workers that are running."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class GatewayAccount:
         return route_prefix(self.table.platform, self.table.name)
 
     def route(self, address: ChatAddress, user: str, *, private: bool) -> str:
-        """The route of what was said there: by policy every thread, and everybody in a group, has a session."""
+        """Route of a message: depending on the settings, each thread and each user of a group gets its own session."""
         thread = address.thread if self.table.per_thread else ""
         who = user if self.table.per_user and not private else ""
         return route_key(self.table.platform, self.table.name, ChatAddress(address.chat, thread), who)
@@ -74,19 +74,19 @@ class GatewayAccount:
         return self.settings.project_root
 
     def place(self, chat: str) -> NewSessionDefaults:
-        """What a new session of that chat begins with."""
+        """Defaults for a new session of that chat."""
         table = self.table
         return NewSessionDefaults(
             project=self.project, permission_mode=table.mode_of(chat), model=table.model, persona=table.persona
         )
 
     def rights(self, session_id: str) -> PermissionMode:
-        """What a turn of this session may do: what every chat that leads to it may."""
+        """Permission mode of a turn in this session: what every chat that leads to it allows."""
         routes = self.chats.routes(self.prefix)
         return self.table.mode_for(address_of(route).chat for route, found, _ in routes if found == session_id)
 
     async def say(self, address: ChatAddress, text: str, key: str) -> None:
-        """Tell a chat something that no session has to remember."""
+        """Send a message to a chat without storing it in a session."""
         try:
             await self.platform.send(address, OutgoingMessage(text=text, key=key, facts=facts_of(DeliveryKind.NOTICE)))
         except PlatformError as trouble:
@@ -95,7 +95,7 @@ class GatewayAccount:
     # --- deliveries
 
     def deliver(self, route: str, session_id: str, root: str | None = None) -> None:
-        """Somebody in this chat waits for something: see that it is brought. Nothing happens twice."""
+        """Start a delivery worker for this chat and session; one that already runs looks again before it ends."""
         if self.closing:
             return
         place = (route, root or session_id)
@@ -117,9 +117,9 @@ class GatewayAccount:
                     return
         except OutlastError as error:
             warned("chat.waits", error, route=place[0], session=session_id)
-        except Exception:  # noqa: BLE001 - one chat's fault must not stop the others
+        except Exception:  # noqa: BLE001 - a failure in one chat must not stop the others
             broke("chat.broke")
-            self.seen[place] = await asyncio.to_thread(self._last_seq, session_id)  # not again until something is new
+            self.seen[place] = await asyncio.to_thread(self._last_seq, session_id)  # retry only after new events
         finally:
             self.couriers.pop(place, None)
             self._out.pop(place, None)
@@ -128,7 +128,7 @@ class GatewayAccount:
                 self.deliver(place[0], session_id, place[1])
 
     async def close(self, patience: float) -> None:
-        """Take nothing more on. What has been said is still brought, for `patience` seconds; the rest is in the log."""
+        """Accept no more work. Stored replies are still delivered for `patience` seconds; the rest stays in the log."""
         self.closing = True
         await self.pool.close(patience=patience)
         for delivery_worker in list(self._out.values()):
@@ -145,7 +145,7 @@ class GatewayAccount:
         try:
             return self.store.head(session_id).last_seq
         except OutlastError:
-            return 0  # it cannot be read, or is gone
+            return 0  # it cannot be read, or is deleted
 
     def _courier(self, route: str, session_id: str) -> DeliveryWorker:
         return DeliveryWorker(
@@ -158,13 +158,13 @@ class GatewayAccount:
         )
 
     async def _settle(self, route: str, session_id: str) -> None:
-        """A session that the chat has left and that owes it nothing any more is let go of."""
+        """Clear the debt of a session that the chat has left and that owes it nothing more."""
         if await self.chats.leads(route) != session_id:
             await self.chats.settle_debt(route, session_id)
 
 
 def settings_of(settings: Settings, table: GatewaySettings) -> Settings:
-    """What turns of this gateway's chats run with: its rights are a ceiling, whatever a session says."""
+    """Settings for turns of this account's chats: its permission mode is a ceiling, whatever a session asks for."""
     return replace(
         settings,
         project_root=table.project or settings.project_root,

@@ -1,8 +1,8 @@
 """Answers to a session's questions from a chat: by a button, a reply, or a command.
 
-An approval counts only from an owner, in a private chat, for the very call that a message of ours showed there: the
-button's message is looked up in the log, and what it showed must still be what is asked. Everything else gets nothing.
-What the model itself asks (`ask_user`) may be answered by whoever may talk in that chat.
+An approval counts only from an owner, in a private chat, and only for the exact call that a message of the gateway
+showed there: that message is looked up in the log, and the open question must still be about the same call. Nothing
+else approves. A question from the model (`ask_user`) may be answered by any user who may talk in that chat.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TOLD = {ONCE: "Allowed once.", SESSION: "Allowed for this session.", DENY: "Den
 
 
 class ApprovalReplies:
-    """Answers from one person in one chat."""
+    """Answers from one user in one chat."""
 
     def __init__(self, line: GatewayAccount, update: ChatUpdate, sender: Sender, role: SenderRole) -> None:
         self.line = line
@@ -58,7 +58,9 @@ class ApprovalReplies:
     # --- by button or reply
 
     async def pressed(self) -> AdmittedMessage | None:
-        """A button was pressed. A stranger's, an old one, one that was pressed before: nothing."""
+        """Handle a pressed button. Returns None if the user may not answer, or the button is outdated or was already
+        used.
+        """
         shown = await self._shown(self.update.message_id)
         if shown is None:
             return None
@@ -77,7 +79,7 @@ class ApprovalReplies:
         return await self._approve(question, answer)
 
     async def _pressed_before(self, shown: ShownQuestion) -> AdmittedMessage | None:
-        """The very same update once more is answered as it was; a button that is pressed again is none."""
+        """Return the original receipt if this update was already processed; None if the button was pressed again."""
         update_id = self.sender.update_id
         seq = await asyncio.to_thread(answered_at, self.line.store, shown, self.sender.route, update_id)
         return AdmittedMessage(session_id=shown.session_id, seq=seq, replayed=True) if seq is not None else None
@@ -88,8 +90,9 @@ class ApprovalReplies:
         return await self._approve(question, ONCE if reaction in YES else DENY)
 
     async def replied(self, text: str) -> AdmittedMessage | str | None:
-        """A text that answers a question: a reply to its message, or, for what the model asks, just the next text. A
-        text to say when it cannot be taken as an answer; None when it is none."""
+        """Handle a text that may answer a question: a reply to its message or, for a question from the model, the next
+        text. Returns a sentence for the user if the text is not a valid answer, None if no question is meant.
+        """
         shown = await self._shown(self.update.reply_to)
         question = await self._open(shown) if shown is not None else await self._asked_here()
         if question is None:
@@ -105,15 +108,16 @@ class ApprovalReplies:
     # --- by command
 
     async def commanded(self, answer: str, argument: str) -> str | AdmittedMessage | None:
-        """`/approve`, `/deny`: the question that is open here, or that of a session that is named. A text to say when
-        there is nothing to answer."""
+        """`/approve`, `/deny`: answer the open question of this chat, or of the session that is named. Returns a
+        sentence for the user if there is nothing to answer.
+        """
         if not self.update.private:
             return "Questions are answered in a private chat with me."
         if argument in (SESSION, ONCE):
             answer, argument = (argument if answer != DENY else DENY), ""
         waiting = [one for one in await self._waiting(argument) if one.asked.name != "ask_user"]
         shown = await self._all_shown()
-        seen = [one for one in waiting if _as_shown(one) in shown]  # a word is enough only for what was read here
+        seen = [one for one in waiting if _as_shown(one) in shown]  # a word approves only a call shown here
         if len(seen) == 1:
             taken = await self._approve(seen[0], answer)
             return taken if taken is not None else "That question was answered meanwhile."
@@ -124,7 +128,7 @@ class ApprovalReplies:
         return await self._show(waiting[0])
 
     async def _waiting(self, prefix: str) -> list[OpenSession]:
-        """Questions that are open in the sessions of this chat, or in the one whose id begins so."""
+        """Open questions in the sessions of this chat, or in the session whose id starts with `prefix`."""
         line = self.line
         if prefix:
             named = await asyncio.to_thread(found, line.store, line.project, prefix)
@@ -135,7 +139,7 @@ class ApprovalReplies:
         return [one for questions in lists for one in questions]
 
     async def _show(self, question: OpenSession) -> str | AdmittedMessage:
-        """What is to be approved must be seen first: show it here, with buttons."""
+        """Show the question in this chat, with buttons: a call must be seen before it is approved."""
         session_id = await self.line.chats.leads(self.sender.route)
         if session_id is None:
             return "Send /new first, then ask again."
@@ -143,17 +147,17 @@ class ApprovalReplies:
         text = f"{call_text(question.asked)}\n\nAnswer with a button, or with /approve or /deny."
         return await self.line.chats.post(self.sender, session_id, text, facts=facts)
 
-    # --- inside
+    # --- helpers
 
     async def _shown(self, message_id: str | None) -> ShownQuestion | None:
-        """What a message of ours in this chat asked."""
+        """The question that a message of the gateway in this chat showed."""
         for _ in range(LOOKS if message_id is not None else 0):
             found = await self._all_shown(message_id)
             if found:
                 return found[0]
             if not await self._waiting(""):
                 return None
-            await asyncio.sleep(LOOK_SECONDS)  # somebody is quicker than our own note that the message was sent
+            await asyncio.sleep(LOOK_SECONDS)  # the user may answer before the log has the sent message
         return None
 
     async def _all_shown(self, message_id: str | None = None) -> list[ShownQuestion]:
@@ -169,7 +173,9 @@ class ApprovalReplies:
         return next(fitting, None)
 
     async def _asked_here(self) -> OpenSession | None:
-        """What the model asks in this chat, if it does: a turn that waits for an answer cannot read another message."""
+        """The open question from the model in this chat, if any: a turn waiting for an answer cannot read other
+        messages.
+        """
         for session_id in await asyncio.to_thread(of_chat, self.line.store, self.sender.route):
             if (await asyncio.to_thread(self.line.store.head, session_id)).turn is None:
                 continue
@@ -192,7 +198,7 @@ class ApprovalReplies:
         try:
             return await self.line.chats.answer(self.sender, _as_shown(question), answer, said)
         except ConflictError:
-            return None  # somebody else was faster, or it is this very update once more
+            return None  # another user answered first, or this update was already processed
 
 
 def _as_shown(question: OpenSession) -> ShownQuestion:
@@ -200,13 +206,13 @@ def _as_shown(question: OpenSession) -> ShownQuestion:
 
 
 def _waits_for_words(item: OutboxItem) -> bool:
-    """Whether it is a question of the model's own that the chat has seen."""
+    """Whether this is an open question from the model that the chat has seen."""
     asks = item.asked is not None and item.asked.name == "ask_user" and not item.over
     return asks and any(piece.message_id for piece in item.pieces.values())
 
 
 def reacted(data: str) -> str | None:
-    """The sign that was put under a message, on platforms that know such; None for a button of ours."""
+    """The reaction put under a message, on platforms that have reactions; None for a button."""
     mark, found, sign = data.partition(":")
     return sign.replace("\ufe0f", "") if found and mark == "react" else None
 

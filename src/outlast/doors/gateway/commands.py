@@ -1,7 +1,7 @@
-"""What can be typed in a chat besides messages: `/new`, `/stop` and the others.
+"""Chat commands: `/new`, `/stop` and the others.
 
-What a command does and what it says are one commit with the update's id as its key, so a command that is delivered
-twice is done once. Only where a chat has no session yet, and a command makes none, is the answer just said.
+A command's effect and its answer are one commit, keyed by the update's id, so a command that is delivered twice runs
+once. Only if the chat has no session, and the command creates none, is the answer sent without being stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOT_YOU = "Only an owner may do that."
 
 
 class ChatCommand:
-    """One command, given by one person in one chat."""
+    """One command, given by one user in one chat."""
 
     def __init__(
         self, line: GatewayAccount, update: ChatUpdate, sender: Sender, role: SenderRole, argument: str
@@ -42,14 +42,14 @@ class ChatCommand:
 
     @property
     def mode(self) -> PermissionMode:
-        """What may be done in this chat."""
+        """The permission mode of this chat."""
         return self.line.table.mode_of(self.update.address.chat)
 
     async def session(self) -> str | None:
         return await self.line.chats.leads(self.sender.route)
 
     async def told(self, text: str) -> AdmittedMessage | None:
-        """Say this: in the chat's session, or, where it has none, just in the chat."""
+        """Say this in the chat's session or, if it has none, only in the chat."""
         session_id = await self.session()
         if session_id is not None:
             return await self.line.chats.post(self.sender, session_id, text)
@@ -61,7 +61,7 @@ Doing = Callable[[ChatCommand], Awaitable[AdmittedMessage | None]]
 
 
 class KnownCommand(NamedTuple):
-    """A command: what it does, in words and in code; who may give it, and where."""
+    """A command: its description and function, and whether it needs an owner or a private chat."""
 
     about: str
     do: Doing
@@ -70,7 +70,7 @@ class KnownCommand(NamedTuple):
 
 
 async def run(command: ChatCommand, name: str) -> AdmittedMessage | None:
-    """Carry out the command; one that there is not, or that may not be given here, is answered in a sentence."""
+    """Run the command; an unknown or forbidden command is answered with a sentence."""
     known = COMMANDS.get(name)
     if known is None:
         return await command.told(f"There is no /{plain_line(name, 32)}; /help lists what there is.")
@@ -87,7 +87,7 @@ async def run(command: ChatCommand, name: str) -> AdmittedMessage | None:
 
 
 def parsed(text: str) -> tuple[str, str] | None:
-    """(name, argument) of a command; None for anything else. `/stop@our_bot` is `/stop`."""
+    """(name, argument) of a command; None for any other text. `/stop@our_bot` is `/stop`."""
     if not text.startswith("/") or len(text) < 2 or not text[1].isalpha():
         return None
     word, _, argument = text[1:].partition(" ")
@@ -95,7 +95,7 @@ def parsed(text: str) -> tuple[str, str] | None:
     return (name, argument.strip()) if name.replace("_", "").isalnum() else None
 
 
-# --- one function a command ------------------------------------------------------------------------------------------
+# --- one function per command ----------------------------------------------------------------------------------------
 
 
 async def _help(command: ChatCommand) -> AdmittedMessage | None:
@@ -222,4 +222,4 @@ COMMANDS: Mapping[str, KnownCommand] = {
     "help": KnownCommand("this list", _help),
     "start": KnownCommand("", _help),
 }
-"""What can be typed. `start` is what Telegram's button sends."""
+"""All commands by name. `start` is sent by Telegram's start button."""

@@ -1,8 +1,8 @@
-"""The courier: brings what a session says to one chat, while there is anything to bring.
+"""Delivery worker: brings the messages of one session to one chat until nothing is left to deliver.
 
-It folds the log into an outbox and looks, again and again, what of it the chat does not show yet: short answers come
-whole, long ones grow in place at the platform's pace, questions come at once. All that it must not forget is in the
-log; what it keeps itself (what a message shows just now, what is being typed) it may lose at any moment.
+It folds the log into an outbox and repeatedly compares it with what the chat shows: short answers are sent whole, long
+ones grow in place at the platform's pace, questions are sent at once. Everything it must not forget is in the log; its
+own state (what a message shows now, the draft) may be lost at any time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from outlast.doors.gateway.platform import (
 from outlast.doors.gateway.split_message import split
 
 PACE = 0.05
-"""A store that changes all the time is looked at this often and no more."""
+"""Shortest time between two reads of a store that changes all the time."""
 TAKE_OVER_SECONDS = 60.0
-"""After so long another gateway that cannot be seen to be dead is taken for dead."""
+"""After this time another gateway is presumed dead, even if that cannot be verified."""
 TROUBLE_SECONDS = 2.0
-"""While a chat waits, so often it is looked whether anything keeps it from being answered."""
+"""While a chat waits, how often to check whether something prevents an answer."""
 MOST_ATTEMPTS = 5
 SHORTEST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
@@ -47,7 +47,7 @@ GONE = "·"
 
 
 class DeliveryPart(NamedTuple):
-    """One of the messages that an item is told in: number `n` of `parts`."""
+    """One of the messages an item is split into: number `n` of `parts`."""
 
     item: OutboxItem
     n: int
@@ -60,7 +60,7 @@ class DeliveryPart(NamedTuple):
 
 
 class DeliveryWorker:
-    """Serves one route and the session that it leads, or led, to. `trouble` says why nothing answers there."""
+    """Serves one route and the session that it leads, or led, to. `trouble` says why a session gets no answer."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class DeliveryWorker:
         self._renewed: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
-        """Until the chat is owed nothing and waits for nothing."""
+        """Deliver until the chat is owed nothing and waits for nothing."""
         self._root = (await asyncio.to_thread(self.deliveries.store.head, self.session_id)).root_id
         self.box = await asyncio.to_thread(self.deliveries.outbox, self.route, self.session_id)
-        self.session_id = self.box.session_id  # it may have rotated since somebody looked
+        self.session_id = self.box.session_id  # it may have rotated in the meantime
         set_current_session_id(self.session_id)
         self._private = await self.platform.is_private(self.address.chat)
         following = asyncio.create_task(self._follow())
@@ -116,7 +116,7 @@ class DeliveryWorker:
                 wait = await self._round()
                 if self._is_done():
                     break
-                with suppress(TimeoutError):  # not wait_for: it forgets a cancel that comes together with news
+                with suppress(TimeoutError):  # not wait_for: it loses a cancel that comes together with news
                     async with asyncio.timeout(wait):
                         await self.news.wait()
         finally:
@@ -124,7 +124,7 @@ class DeliveryWorker:
             await asyncio.gather(following, return_exceptions=True)
 
     def finish(self, seq: int) -> None:
-        """Bring what the log says up to this event, and wait for nothing more."""
+        """Deliver everything up to this event, and wait for nothing after it."""
         self._finishing = seq
         self.news.set()
 
@@ -152,7 +152,7 @@ class DeliveryWorker:
         self.news.set()
 
     async def _read(self) -> None:
-        """Fold what happens in this session, to its end: it is deleted, or goes on as another one."""
+        """Fold the events of this session until it is deleted or rotated into another session."""
         after = self.box.seq
         async for thing in feed(self.deliveries.store, self.session_id, after=after):
             match thing:
@@ -162,7 +162,7 @@ class DeliveryWorker:
                         self._draft, self._attempt = "", 0
                     if isinstance(event, e.SessionRotated):
                         self.session_id = event.to_session_id
-                        self.box.seq = stored.seq - 1  # the new one has its own event there
+                        self.box.seq = stored.seq - 1  # the new session has its own event with this seq
                         set_current_session_id(self.session_id)
                         return
                 case DraftChunk(attempt_seq=attempt, part="text", text=text):
@@ -178,7 +178,9 @@ class DeliveryWorker:
     # --- one round
 
     async def _round(self) -> float | None:
-        """Bring what can be brought now; how many seconds until there is something to do without news."""
+        """Deliver what can be delivered now; return the seconds until there is work to do without news, None if there
+        is none.
+        """
         due: list[float] = []
         if (left := self._not_before - monotonic()) > 0:
             return left
@@ -191,7 +193,7 @@ class DeliveryWorker:
             due = [self._paused(trouble)]
         except SessionNotFound:
             self._over = True
-        except OutlastError as error:  # the store
+        except OutlastError as error:  # from the store
             due = [self._paused(error)]
         return min(due, default=None)
 
@@ -216,14 +218,14 @@ class DeliveryWorker:
         return [min(self.platform.typing_seconds, TROUBLE_SECONDS)]
 
     async def _tell_trouble(self, trouble: str, since: int) -> None:
-        """Say why nothing comes of what was asked for; once for whatever waits longest."""
+        """Say why there is no answer; once per oldest waiting request."""
         if self._troubled != since:
             text = f"⚠️ Nothing answers here just now: {trouble}"
             await self.deliveries.tell(self.route, self.session_id, text, f"trouble {since}")
             self._troubled = since
 
     def _not_begun(self) -> list[int]:
-        """What the chat asked for and nobody is at: its messages and requests, by their events."""
+        """Messages and requests of the chat that no turn works on yet, by seq."""
         if self.box.turn_item is not None:
             return []
         requests = [
@@ -232,24 +234,25 @@ class DeliveryWorker:
         return [*self.box.inputs, *requests]
 
     def _is_working(self) -> bool:
-        """Whether an answer may come any moment: a turn runs and does not wait for the chat, or was only just asked
-        for."""
+        """Whether an answer may come at any moment: a turn runs and does not wait for the chat, or was only just
+        requested.
+        """
         asks = any(item.what is DeliveryKind.QUESTION and not item.over for item in self.box.items.values())
         soon = monotonic() - self._since < SOON
         return not asks and (self.box.turn_item is not None or soon)
 
     async def _bring(self, item: OutboxItem) -> list[float]:
-        """Bring one item as far as it is; when to look at it again by itself."""
+        """Deliver the current state of one item; return the waits until it must be looked at again without news."""
         if item.what is DeliveryKind.REQUEST and not item.over:
             return []
         if item.what is DeliveryKind.TURN and not item.over and (wait := self._too_early(item)) is not None:
             return [wait] if wait else []
         if (waits := self._others(item)) is not None:
             return [waits]
-        whole = item.over  # as it is now: while a piece is sent, more may be said
+        whole = item.over  # fixed here: while a piece is sent, the item may grow
         text = told(item, self._draft if item is self.box.turn_item else "", private=self._private)
         texts = split(text, self.platform.longest - RESERVED, self.platform.size)
-        texts += [GONE] * len([n for n in item.pieces if n > len(texts) and whole])  # shown once, not said any more
+        texts += [GONE] * len([n for n in item.pieces if n > len(texts) and whole])  # no longer part of the text
         try:
             for n, text in enumerate(texts, 1):
                 if not await self._piece(DeliveryPart(item, n, len(texts), text)):
@@ -262,8 +265,9 @@ class DeliveryWorker:
         return []
 
     def _too_early(self, item: OutboxItem) -> float | None:
-        """How long to wait before a reply that is being written is shown, or shown anew; None when it is time. 0 where
-        only whole replies are shown."""
+        """Seconds to wait before a reply that is being written is shown or updated; None if it is due now. 0 if there
+        is no text yet, or only complete replies are shown.
+        """
         if not (self.platform.can_edit and self._edit_seconds):
             return 0.0
         since = self._edited_at.setdefault(item.of_seq, monotonic())
@@ -276,7 +280,7 @@ class DeliveryWorker:
         return None
 
     def _others(self, item: OutboxItem) -> float | None:
-        """How long another gateway, which is at this item, is left to it; None when nobody is."""
+        """Seconds to wait before taking over this item from another gateway; None if no other gateway delivers it."""
         for n, piece in item.pieces.items():
             if piece.by in ("", self.deliveries.by) or self.deliveries.is_gone(piece.by):
                 continue
@@ -289,7 +293,7 @@ class DeliveryWorker:
     # --- one message
 
     async def _piece(self, part: DeliveryPart) -> bool:
-        """Let the chat show this part; whether it does. False: another gateway is at it."""
+        """Make the chat show this part. Returns False if another gateway is delivering it."""
         if (unnoted := self._unnoted.get(part.place)) is not None:
             await self._note(part, *unnoted)
         known, piece = self._sent.get(part.place), part.item.pieces.get(part.n)
@@ -306,10 +310,10 @@ class DeliveryWorker:
         return await self._send(part, piece.attempt + 1)
 
     async def _reach(self) -> None:
-        """Before something may stand there twice: is anybody there at all? An outage uses up no attempts."""
+        """Check that the platform is reachable before a message might appear twice: an outage uses up no attempts."""
         try:
             await self.platform.open()
-        except Rejected as rejected:  # us, not the chat
+        except Rejected as rejected:  # this account is rejected, not the chat
             raise NotSent(str(rejected)) from rejected
 
     async def _send(self, part: DeliveryPart, attempt: int, *, begun: bool = False) -> bool:
@@ -318,7 +322,7 @@ class DeliveryWorker:
             raise Rejected(f"it was tried {MOST_ATTEMPTS} times and never confirmed")
         if not begun:
             if not await self.deliveries.begin(self.route, self.session_id, item.of_seq, part.n, attempt):
-                return False  # the log will say in a moment who is at it
+                return False  # the log will soon show which gateway delivers it
             item.pieces = {**item.pieces, part.n: SentMessage(attempt=attempt, by=self.deliveries.by)}
         self._not_sent.discard(place)
         message = self._outgoing(part, attempt)
@@ -329,7 +333,7 @@ class DeliveryWorker:
             raise
         except MaybeSent:
             self._maybe.add(place)
-            if self.platform.knows_repeats:  # the same once more is the same attempt
+            if self.platform.knows_repeats:  # a retry with the same key is the same attempt
                 self._not_sent.add(place)
             raise
         self._sent[place] = self._unnoted[place] = (attempt, message_id)
@@ -338,7 +342,7 @@ class DeliveryWorker:
         return True
 
     async def _note(self, part: DeliveryPart, attempt: int, message_id: str) -> None:
-        """The platform took it: into the log, before anything else is done with it."""
+        """Record in the log that the platform accepted the message, before anything else is done with it."""
         await self.deliveries.made(self.route, self.session_id, part.item.of_seq, part.n, attempt, message_id)
         self._unnoted.pop(part.place, None)
 
@@ -349,7 +353,7 @@ class DeliveryWorker:
             return True
         try:
             await self.platform.edit(self.address, message_id, message)
-        except Rejected as rejected:  # somebody deleted it, or it is too old
+        except Rejected as rejected:  # the message was deleted, or is too old to edit
             noted("delivery.renewed", route=self.route, why=str(rejected))
             self._renewed.add(place)
             del self._sent[place]
@@ -384,7 +388,7 @@ def facts_of(
     parts: int = 1,
     outcome: str | None = None,
 ) -> dict[str, object]:
-    """What programs are told of a message; one that stands in no session's log has neither session nor seq."""
+    """Facts about a message for programs; a message outside any session's log has neither session nor seq."""
     return {"kind": str(what), "session_id": session_id, "seq": seq, "part": n, "parts": parts, "outcome": outcome}
 
 

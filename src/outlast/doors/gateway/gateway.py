@@ -1,8 +1,8 @@
-"""The gateway: every line of the settings, received from, looked after and supervised, in one process.
+"""The gateway: receives, delivers and supervises for every configured account, in one process.
 
-Each line has two loops. One receives: an update is taken and stored before the next one is asked for; while the store
-or the platform cannot be reached it waits longer and longer, and nothing is lost. The other goes its rounds: whatever a
-dead process, another gateway or another door left to be answered or delivered is found and taken up.
+Each account has two loops. The receive loop stores each update before it asks for the next one; while the store or the
+platform cannot be reached it retries with growing pauses, and nothing is lost. The rounds loop finds and resumes
+unanswered or undelivered work that a dead process, another gateway or another door left behind.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MakePlatform = Callable[[GatewaySettings, Settings], ChatPlatform]
 
 
 class Gateway:
-    """Runs the gateways of these settings on an open store. `endpoint` is the ASGI application for its webhooks."""
+    """Runs the accounts of these settings on an open store. `endpoint` is the ASGI application for webhooks."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Gateway:
         self._damaged: set[str] = set()
 
     async def start(self) -> None:
-        """Begin to receive and to deliver; what was left behind is taken up at once."""
+        """Start receiving and delivering; work that was left behind is resumed at once."""
         self._note()
         for line in self.lines.values():
             self._tasks += [asyncio.create_task(self._receive(line)), asyncio.create_task(self._go_rounds(line))]
 
     async def close(self, patience: float = PATIENCE) -> None:
-        """Stop receiving, let what is being stored be stored, bring what was said, leave the rest to the next one."""
+        """Stop receiving, finish storing the current update, deliver what was said; the next gateway does the rest."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -95,7 +95,7 @@ class Gateway:
         await asyncio.to_thread(forget_gateway, self.settings)
 
     async def take(self, name: str, update: ChatUpdate) -> AdmittedMessage | None:
-        """One update of one line; durable on return."""
+        """Process one update of one account; durable on return."""
         return await self._intakes[name].take(update)
 
     @property
@@ -115,14 +115,14 @@ class Gateway:
                 if self._states[line.table.name].detail != str(trouble):
                     warned("gateway.waits", trouble, gateway=line.table.name)
                 self._is(line, "waiting", str(trouble))
-            except Exception as error:  # noqa: BLE001 - one line's fault must not stop the others
+            except Exception as error:  # noqa: BLE001 - a failure in one account must not stop the others
                 pause = _next_pause(pause, None)
                 broke("gateway.broke")
                 self._is(line, "waiting", type(error).__name__)
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - to keep gateways apart
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - so that gateways do not retry in step
 
     async def _received(self, line: GatewayAccount) -> None:
-        """Receive until the platform is in trouble."""
+        """Receive until the platform fails."""
         account = await line.platform.open()
         self._is(line, "connected", None)
         noted("gateway.connected", gateway=line.table.name, account=account)
@@ -130,7 +130,7 @@ class Gateway:
             await _whole(self._surely(line, update))
 
     async def _surely(self, line: GatewayAccount, update: ChatUpdate) -> None:
-        """Take an update, however long the store is away: it is not confirmed before."""
+        """Process an update, however long the store is unavailable: the update is not confirmed before that."""
         pause = 0.5
         while True:
             try:
@@ -145,7 +145,7 @@ class Gateway:
                 return
             except _PASSING as error:
                 warned("update.waits", error, gateway=line.table.name, update=update.update_id)
-            except Exception:  # noqa: BLE001 - one update's fault must not keep all others from being heard
+            except Exception:  # noqa: BLE001 - a failure in one update must not block all later ones
                 broke("update.broke")
                 await line.say(update.address, UNFORESEEN, update.update_id)
                 return
@@ -171,18 +171,18 @@ class Gateway:
                 await self.look(line)
             except OutlastError as error:
                 warned("round.failed", error, gateway=line.table.name)
-            except Exception:  # noqa: BLE001 - whatever it was, those who wait must not wait for ever
+            except Exception:  # noqa: BLE001 - any failure: waiting chats must not wait for ever
                 broke("round.broke")
             took = time.monotonic() - began
-            await asyncio.sleep(max(ROUND_SECONDS, took * 10))  # a store with very many chats is looked at less often
+            await asyncio.sleep(max(ROUND_SECONDS, took * 10))  # a store with very many chats is scanned less often
 
     async def look(self, line: GatewayAccount) -> None:
-        """Take up what waits in the chats of this line, whoever left it there."""
+        """Resume pending work in the chats of this account, whichever process left it."""
         for route, session_id, debt in await asyncio.to_thread(line.chats.routes, line.prefix):
             try:
                 await self._look_at(line, route, session_id, debt=debt)
             except SessionNotFound:
-                continue  # deleted meanwhile, and its routes with it
+                continue  # deleted in the meantime, with its routes
             except DamagedSession as error:
                 if session_id not in self._damaged:
                     warned("session.damaged", error, session=session_id)
@@ -203,7 +203,7 @@ class Gateway:
             await line.chats.settle_debt(route, session_id)
 
     def _may_try(self, line: GatewayAccount, head: Header) -> bool:
-        """Whether a session with work is to be woken: not while it runs here, nor again and again when it cannot."""
+        """Whether to wake a session with work: not while it runs here, and not repeatedly if it cannot run."""
         if head.session_id in line.pool.running:
             return False
         seq, at = self._tried.get(head.session_id, (0, 0.0))
@@ -216,14 +216,14 @@ class Gateway:
 
 def _next_pause(pause: float, trouble: PlatformError | None) -> float:
     if isinstance(trouble, Rejected):
-        return LONGEST_PAUSE  # a wrong token does not become right by asking often
+        return LONGEST_PAUSE  # a wrong token stays wrong, so there is no point in retrying often
     longer = min(max(SHORTEST_PAUSE, pause * 2), LONGEST_PAUSE)
     asked = trouble.retry_after if isinstance(trouble, NotSent) else None
     return max(longer, asked or 0.0)
 
 
 async def _whole(work: Coroutine[Any, Any, None]) -> None:
-    """Do this to its end, though the caller is cancelled meanwhile: what is being stored is stored."""
+    """Run this to completion even if the caller is cancelled, so that an update being stored is stored."""
     doing = asyncio.ensure_future(work)
     try:
         await asyncio.shield(doing)

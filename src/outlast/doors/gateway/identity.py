@@ -1,4 +1,6 @@
-"""Who may speak. Nobody, unless the settings or a pairing say so; by ids that the platform never gives to another."""
+"""Which users may talk to the gateway: only those named by the settings or by a pairing, by ids that the platform never
+reuses.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,21 @@ from outlast.app.gateway_settings import GatewaySettings
 
 
 class SenderRole(StrEnum):
-    """Owners may do whatever their chat may. Members may talk, stop a turn and look where it stands."""
+    """Owners may do everything their chat allows. Members may talk, stop a turn and ask for its status."""
 
     OWNER = "owner"
     MEMBER = "member"
 
 
 class Identity:
-    """The people of one gateway."""
+    """The users of one gateway account."""
 
     def __init__(self, table: GatewaySettings, pairing: Pairing) -> None:
         self._table = table
         self.pairing = pairing
 
     def role(self, user: str) -> SenderRole | None:
-        """What this user is here; None for everybody else in the world."""
+        """The role of this user; None for all other users."""
         if user in self._table.owners or user in self.pairing.owners():
             return SenderRole.OWNER
         return SenderRole.MEMBER if user in self._table.members else None

@@ -1,7 +1,7 @@
-"""What a gateway says in the log of its process: names, ids and numbers, never what was said, nor a secret.
+"""Process log of a gateway: names, ids and numbers, never message texts or secrets.
 
-A platform's trouble is told in its own words: they are about addresses, limits and blocked chats, and an adapter takes
-care that no token is among them.
+A platform's error is logged in its own words: they are about addresses, limits and blocked chats, and the adapter makes
+sure that they contain no token.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _log = logging.getLogger("outlast.gateway")
 
 
 def noted(event: str, **facts: Any) -> None:
-    """Something that is as it should be."""
+    """Log a normal event."""
     log_event(_log, logging.INFO, event, **facts)
 
 
 def warned(event: str, error: OutlastError | None = None, **facts: Any) -> None:
-    """Something that somebody may have to look at."""
+    """Log an event that may need attention."""
     told = {} if error is None else _why(error)
     log_event(_log, logging.WARNING, event, **facts, **told)
 
 
 def broke(event: str) -> None:
-    """Something that nobody foresaw, with where it was raised."""
+    """Log an unexpected exception with its traceback."""
     _log.exception(event)
 
 

@@ -1,5 +1,7 @@
-"""What a chat is told, in words: turns, questions, notices. Everything a stranger could have put into a call is shown
-as it is: every character visible, in a block of code that nothing in it can close."""
+"""Texts sent to a chat: turns, questions, notices.
+
+Untrusted content of a call is shown exactly: every character visible, in a code block that the content cannot close.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from outlast.core.text import fenced, show_invisible, visible_line
 from outlast.doors.gateway.platform import Button
 
 LONGEST_CALL = 12_000
-"""A call that is longer cannot be read in a chat, so it cannot be approved there."""
+"""A longer call cannot be read in a chat, so it cannot be approved there."""
 ONCE, SESSION, DENY = "once", "session", "deny"
 REPEATED = "↻ Perhaps a repeat: it is not known whether this arrived before."
 WORKING = "…"
@@ -34,7 +36,7 @@ _ANSWERED = {
 
 
 def told(item: OutboxItem, draft: str = "", *, private: bool = True) -> str:
-    """The item as it stands now, in Markdown."""
+    """The current text of the item, in Markdown."""
     match item.what:
         case DeliveryKind.TURN:
             return turn_text(item, draft)
@@ -45,7 +47,7 @@ def told(item: OutboxItem, draft: str = "", *, private: bool = True) -> str:
 
 
 def turn_text(item: OutboxItem, draft: str) -> str:
-    """The replies of a turn; while it runs with what is being written, and what it does."""
+    """The replies of a turn; while it runs, also the draft and the current activity."""
     said = [text.strip() for text in item.texts]
     if not item.over:
         said += [draft.strip(), f"_⚙ {item.working} {WORKING}_" if item.working and not draft else ""]
@@ -75,7 +77,7 @@ def question_text(item: OutboxItem, *, private: bool) -> str:
 
 
 def call_text(asked: OpenQuestion) -> str:
-    """The whole call, and why it is asked about."""
+    """The whole call, and why approval is needed."""
     why = f"\n{plain_line(asked.reason)}" if asked.reason else ""
     return f"🔐 **Allow {show_invisible(asked.name)}?**{why}\n\n{fenced(_arguments(asked))}"
 
@@ -89,7 +91,7 @@ def _hint(asked: OpenQuestion, private: bool) -> str:
 
 
 def is_readable(asked: OpenQuestion) -> bool:
-    """Whether a chat can show the whole call: what is not seen is not approved."""
+    """Whether a chat can show the whole call: a call that is not fully visible is not approved."""
     return len(_arguments(asked)) <= LONGEST_CALL
 
 
@@ -107,8 +109,9 @@ def choices_of(asked: OpenQuestion) -> list[str]:
 
 
 def buttons_of(item: OutboxItem, *, private: bool) -> tuple[Button, ...]:
-    """What can be pressed under a question. The data names the question, the call's digest and the answer; who pressed
-    it, where, and whether it is still open is looked at when it comes back."""
+    """Buttons under a question. The data names the question, the call's digest and the answer; who pressed the button,
+    where, and whether the question is still open are checked when it is pressed.
+    """
     asked, linked = item.asked, item.facts.get("question")
     if private and isinstance(linked, dict):
         return _allowing(cast("dict[str, Any]", linked))
@@ -146,11 +149,11 @@ _PRESSED = re.compile(r"q:([0-9]{1,18}):([0-9a-f]{1,16}):([a-z0-9]{1,10})", re.A
 
 
 def unpressed(data: str) -> tuple[int, str, str] | None:
-    """(question, beginning of the digest, answer) of a button of ours; None when it is none."""
+    """(question, start of the digest, answer) of a gateway button; None for other data."""
     found = _PRESSED.fullmatch(data)
     return (int(found[1]), found[2], found[3]) if found else None
 
 
 def plain_line(text: str | None, longest: int = 400) -> str:
-    """On one line, every character visible, cut where it is too long."""
+    """One line with every character visible, cut if it is too long."""
     return visible_line(text or "", longest)

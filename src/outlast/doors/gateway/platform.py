@@ -1,8 +1,7 @@
-"""`ChatPlatform`: what the gateway needs of a chat platform, and nothing more.
+"""`ChatPlatform`: the interface between the gateway and a chat platform.
 
-An adapter only translates. Who may speak, what a text means, what is delivered when and how often: none of that is
-here, and no adapter decides it. Ids are the platform's own immutable ones, as text; names that people choose never
-leave an adapter.
+An adapter only translates. Who may talk, what a text means, what is delivered when and how often: adapters decide none
+of that. Ids are the platform's own immutable ones, as text; names that users choose never leave an adapter.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from outlast.core.errors import OutlastError
 
 
 class ChatUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody did in a chat.
+    """One action of a user in a chat.
 
-    `update_id` is unique for this account for ever: it is what makes a repeat a repeat. `text` is None for anything
-    that is no text; `media` then says in words what it is. `pressed` is the data of a button of ours, `reply_to` the
-    message that was answered. `addressed`: it is meant for us. `forwarded`: somebody else wrote it.
+    `update_id` is unique for this account for ever: repeats are recognised by it. `text` is None for anything but text;
+    `media` then describes it in words. `pressed` is the data of a gateway button, `reply_to` the message that was
+    replied to. `addressed`: it is meant for the bot. `forwarded`: another user wrote it.
     """
 
     update_id: str
@@ -39,17 +38,17 @@ class ChatUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Button(msgspec.Struct, frozen=True):
-    """Something to press; `data` comes back in the update, at most 64 bytes."""
+    """A button; `data` comes back in the update, at most 64 bytes."""
 
     label: str
     data: str
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to send: Markdown, and what can be pressed under it.
+    """A message to send: Markdown, with buttons under it.
 
-    `key` is the same for every attempt at this message, for platforms that know a repeat by it; it is a `repeat` when
-    it may have been taken before. `facts` are for programs that read along.
+    `key` is the same for every attempt at this message, for platforms that recognise a repeat by it; `repeat` is set if
+    the platform may have accepted it before. `facts` are for programs that read the messages.
     """
 
     text: str
@@ -81,50 +80,51 @@ class Rejected(PlatformError):
 
 
 class ChatPlatform(Protocol):
-    """One account on one platform. Everything but `receive` may be called at any time, from one event loop."""
+    """One account on one platform. All methods except `receive` may be called at any time, from one event loop."""
 
     name: str
     longest: int
-    """How large a message may be, by `size`."""
+    """Largest size of a message, measured by `size`."""
     typing_seconds: float
-    """For how long a chat shows that we are typing."""
+    """For how many seconds a chat shows that the bot is typing."""
     can_edit: bool
     knows_repeats: bool
-    """Whether two sends with the same key are one message there; else what is sent again stands there twice, so it is
-    marked, and given up after a few attempts."""
+    """Whether two sends with the same key give one message. If not, a retry may appear twice, so it is marked as a
+    repeat and given up after a few attempts.
+    """
 
     def size(self, text: str) -> int: ...
 
     async def open(self) -> str:
-        """Prove who we are; our own id there. `PlatformTrouble` in one sentence."""
+        """Authenticate; returns the bot's own id on the platform. Raises PlatformError with one sentence."""
         ...
 
     def receive(self) -> AsyncIterator[ChatUpdate]:
-        """What happens in our chats, in order, from where the last one was done.
+        """Yield the updates of all chats, in order, from the last processed one on.
 
-        Asking for the next update says that the last one is durable: only then is it confirmed to the platform.
-        `NotSent` when the platform cannot be reached; then ask again, and nothing is lost.
+        Requesting the next update means that the last one is durable: only then is it confirmed to the platform. Raises
+        NotSent if the platform cannot be reached; calling it again then loses nothing.
         """
         ...
 
     async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
-        """Send it; the platform's id of the message. `NotSent`, `MaybeSent` or `Rejected`."""
+        """Send a message; returns the platform's message id. Raises NotSent, MaybeSent or Rejected."""
         ...
 
     async def edit(self, address: ChatAddress, message_id: str, message: OutgoingMessage) -> None:
-        """Let the message say this. Doing it twice is doing it once."""
+        """Replace the text of a message. Idempotent."""
         ...
 
     async def typing(self, address: ChatAddress) -> None:
-        """Show for some seconds that an answer is coming; never fails."""
+        """Show for some seconds that an answer is coming; never raises."""
         ...
 
     async def acknowledge(self, update: ChatUpdate) -> None:
-        """The button that was pressed was taken; never fails."""
+        """Confirm a pressed button to the platform; never raises."""
         ...
 
     async def is_private(self, chat: str) -> bool:
-        """Whether nobody but one user and we can read there; False where that cannot be found out."""
+        """Whether only one user and the bot can read the chat; False if that cannot be determined."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Which platform a table of the settings means; its library is loaded only then."""
+"""Creates the platform adapter for a gateway table; its library is imported only then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outlast.doors.gateway.platform import ChatPlatform
 
 
 def require_gateway(settings: Settings) -> None:
-    """Raise, in a sentence, unless the settings name chats and everything for them is installed and set."""
+    """Raise, with one sentence, unless chats are configured and their libraries and credentials are available."""
     if not settings.gateway:
         raise ConfigError(
             f"no chats are configured; add a [gateway.NAME] table to {settings.home / 'config.toml'} "
@@ -31,7 +31,7 @@ _LIBRARIES = {"telegram": "telegram", "matrix": "nio", "webhook": "uvicorn"}
 
 
 def platform_for(table: GatewaySettings, settings: Settings) -> ChatPlatform:
-    """The account of this table. `ConfigError` or `MissingExtra` in one sentence when it cannot be had."""
+    """Create the adapter for this table. Raises ConfigError or MissingExtra with one sentence."""
     credential = credential_of(table)
     try:
         match table.platform:
@@ -59,7 +59,7 @@ def _matrix(table: GatewaySettings, settings: Settings, credential: str) -> Chat
     identity = Identity(table, pairing)
 
     def welcomes(user: str) -> bool:
-        """Owners may invite us anywhere; while a pairing code is open, anybody may, to be able to say it."""
+        """Owners may invite the bot anywhere; while a pairing code is open, any user may, in order to send it."""
         return identity.role(user) is SenderRole.OWNER or pairing.is_open(time.time())
 
     by_token = table.credential.kind == "token"

@@ -1,9 +1,9 @@
-"""What `outlast gateway` does: run the lines until a signal comes, and serve the webhooks if there are any.
+"""`outlast gateway`: runs all accounts until a signal arrives, and serves the webhooks if there are any.
 
-SIGINT and SIGTERM: nothing more is received, what is being stored is stored, what was said is brought, running turns
-stay in the log for the next start. A second signal does not wait.
+On SIGINT or SIGTERM the gateway stops receiving, finishes storing, and delivers what was said; running turns stay in
+the log for the next start. A second signal ends the process at once.
 
-The gateway beside an HTTP server, on its store: `outlast serve --gateway`.
+`EmbeddedGateway` is the gateway inside an HTTP server, on the server's store: `outlast serve --gateway`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from outlast.store.log_store import LogStore
 async def run(
     settings: Settings, listener: socket.socket | None, ready: Callable[[Gateway], None], patience: float
 ) -> None:
-    """Run until a signal comes. `listener` is where webhooks are taken; `ready` is called when everything runs."""
+    """Run until a signal arrives. `listener` is the socket for webhooks; `ready` is called when everything runs."""
     store = await asyncio.to_thread(store_of, settings)
     try:
         gateway = Gateway(store, settings)
@@ -45,7 +45,7 @@ async def run(
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """Set by the first signal. The second one ends the process where it stands: that is safe, only not polite."""
+    """An event set by the first signal. The second signal ends the process at once, which is safe but abrupt."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stopped(number: signal.Signals) -> None:
@@ -62,13 +62,13 @@ def _stop_on_signals() -> asyncio.Event:
 class _WebhookServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """They are ours."""
+        """Leave the signal handlers to the gateway."""
         yield
 
 
 @asynccontextmanager
 async def _serving(gateway: Gateway, listener: socket.socket | None) -> AsyncGenerator[None]:
-    """The webhooks' address answers while this is open, and lets nobody new in while the gateway closes."""
+    """Serve the webhooks while this context is open; afterwards wait for the server to shut down."""
     if listener is None:
         yield
         return
@@ -93,7 +93,9 @@ async def _serving(gateway: Gateway, listener: socket.socket | None) -> AsyncGen
 
 
 class EmbeddedGateway:
-    """Started and closed by the server. Without `works` others run the turns: here is only received and delivered."""
+    """A gateway that an HTTP server starts and closes. With `works=False` it only receives and delivers; other
+    processes run the turns.
+    """
 
     def __init__(self, settings: Settings, *, works: bool = True) -> None:
         self._settings = settings
@@ -110,7 +112,7 @@ class EmbeddedGateway:
             await gateway.close()
 
     async def webhooks(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Signed chat messages, for the server to hand in."""
+        """ASGI entry point for signed chat messages."""
         if self._gateway is None:
             await send_json(send, 503, {"detail": "the gateway is not running just now; send it again"})
         else:

@@ -1,7 +1,7 @@
-"""Long texts as several messages: cut at the end of a paragraph, a line, a sentence or a word, in this order.
+"""Splits long texts into several messages, at the end of a paragraph, a line, a sentence or a word, in this order.
 
-A block of code is kept whole where it fits; where it does not, it is closed at the cut and opened again behind it.
-A cut depends on nothing behind it, so while a reply grows, the messages that are full stay as they are.
+A code block is kept whole if it fits; if not, it is closed at the cut and reopened after it. A cut does not depend on
+the text after it, so while a reply grows, the messages that are full stay as they are.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from collections.abc import Callable
 
 EARLIEST = 0.4
-"""A message is not cut in its first part, however good the place."""
+"""No cut is made in this first share of a message, however good the place."""
 OPENING = 48
-"""So much of the line that opens a block of code is repeated behind a cut."""
+"""Characters of a code block's opening line that are repeated after a cut."""
 _FENCE = re.compile(r" {0,3}(`{3,16}|~{3,16})(.*)")
 _SENTENCE = re.compile(r"[.!?…。]['\")\]]*\s")
 
 
 def split(text: str, longest: int, size: Callable[[str], int] = len) -> list[str]:
-    """The text in parts of at most `longest` each, in order; none where there is nothing to say."""
+    """The text in parts of at most `longest` each, in order; empty for an empty text."""
     parts: list[str] = []
     rest = text.strip("\n")
     while size(rest) > longest:
@@ -55,7 +55,7 @@ def _most(text: str, longest: int, size: Callable[[str], int]) -> int:
 
 
 def _place(head: str, *, words: bool = True) -> int:
-    """Where to cut a text that is as long as may be."""
+    """Where to cut a text of maximal length."""
     earliest = int(len(head) * EARLIEST)
     for mark in ("\n\n", "\n"):
         found = head.rfind(mark, earliest)
@@ -68,7 +68,7 @@ def _place(head: str, *, words: bool = True) -> int:
 
 
 def _open_fence(text: str) -> tuple[str | None, int]:
-    """The line that opened the block of code in which this text ends, and where it stands; None when in none."""
+    """The opening line of the code block in which this text ends, and its position; None outside a code block."""
     opened: str | None = None
     began = at = 0
     for line in text.split("\n"):

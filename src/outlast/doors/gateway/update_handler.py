@@ -1,4 +1,4 @@
-"""What is done with an update: in this order, and with nothing decided before it is known who speaks.
+"""Processes updates in a fixed order; nothing is decided before the sender is known.
 
 who > forwarded > where > button > text > length > command > answer to a question > message
 """
@@ -27,13 +27,15 @@ PAIRED = "✅ You are an owner here now. /help says what can be done."
 
 
 class UpdateHandler:
-    """Takes the updates of one line. Durable on return."""
+    """Processes the updates of one account. Durable on return."""
 
     def __init__(self, line: GatewayAccount) -> None:
         self.line = line
 
     async def take(self, update: ChatUpdate) -> AdmittedMessage | None:
-        """Where it is now; None when nothing was stored. `ConflictError` when its id was used for something else."""
+        """Process an update; returns where it was stored, None if nothing was stored. Raises ConflictError if its id
+        was used for another update.
+        """
         line = self.line
         role = await asyncio.to_thread(line.identity.role, update.user)
         if role is None:
@@ -60,17 +62,17 @@ class UpdateHandler:
         return taken
 
     async def attend(self, route: str, session_id: str) -> None:
-        """Let the session be worked on, and what it says be brought."""
+        """Wake the session if it has work, and deliver its messages."""
         line = self.line
         for one in {session_id, await line.chats.leads(route) or session_id}:
-            with suppress(SessionNotFound):  # deleted meanwhile: nobody waits any more
+            with suppress(SessionNotFound):  # deleted in the meantime: no chat waits for it
                 head = await asyncio.to_thread(line.store.head, one)
                 if head.has_work:
                     line.pool.wake(one)
                 line.deliver(route, one, head.root_id)
 
     def _is_meant(self, update: ChatUpdate) -> bool:
-        """Whether a message in a group is for us."""
+        """Whether a message in a group is meant for the bot."""
         match self.line.table.groups:
             case "always":
                 return True
@@ -80,7 +82,7 @@ class UpdateHandler:
                 return False
 
     async def _stranger(self, update: ChatUpdate) -> None:
-        """Nobody we know. Only the right code gets an answer; everything else gets nothing, and no hint."""
+        """Handle an unknown user. Only the right pairing code gets an answer; everything else gets no hint."""
         text = (update.text or "").strip()
         word, _, code = text.partition(" ")
         offered = code if word.lower() == PAIR else text
@@ -116,6 +118,6 @@ class UpdateHandler:
 
 
 def digest_of(update: ChatUpdate) -> str:
-    """The same for the same thing said, and for nothing else."""
+    """Digest of the content of an update: equal only for equal content."""
     said = msgspec.json.encode((update.text, update.media, update.pressed, update.reply_to))
     return hashlib.sha256(said).hexdigest()[:32]

@@ -1,11 +1,11 @@
-"""The HTTP door: sessions as JSON and as streams of events, and the page that uses them.
+"""The HTTP door: serves sessions as JSON and as event streams, and serves the web page that uses them.
 
-    guard      every request passes it first, on the raw scope: host, token, origin, content type, size
-    login      the one-time link that becomes a cookie
-    wire       what goes in and out; unknown fields are refused
-    routes     one file a noun; each verb is durable before its answer
-    stream     a session as it happens (Server-Sent Events)
-    app        the pieces put together; `outlast.http.create_app` is the facade
+    middleware     checks every request first, on the raw scope: host, token, origin, content type, size
+    schemas        bodies of requests and responses; requests with unknown fields are refused
+    routes         one file per resource; each action is durable before its response
+    event_stream   a live session as Server-Sent Events
+    server         the process of `outlast serve`: sockets, uvicorn, connection limits
+    app            builds the ASGI application; `outlast.http.create_app` is the facade
 
-Nothing here runs a turn: a message is admitted, and the crew (`outlast.app.workers.worker_pool`) does the work.
+The handlers run no turns: they admit messages, and the worker pool (`outlast.app.workers.worker_pool`) runs the turns.
 """

@@ -1,7 +1,8 @@
-"""The door put together: guard, routes, and one store behind them.
+"""The ASGI application of the HTTP door: the guard, the routes, and one store.
 
-The store is opened by the lifespan, or by the first request where nobody runs one. When the lifespan ends, streams end
-so that their clients come again, running turns are left in the log for whoever comes next, and the store is closed.
+The lifespan opens the store; if the server runs no lifespan, the first request opens it. When the lifespan ends, the
+streams end so that their clients reconnect, running turns stay open in the log for the next process, and the store is
+closed.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from outlast.store.log_store import LogStore
 
 
 class SideService(Protocol):
-    """What runs beside the API, on its store: the chat gateway."""
+    """A service that runs with the API and shares its store: the chat gateway."""
 
     async def start(self, store: LogStore, metrics: Metrics) -> None: ...
 
     async def close(self) -> None: ...
 
     async def webhooks(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Takes signed chat messages."""
+        """Receive signed chat messages."""
         ...
 
 
 class HttpDoor:
-    """An ASGI application. `async with door.lifespan()` for those who run it inside their own process."""
+    """An ASGI application. To run it inside another program, use `async with door.lifespan()`."""
 
     def __init__(
         self,
@@ -57,8 +58,8 @@ class HttpDoor:
         webhooks: App | None = None,
         beside: SideService | None = None,
     ) -> None:
-        """`config` is how turns are run and `working` how many, `public_url` where a proxy in front is reached,
-        `webhooks` what takes signed chat messages, unless what runs `beside` does."""
+        """`config` sets how turns run and `working` how many, `public_url` is the URL of a proxy in front of the
+        server, `webhooks` receives signed chat messages; the `beside` service, if given, receives them instead."""
         self.settings = settings
         self.config = config
         self.working = working
@@ -87,14 +88,14 @@ class HttpDoor:
         self._served = self.request_metrics.counting(self.guard)
 
     async def server(self) -> ServerState:
-        """What the routes work with; opened now, if nobody did."""
+        """Return the state that the routes share; open it first if it is not open."""
         async with self._opening:
             if self._desk is None:
                 self._desk = await ServerState.open(self.settings, config=self.config, working=self.working)
             return self._desk
 
     def end_streams(self) -> None:
-        """Streams end now and none begins any more: their clients come again, to whoever serves then."""
+        """End all streams and start no new ones; the clients reconnect to the next server process."""
         if self._desk is not None:
             self._desk.live.close()
 
@@ -106,7 +107,7 @@ class HttpDoor:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        self.secret.mark()  # a token that cannot be had is found out now
+        self.secret.mark()  # fail at startup if the token cannot be read
         server = await self.server()
         try:
             if self.beside is not None:
@@ -119,7 +120,7 @@ class HttpDoor:
 
     @property
     def router(self) -> HttpDoor:
-        """Itself: `app.router.lifespan_context(app)` is how many tests run a lifespan."""
+        """Return the door itself: many test clients run a lifespan as `app.router.lifespan_context(app)`."""
         return self
 
     def lifespan_context(self, app: object = None) -> AbstractAsyncContextManager[None]:
@@ -132,7 +133,7 @@ class HttpDoor:
             await self._served(scope, receive, send)
 
     async def _lived(self, receive: Receive, send: Send) -> None:
-        """The lifespan as servers speak it: one message each way at either end."""
+        """Run the lifespan by the ASGI protocol: one message in and one out at startup, and again at shutdown."""
         await receive()
         async with AsyncExitStack() as stack:
             try:
@@ -146,6 +147,6 @@ class HttpDoor:
 
 
 def create_app(settings: Settings, *, config: AgentConfig | None = None, public_url: str | None = None) -> HttpDoor:
-    """The HTTP door with these settings. `config` is how turns are run, `public_url` where a proxy in front of it is
-    reached."""
+    """Return the HTTP door with these settings. `config` sets how turns run; `public_url` is the URL of a proxy in
+    front of the server."""
     return HttpDoor(settings, config=config, public_url=public_url)

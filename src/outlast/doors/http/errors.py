@@ -1,4 +1,7 @@
-"""From errors to answers: one table, one shape. An answer never holds a trace; what nobody foresaw is logged."""
+"""Maps errors to responses: one table of status codes, one response shape.
+
+A response never contains a traceback. Unexpected errors are logged.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +34,17 @@ STATUS: tuple[tuple[type[e.OutlastError], int], ...] = (
     (e.Refused, 409),
     (e.OutlastError, 400),
 )
-"""The first that fits counts."""
+"""The first matching row counts."""
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One sentence: what is wrong and what can be done. `matches` are the sessions that an ambiguous prefix fits."""
+    """One sentence: what is wrong and what the client can do. `matches` lists the sessions that match an ambiguous
+    prefix."""
 
     detail: str
     matches: list[str] | None = None
     key: str | None = None
-    """Under which a write of unknown outcome can be repeated safely."""
+    """The idempotency key under which a write of unknown outcome can be repeated safely."""
 
 
 def status_of(error: e.OutlastError) -> int:
@@ -55,7 +59,7 @@ def foreseen(request: Request[Any, Any, Any], error: e.OutlastError) -> Response
 
 
 def of_framework(request: Request[Any, Any, Any], error: HTTPException) -> Response[ErrorDetail]:
-    """What the router refuses: no such path, no such method, a query value that does not fit."""
+    """Answer a refusal of the router: unknown path, unknown method, invalid query value."""
     headers = {
         name: _without_options(value) for name, value in (error.headers or {}).items() if name.lower() == "allow"
     }
@@ -90,7 +94,7 @@ def _what_does_not_fit(error: HTTPException) -> str | None:
         return None
     if any(one.get("key") == "data" for one in error.extra):
         return "the body is missing; send JSON"
-    # `of_state` is our name for `state`, which the framework keeps for itself.
+    # `of_state` is our parameter for `state`, a name that the framework reserves.
     names = [str(one.get("key", "a value")).removeprefix("of_") for one in error.extra]
     found = [f"{name}: {one.get('message', 'does not fit')}" for name, one in zip(names, error.extra, strict=True)]
     return "; ".join(" ".join(one.split()) for one in found) or None

@@ -1,10 +1,8 @@
-"""`GET /api/sessions/{id}/stream`: a session as server-sent events.
+"""`GET /api/sessions/{id}/stream`: a live session as server-sent events.
 
-A follower that does not read is not queued for: what it has not read stays in the store. When nothing could be sent to
-it for `WRITE_SECONDS`, or the store cannot be read, its connection is cut, never ended as if that were all; it comes
-again with the id of the last frame it saw.
-
-`GET /api/sessions/{id}/stream`: a session as it happens (`outlast.doors.http.event_stream` tells how).
+Nothing is queued for a follower that does not read: unread events stay in the store. If a frame cannot be sent for
+`WRITE_SECONDS`, or the store cannot be read, the connection is aborted; it never ends as if the stream were complete.
+The follower then reconnects with the id of the last frame it saw.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from outlast.doors.http.parameters import SESSION, OpenDesk, SessionId
 
 WRITE_SECONDS = 20.0
 ABORT = "outlast.abort"
-"""Where the server's protocol leaves the function that cuts a connection."""
+"""The scope key under which the server's protocol puts the function that aborts the connection."""
 
 _log = logging.getLogger(__name__)
 HEADERS = {
@@ -39,7 +37,8 @@ HEADERS = {
 
 
 def cursor_of(last_event_id: str | None, last_seq: str | None) -> StreamCursor:
-    """The header beats the query; an empty one is none, as browsers send it. `InvalidInput` when it is garbage."""
+    """Return the cursor of a request. The header has precedence over the query. An empty header counts as missing,
+    because browsers send one. Raises InvalidInput if the cursor is malformed or `last_seq` is empty."""
     for given in (last_event_id, last_seq):
         if given is not None and given.strip():
             return cursor_from(given)
@@ -49,13 +48,13 @@ def cursor_of(last_event_id: str | None, last_seq: str | None) -> StreamCursor:
 
 
 async def event_stream(live: StreamHub, session_id: str, cursor: StreamCursor, *, follow: bool = True) -> EventStream:
-    """The answer. Whatever is wrong with the session is raised here, before a byte is sent."""
+    """Return the response. Errors of the session are raised here, before any byte is sent."""
     await asyncio.to_thread(live.store.head, session_id)
     return EventStream(session_id, live.frames(session_id, cursor, follow=follow), follow=follow)
 
 
 class EventStream(Response[None]):
-    """Frames as they come."""
+    """A response that sends frames as they arrive."""
 
     def __init__(self, session_id: str, frames: AsyncIterator[bytes], *, follow: bool = True) -> None:
         super().__init__(content=None, headers=HEADERS, media_type="text/event-stream")
@@ -93,7 +92,7 @@ class _Streaming(ASGIResponse):
 
     async def _send_all(self, scope: Any, send: Any, patience: WriteTimeout) -> None:
         if self._follow:
-            await send(_body(HEARTBEAT))  # so that a client whose session is silent knows that it is connected
+            await send(_body(HEARTBEAT))  # tells the client of an idle session that it is connected
         try:
             async for data in self._frames:
                 patience.since = time.monotonic()
@@ -102,7 +101,7 @@ class _Streaming(ASGIResponse):
         except OutlastError as error:
             log_event(_log, logging.WARNING, "stream.cut", session=self._session_id, **error_fields(error))
             scope.get(ABORT, _no_abort)()
-            await asyncio.sleep(0)  # so that the server has heard of it when we return
+            await asyncio.sleep(0)  # lets the server notice the abort before we return
             return
         finally:
             await _closed(self._frames)
@@ -110,7 +109,7 @@ class _Streaming(ASGIResponse):
 
 
 class WriteTimeout:
-    """Gives up when a frame has been on its way since `since`, for too long. One timer a stream, not one a frame."""
+    """Calls `give_up` if sending one frame, begun at `since`, takes too long. One timer per stream, not per frame."""
 
     def __init__(self) -> None:
         self.since: float | None = None
@@ -134,7 +133,7 @@ def _body(data: bytes) -> dict[str, Any]:
 
 
 def _no_abort() -> None:
-    """A server that cannot cut a connection closes it when the answer ends."""
+    """Do nothing: a server that cannot abort a connection closes it when the response ends."""
 
 
 async def _gone(receive: Any) -> None:
@@ -163,7 +162,7 @@ async def stream_session(
     ] = None,
     follow: Annotated[bool, QueryParameter(description="False ends at the newest event.")] = True,
 ) -> EventStream:
-    """Server-sent events: everything after the cursor, then whatever comes. `id: <seq>` for events, `id: <seq>:<n>` for
-    pieces of the reply that is being written; come back with the last id you saw."""
+    """Server-sent events: everything after the cursor, then new events as they happen. Events have `id: <seq>`, pieces
+    of the reply in progress have `id: <seq>:<n>`; reconnect with the last id you saw."""
     header = await server.named(session_id)
     return await event_stream(server.live, header.session_id, cursor_of(last_event_id, last_seq), follow=follow)

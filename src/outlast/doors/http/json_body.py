@@ -1,6 +1,7 @@
-"""The few shapes of ASGI that are used here, by name.
+"""JSON in both directions, and the ASGI types used by the HTTP door.
 
-How bodies come in and answers go out: strictly typed JSON one way, JSON that never fails the other.
+Requests are decoded strictly into the type that their handler declares. Encoding a response never fails, even if stored
+text is not valid Unicode.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from outlast.core.errors import InvalidInput
 from outlast.core.redaction import mapped
 
 Scope = Any
-"""What is known of a request. Every server and framework has a type of its own for it, and no two agree."""
+"""The ASGI scope of a request. `Any`, because every server and framework has its own type and no two agree."""
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
@@ -24,19 +25,19 @@ App = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 def header_values(scope: Scope, name: bytes) -> list[str]:
-    """Every value that was sent under this name, in order: whoever expects one must refuse two."""
+    """Return every value sent under this name, in order. A caller that expects one value must refuse two."""
     return [value.decode("latin-1") for found, value in scope["headers"] if found == name]
 
 
 def sole_header(scope: Scope, name: bytes) -> str | None:
-    """The value if there is exactly one; None when it is missing or was sent twice."""
+    """Return the value if there is exactly one; None if the header is missing or was sent twice."""
     values = header_values(scope, name)
     return values[0] if len(values) == 1 else None
 
 
 class StrictRequest(Request[None, None, State]):
-    """A body is decoded into what its handler takes, and nothing is guessed: an unknown field, a number in quotes or a
-    missing field is refused with its name."""
+    """Decodes the body into the type that the handler declares, without guessing: an unknown field, a number in quotes
+    or a missing field is refused, and the error names it."""
 
     async def json(self) -> Any:
         body = await self.body()
@@ -51,7 +52,7 @@ class StrictRequest(Request[None, None, State]):
 
 
 def _decoded(body: bytes, wanted: Any) -> Any:
-    """To JSON, 3.0 is an integer as 3 is."""
+    """Decode the body. Accepts 3.0 for an integer: JSON does not distinguish it from 3."""
     try:
         return msgspec.json.decode(body, type=wanted)
     except msgspec.ValidationError as error:
@@ -75,7 +76,7 @@ def _plain(text: str) -> str:
 
 
 class JsonResponse(Response[Any]):
-    """Stored text may hold what is no valid Unicode; it is answered with replacement characters, not with a failure."""
+    """Sends stored text that is not valid Unicode with replacement characters, instead of failing."""
 
     def render(self, content: Any, media_type: str, enc_hook: Any = None) -> bytes:
         if isinstance(content, bytes):
@@ -93,5 +94,5 @@ def encoded(content: Any) -> bytes:
 
 
 def valid_text(text: str) -> str:
-    """The text with U+FFFD in place of what is no character."""
+    """Return the text with "?" for each character that UTF-8 cannot encode (lone surrogates)."""
     return text if text.isprintable() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,6 +1,6 @@
-"""The OpenAPI document: made from the routes and their types, then made to say all that is true of them.
+"""The OpenAPI document: generated from the routes and their types, then completed with facts the framework lacks.
 
-It is made when it is first asked for: a server need not wait for it to start.
+It is generated on the first request for it, so it does not delay the start of the server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEXT = Schema(type=OpenAPIType.STRING)
 BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
 CURSOR = Schema(type=OpenAPIType.STRING, description="Where the next page begins; not there on the last one.")
 CONTENTS: dict[str, dict[str, Schema | None]] = {
-    "streamSession": {"text/event-stream": None},  # each frame is JSON of its own
+    "streamSession": {"text/event-stream": None},  # each frame is a separate JSON document
     "exportSession": {"application/x-ndjson": TEXT, "text/markdown": TEXT, "text/html": TEXT},
     "metrics": {"text/plain": TEXT},
     "attachmentOfSession": dict.fromkeys(
@@ -61,7 +61,7 @@ class _Config(OpenAPIConfig):
 
 
 class _OnlyTheDocument(Router):
-    """Without the page, in HTML, that the framework answers with wherever there is nothing beside the document."""
+    """Serves only the document, without the HTML page that the framework sends for unknown paths next to it."""
 
     def register(self, value: ControllerRouterHandler) -> list[BaseRoute]:
         return super().register(value) if DOCUMENT in getattr(value, "paths", ()) else []
@@ -89,7 +89,7 @@ def openapi_config() -> OpenAPIConfig:
 
 
 def complete(document: OpenAPI) -> None:
-    """What the framework cannot know: what a body refuses, where none is needed, what is not JSON."""
+    """Add what the framework cannot know: bodies that refuse unknown fields, optional bodies, non-JSON responses."""
     schemas = document.components.schemas
     for kind in Body.__subclasses__():
         if kind.__name__ in schemas:
@@ -98,7 +98,7 @@ def complete(document: OpenAPI) -> None:
         data = properties["data"]
         if isinstance(data, Schema):
             data.content_encoding = "base64"
-            data.format = "byte"  # pyright: ignore[reportAttributeAccessIssue] it knows only some of the formats
+            data.format = "byte"  # pyright: ignore[reportAttributeAccessIssue] the type allows only some formats
     for operation in _operations(document):
         _complete_operation(operation)
 

@@ -1,4 +1,4 @@
-"""Parameters that many routes take, and the refusals that all of them share, spelled once."""
+"""Parameters and error responses that many routes share."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ AfterSeq = Annotated[int, QueryParameter(ge=0, le=LARGEST_SEQ, description="Only
 
 
 def refused(*more: int) -> dict[int, ResponseSpec]:
-    """What may be answered instead: 400 does not fit, 401 no token, 403 not from there, 404 no such session, 409
-    conflict, 413 too large, 503 not now."""
+    """Return the error responses of a route: 400, 401, 403 and 503, which every route has, and `more`."""
     told = {
         400: "Something that was sent does not fit; the detail names it.",
         401: "The token is missing, wrong or has expired.",

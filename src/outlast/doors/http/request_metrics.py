@@ -1,4 +1,4 @@
-"""Counters of this process, as Prometheus reads them."""
+"""Request counters of this process, in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from outlast.doors.http.server_state import ServerState
 
 
 class RequestMetrics:
-    """What was answered so far, by method and status. Paths are not told apart: they hold session ids."""
+    """Counts responses by method and status. Not by path: paths contain session ids."""
 
     def __init__(self) -> None:
         self._answered: Counter[tuple[str, int]] = Counter()
         self._seconds = 0.0
 
     def counting(self, app: App) -> App:
-        """The same application, counted."""
+        """Wrap the application so that its responses are counted."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -38,7 +38,7 @@ class RequestMetrics:
         return counted
 
     async def text(self, server: ServerState) -> str:
-        """With what the worker inside has done, and what waits in the store."""
+        """Return all metrics as text, with those of the worker pool and of the work waiting in the store."""
         lines = [
             *family(
                 "outlast_http_requests_total",

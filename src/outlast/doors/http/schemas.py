@@ -1,6 +1,6 @@
-"""What goes over the wire. Bodies refuse what they do not know; answers may grow.
+"""Request and response bodies of the HTTP API. Requests with unknown fields are refused; responses may get new fields.
 
-Times are microseconds since 1970, UTC, as integers; costs are millionths of a US dollar, null when unknown.
+Times are integers: microseconds since 1970, UTC. Costs are millionths of a US dollar, null if unknown.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ SomeText = Annotated[str, Meta(min_length=1)]
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request's body."""
+    """Base of request bodies."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer's body."""
+    """Base of response bodies."""
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
 class SessionSummary(SessionRow, kw_only=True):
-    """A row of the list. `state` is active, ended, archived, or damaged: then nothing but the id is known.
+    """A row of the session list. `state` is active, ended, archived, or damaged, where only the id is known.
 
-    `active_stream_id` names the turn that is open; `activity` is running, approval (it waits for the user's word, in
-    lists), interrupted (a turn is open and nobody is at it), waiting (an input nobody has answered), or null.
+    `active_stream_id` names the open turn. `activity` is running, approval (only in lists: a question waits for the
+    user's answer), interrupted (a turn is open without a driver), waiting (an input has no answer yet), or null.
     """
 
 
 class CreateSessionRequest(Body, frozen=True, kw_only=True):
-    """`repo_path` is the project's folder on the server; without it, the folder that the server was started in. With
-    `place`, the label of one that workers offer, it is whatever folder they have for it."""
+    """`repo_path` is the project's folder on the server; by default the folder in which the server was started. `place`
+    is a label that workers offer; the session then uses the worker's folder for that label."""
 
     persona_name: Name | None = None
     model_override: Name | None = None
@@ -62,7 +62,7 @@ class SessionAck(Answer, frozen=True, kw_only=True):
 
 
 class PatchSessionRequest(Body, frozen=True, kw_only=True):
-    """What is given is changed. A permission mode can be lowered, never raised above what the server may."""
+    """Only the given fields change. A permission mode can be lowered, but never raised above the server's own."""
 
     title: Name | None = None
     model: Name | None = None
@@ -75,7 +75,7 @@ class PatchSessionRequest(Body, frozen=True, kw_only=True):
 
 
 class ImageInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="image"):
-    """`url` gives the bytes; `source` is where the picture is said to be, and is never loaded."""
+    """`url` serves the bytes; `source` is the claimed address of the picture, and is never loaded."""
 
     media_type: str
     size: int
@@ -92,7 +92,7 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class ToolCallInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_call"):
-    """A call of the model. `raw` is what it wrote where that was no JSON; then it was not run."""
+    """A tool call of the model. `raw` is the model's text if that was not valid JSON; the call was then not run."""
 
     id: str
     name: str
@@ -111,9 +111,10 @@ PartInfo = TextPart | ReasoningPart | ToolCallInfo | ToolResultInfo | ImageInfo 
 
 
 class MessageInfo(Answer, frozen=True, kw_only=True):
-    """One message. `interrupted` marks a reply that broke off; `archived` what was cleared or rewound.
+    """One message. `interrupted` marks an incomplete reply; `archived` marks a message that was cleared or rewound.
 
-    Of a tool's result, `status` tells whether it was run and `facts` what came of it: a diff, an exit code, seconds.
+    For a tool result, `status` says whether the call was run, and `facts` holds its outcome: a diff, an exit code,
+    seconds.
     """
 
     seq: int
@@ -132,9 +133,9 @@ class MessageInfo(Answer, frozen=True, kw_only=True):
 
 
 class SessionDetail(Answer, frozen=True, kw_only=True):
-    """A session as of event `last_seq`: follow it from there. `draft` is the reply that is being written.
+    """A session as of event `last_seq`; follow the stream from there. `draft` is the reply in progress.
 
-    `interrupted` tells in words what a turn that nobody is at was doing, `trouble` why nothing answers here.
+    `interrupted` describes what an open turn without a driver was doing, `trouble` why this server gives no answer.
     """
 
     session: SessionSummary
@@ -149,7 +150,7 @@ class SessionDetail(Answer, frozen=True, kw_only=True):
 
 
 class Attachment(Body, frozen=True, kw_only=True):
-    """A picture or a file, as base64. What a picture really is, its bytes tell."""
+    """A picture or a file, as base64. The type of a picture is detected from its bytes."""
 
     data: Annotated[bytes, Meta(min_length=1)]
     name: Name | None = None
@@ -157,8 +158,8 @@ class Attachment(Body, frozen=True, kw_only=True):
 
 
 class PostMessageRequest(Body, frozen=True, kw_only=True):
-    """The same `key` twice is one message. `delivery`: queue, as without one, waits for its own turn, steer is read by
-    the running one, interrupt stops it."""
+    """The same `key` twice is one message. `delivery`: queue (the default) waits for its own turn, steer is read by the
+    running turn, interrupt stops the running turn."""
 
     content: SomeText
     key: Key | None = None
@@ -167,7 +168,7 @@ class PostMessageRequest(Body, frozen=True, kw_only=True):
 
 
 class MessageAck(Answer, frozen=True, kw_only=True):
-    """It is stored. `session_id` is another one where the session goes on elsewhere."""
+    """The message is stored. `session_id` differs from the requested id if the session continues in another one."""
 
     session_id: str
     seq: int
@@ -178,8 +179,8 @@ class MessageAck(Answer, frozen=True, kw_only=True):
 
 
 class VerbAck(Answer, frozen=True, kw_only=True):
-    """`result` is done; requested, where whoever drives the session does it between two steps; or nothing, where there
-    was nothing to do."""
+    """`result` is done; requested, if the session's driver will do it between two steps; or nothing, if there was
+    nothing to do."""
 
     session_id: str
     state: str
@@ -191,14 +192,15 @@ class ReasonRequest(Body, frozen=True, kw_only=True):
 
 
 class ForkRequest(Body, frozen=True, kw_only=True):
-    """`at` is the last event that both share; without it, the newest."""
+    """`at` is the last event that both sessions share; by default the newest."""
 
     at: Seq | None = None
     title: Name | None = None
 
 
 class RewindRequest(Body, frozen=True, kw_only=True):
-    """`seq` is a message: it stays the last one, or with `keep` false goes too. `files` brings files back as well."""
+    """`seq` is a message: it becomes the last one, or with `keep` false is set aside too. `files` also restores
+    files."""
 
     seq: Seq
     keep: bool = True
@@ -206,22 +208,22 @@ class RewindRequest(Body, frozen=True, kw_only=True):
 
 
 class CompactRequest(Body, frozen=True, kw_only=True):
-    """`instructions` say what the summary must keep."""
+    """`instructions` says what the summary must keep."""
 
     instructions: Annotated[str, Meta(max_length=20_000)] | None = None
 
 
 class DeleteReceipt(DeletionReceipt, frozen=True, kw_only=True):
-    """What is left of a deleted session: who deleted it and when, how many events it had, and their hash."""
+    """The record of a deleted session: who deleted it and when, how many events it had, and their hash."""
 
 
 # --- approvals -------------------------------------------------------------------------------------------------------
 
 
 class ApprovalInfo(Answer, frozen=True, kw_only=True):
-    """A question that waits. `arguments` are exactly what would be done, `diff` what it would change now, `scope` how
-    far an approval for the session would reach. `ask_user` asks for a text instead. `session_id` is whose question it
-    is, and where it is answered: the session's own, or that of a sub-agent at work below it."""
+    """An open question. `arguments` are the exact arguments of the call, `diff` is what it would change now, `scope` is
+    what an approval for the session would cover. `ask_user` asks for a text instead. `session_id` is the session that
+    asks, and in which the question is answered: the requested session, or one of its working sub-agents."""
 
     session_id: str
     approval_id: int
@@ -238,8 +240,8 @@ class ApprovalInfo(Answer, frozen=True, kw_only=True):
 
 
 class AnswerRequest(Body, frozen=True, kw_only=True):
-    """`answer`: once, session, always or deny; for `ask_user` any text. `call_digest` is what was shown: the answer
-    counts for that call and no other."""
+    """`answer`: once, session, always or deny; for `ask_user` any text. `call_digest` identifies the call that was
+    shown: the answer applies only to that call."""
 
     approval_id: Seq
     answer: Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -256,7 +258,7 @@ class AnswerAck(Answer, frozen=True, kw_only=True):
 
 
 class EventInfo(Answer, frozen=True, kw_only=True):
-    """A row of the log. `hash` ties it to its predecessor; `body` is null where it was redacted."""
+    """An event of the log. `hash` chains it to its predecessor; `body` is null if it was redacted."""
 
     seq: int
     kind: str
@@ -276,7 +278,7 @@ class RoleUse(Answer, frozen=True, kw_only=True):
 
 
 class ContextInfo(Answer, frozen=True, kw_only=True):
-    """How full the model's window is, about; `window` is 0 where no model is known."""
+    """Estimated use of the model's context window; `window` is 0 if no model is known."""
 
     window: int
     used: int
@@ -301,11 +303,12 @@ class ReplyUsage(Answer, frozen=True, kw_only=True):
 
 
 class SpentInfo(ModelUsage, kw_only=True, omit_defaults=False):
-    """Sums over replies; what is nothing is told, too."""
+    """Sums over replies; zero values are included."""
 
 
 class UsageInfo(Answer, frozen=True, kw_only=True):
-    """What a session has spent. `cost_micros` adds up what is known; `unpriced` replies have no known price."""
+    """Usage and cost of a session. `cost_micros` sums the known costs; `unpriced` counts replies without a known
+    price."""
 
     session_id: str
     turns: int
@@ -318,7 +321,7 @@ class UsageInfo(Answer, frozen=True, kw_only=True):
 
 
 class SearchResults(SearchPage, frozen=True, kw_only=True):
-    """One hit per lineage: `session_id` said it at event `seq`, `resume_id` goes on with it."""
+    """One hit per lineage: event `seq` of `session_id` contains the match; `resume_id` is the session to continue."""
 
 
 class MarkdownRequest(Body, frozen=True, kw_only=True):
@@ -333,7 +336,7 @@ class Health(Answer, frozen=True, kw_only=True):
 
 
 class LoginLink(Answer, frozen=True, kw_only=True):
-    """`path` is good once, for `expires_in` seconds."""
+    """`path` is valid once, for `expires_in` seconds."""
 
     path: str
     expires_in: int
@@ -346,7 +349,8 @@ class PersonaInfo(Answer, frozen=True, kw_only=True):
 
 
 class ServerInfo(Answer, frozen=True, kw_only=True):
-    """What this server is and may do. `permission_mode` is the ceiling, `permission_modes` what can be chosen."""
+    """Version, configuration and rights of the server. `permission_mode` is the upper limit, `permission_modes` are the
+    modes a session can choose."""
 
     version: str
     store: str

@@ -1,4 +1,4 @@
-"""From what the app knows to what goes over the wire."""
+"""Converts application objects to the response bodies of `schemas`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def spent_row(spent: ModelUsage) -> SpentInfo:
 def message_row(session_id: str, said: MessageRow) -> MessageInfo:
     message, parts = said.message, said.message.parts
     seq, first = message.seq or 0, parts[0] if len(parts) == 1 else None
-    text: list[PartInfo] = [first] if type(first) is TextPart else []  # and nothing else, as most are
+    text: list[PartInfo] = [first] if type(first) is TextPart else []  # fast path: most messages are one text
     return MessageInfo(
         seq=seq,
         message_id=said.message_id,
@@ -56,7 +56,7 @@ def message_row(session_id: str, said: MessageRow) -> MessageInfo:
 
 
 def _part(session_id: str, seq: int, n: int, part: Part) -> PartInfo:
-    """A picture or a file is told of, and fetched apart: a page of them would be too large."""
+    """Convert one part. Pictures and files are described and fetched separately: a page of them would be too large."""
     match part:
         case TextPart() | ReasoningPart():
             return part

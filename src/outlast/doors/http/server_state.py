@@ -1,4 +1,4 @@
-"""What every route works with: the store, the service, the crew and the streams; opened by the first who comes."""
+"""State that all routes share: the store, the session service, the worker pool and the event streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DOOR = "http"
 
 
 class ServerState:
-    """One open store and whoever works on it."""
+    """One open store, with the session service, the worker pool and the stream hub that use it."""
 
     def __init__(
         self,
@@ -55,25 +55,26 @@ class ServerState:
         return server
 
     def place(self, label: str | None) -> str | None:
-        """Where a new session is to run."""
+        """Return the place where a new session will run."""
         return place_for(self.store, label, here=self.pool.works)
 
     def label_folder(self, label: str) -> Path | None:
-        """The folder of a label, if it is one of ours."""
+        """Return the folder of a label; None if this server does not offer it."""
         return self.pool.places.folders.get(label)
 
     async def close(self) -> None:
-        """End the streams, leave the turns to whoever comes next, close the store."""
+        """End the streams, leave running turns to the next process, and close the store."""
         self.live.close()
         await self.pool.close()
         await asyncio.to_thread(self.store.close)
 
     async def named(self, session: str) -> Header:
-        """The session with this id, or with an id that begins so. Whatever is no id has no session."""
+        """Return the header of the session with this id or id prefix. Raises SessionNotFound for text that is not an
+        id."""
         return await asyncio.to_thread(self.header, session)
 
     def header(self, session: str) -> Header:
-        """`named`, for those who are beside the loop already."""
+        """The same as `named`, for callers that are already outside the event loop."""
         if not is_prefix(session):
             raise SessionNotFound("there is no such session; an id has 26 characters, its first 6 are enough")
         name = session if is_id(session) else self.store.resolve(session, owner_id=OWNER)
@@ -83,7 +84,7 @@ class ServerState:
         return header
 
     async def admit(self, session_id: str, parts: tuple[Part, ...], key: str | None, delivery: Delivery) -> MessageAck:
-        """Store what was said; then have it answered."""
+        """Store the message, then wake the worker pool to answer it."""
         receipt = await self.service.admit(session_id, parts, key=key, delivery=delivery)
         if not receipt.replayed:
             self.pool.wake(receipt.session_id)
@@ -91,7 +92,7 @@ class ServerState:
         return MessageAck(session_id=receipt.session_id, seq=receipt.seq, message_id=message_id)
 
     async def until(self, session_id: str, true: Callable[[Header], bool], seconds: float) -> None:
-        """Wait until a session is so; `SessionBusy` when it is not in time."""
+        """Wait until the condition holds for the session's header. Raises SessionBusy after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while not true(header := await self.read(self.store.head, session_id)):
@@ -101,12 +102,12 @@ class ServerState:
             raise SessionBusy("whoever drives this session did not stop in time; try again") from error
 
     async def read(self, reading: Callable[..., T], *given: Any, **named: Any) -> T:
-        """What touches the disk is done beside the loop."""
+        """Run a function that uses the disk in a thread, outside the event loop."""
         return await asyncio.to_thread(reading, *given, **named)
 
 
 def folder(path: str | None, otherwise: Path) -> Path:
-    """The project's folder that a request names; `ConflictError` unless it is one."""
+    """Return the project folder that a request names, or `otherwise`. Raises ConflictError if it is not a folder."""
     if path is None:
         return otherwise
     found = Path(path)
@@ -116,7 +117,7 @@ def folder(path: str | None, otherwise: Path) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """What is too long, or nothing that a path can hold, is no folder either."""
+    """Return whether the path is a folder. False also for paths the OS rejects (too long, null bytes)."""
     try:
         return path.is_dir()
     except (OSError, ValueError):

@@ -1,5 +1,5 @@
-"""The terminal: one session at a time, to talk in (`repl`) or to ask once (`one_shot`).
+"""Terminal doors: the interactive REPL (`repl.py`) and the single-turn `outlast -p` (`print_mode.py`).
 
-Both are followers of the log: what they show is what is stored, whoever drives the session. What is typed is admitted
-durably before anything is done with it, so a closed terminal loses nothing.
+Both follow the event log: they show what is stored, no matter which process drives the session. Input is committed
+durably before anything acts on it, so closing the terminal loses nothing.
 """

@@ -1,8 +1,8 @@
-"""A question in the terminal: an approval with its exact bytes and its diff, or one that the model asks.
+"""Question panel of the terminal: an approval with its exact bytes and diff, or a question from the model.
 
-The text can be longer than the screen: it is paged through, never cut. The keys answer only while the question has the
-focus, and it takes the focus only when nothing is being typed; a text that is begun there goes to the input line. So no
-message that was meant for the model, and no command, approves.
+A text longer than the screen is paged, never cut. The panel's keys answer only while the panel has the focus, and it
+takes the focus only while the input line is empty; text typed into the panel goes to the input line. So neither a
+message meant for the model nor a command can approve a call.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LABELS = {
     "deny": "No",
 }
 LETTERS = {"y": ANSWERS.index("once"), "n": ANSWERS.index("deny")}
-"""What lasts longer than this call takes a number, or arrows: `also ...` must not begin with `always`."""
+"""Answers that outlast this call need a number or the arrows: typing `also ...` must not choose `always`."""
 
 
 class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked. `change` is the diff of a file tool's call, `scope` what an answer for longer would cover."""
+    """An open question. `change` is the diff of a file tool call, `scope` what a lasting answer would cover."""
 
     session_id: str
     seq: int
@@ -42,7 +42,7 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> tuple[str, int]:
-        """Where it stands: in which log, as which event."""
+        """Identity of the question: session id and the seq of its event."""
         return self.session_id, self.seq
 
     @property
@@ -51,7 +51,7 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The answers to choose from; for the model's own question, those it offers."""
+        """The answers to choose from; for a question from the model, the choices it offers."""
         if self.is_approval:
             return ANSWERS
         offered: object = self.arguments.get("choices")
@@ -61,7 +61,7 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return _LABELS[choice] if self.is_approval else readable(" ".join(choice.split()))
 
     def lines(self) -> list[tuple[str, str]]:
-        """The whole of it, each line with its style."""
+        """Return the whole text of the question as (style, line) pairs."""
         if not self.is_approval:
             return [("", line) for line in readable(str(self.arguments.get("question", self.reason or ""))).split("\n")]
         if self.change is not None:
@@ -85,7 +85,7 @@ def _diff_style(line: str) -> str:
 
 
 class ApprovalPanel:
-    """The question that is open, if any: what is drawn and what is chosen."""
+    """The queue of open questions: draws the first one and tracks the selected choice."""
 
     def __init__(self) -> None:
         self.waiting: list[ApprovalQuestion] = []
@@ -99,7 +99,7 @@ class ApprovalPanel:
         return self.waiting[0] if self.waiting else None
 
     def ask(self, asked: ApprovalQuestion) -> bool:
-        """Put a question; False when it is asked already."""
+        """Add a question; return False if it is already in the queue."""
         if any(one.at == asked.at for one in self.waiting):
             return False
         self.waiting.append(asked)
@@ -108,14 +108,14 @@ class ApprovalPanel:
         return True
 
     def take(self, at: tuple[str, int]) -> ApprovalQuestion | None:
-        """That question is over."""
+        """Remove a question and return it; None if it is not in the queue."""
         found = next((one for one in self.waiting if one.at == at), None)
         if found is not None:
             self._keep(lambda one: one is not found)
         return found
 
     def leave(self, session_id: str) -> None:
-        """Nobody waits for the answers to that session's questions any more."""
+        """Remove all questions of that session: their answers are no longer needed."""
         self._keep(lambda one: one.session_id != session_id)
 
     def _keep(self, wanted: Callable[[ApprovalQuestion], bool]) -> None:
@@ -133,11 +133,11 @@ class ApprovalPanel:
             self.at = (self.at + by) % len(asked.choices)
 
     def page(self, by: int) -> None:
-        """So many screens of it further, or back."""
+        """Scroll by that many pages; negative scrolls back."""
         self.top = max(0, min(self.top + by * self._seen, self._total - self._seen))
 
     def drawn(self, height: int, width: int, controller: int = 1000) -> StyleAndTextTuples:
-        """At most `height` lines of what is asked, fewer where the answers would not fit into `room` rows below."""
+        """Draw at most `height` lines of the question, fewer if the answers would not fit into `controller` rows."""
         asked = self.asked
         if asked is None:
             return []
@@ -162,7 +162,7 @@ class ApprovalPanel:
         return [*drawn, ("class:note", cut(self._hint(asked), width))]
 
     def _choices(self, asked: ApprovalQuestion, width: int) -> StyleAndTextTuples:
-        """Beside each other where there is room for it, else below each other."""
+        """Draw the choices in one row if they fit, otherwise one below the other."""
         labels = [f" {n} {asked.label(choice)} " for n, choice in enumerate(asked.choices, 1)]
         between = "  " if sum(cells(label) + 2 for label in labels) <= width else "\n"
         drawn: StyleAndTextTuples = []
@@ -182,7 +182,7 @@ class ApprovalPanel:
 
 
 def _heading(asked: ApprovalQuestion, width: int) -> StyleAndTextTuples:
-    """What is asked, and why: on the same line where there is room for it."""
+    """Draw the heading and the reason, on one line if they fit."""
     reason = readable(" ".join((asked.reason or "").split())) if asked.is_approval else ""
     drawn: StyleAndTextTuples = [("class:question", asked.heading)]
     if cells(asked.heading) + 2 + cells(reason) <= width:

@@ -1,4 +1,4 @@
-"""The room: one session at a time with its screen, its follower and its worker. Commands change it, keys ring in it."""
+"""Controller of the REPL: connects the current session, its event feed, its running turn and the screen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class ReplController:
-    """What the user sees and can do. `screen` is set once it exists."""
+    """State and actions of one REPL. `screen` is set after construction."""
 
     screen: Screen
 
@@ -58,17 +58,17 @@ class ReplController:
         )
         repl_session.running.progress = lambda call_id, text: self.view.progress(call_id, text)
 
-    # --- telling
+    # --- output
 
     def put(self, renderable: RenderableType) -> None:
         self.screen.put(renderable)
 
     def say(self, text: str, style: str = "yellow") -> None:
-        """One sentence from the terminal itself."""
+        """Print one sentence from the REPL itself."""
         self.put(Text(f"· {readable(text)}", style=style))
 
     def run(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do this beside everything else; a user's mistake in it is told."""
+        """Run this in the background; print the error if it raises an OutlastError or an OSError."""
         task = asyncio.ensure_future(self._told(doing))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -83,25 +83,25 @@ class ReplController:
             place = f" ({error.filename})" if error.filename else ""
             self.say(f"{error.strerror or error}{place}; check that it exists and its permissions", "red")
 
-    # --- asking
+    # --- prompts
 
     async def pick(self, title: str, options: Sequence[PickerOption[T]], hint: str = "") -> T | None:
         await self.screen.flush()
         async with self.screen.apart():
-            # What the screen has half read would take the first Escape of the list for its own.
+            # Wait until the screen's parser has timed out: it would swallow the picker's first Escape.
             await asyncio.sleep(2 * ESCAPE_SECONDS)
             try:
                 return await SessionPicker(title, options, hint).choose()
-            except EOFError:  # the terminal is gone, and nothing is chosen
+            except EOFError:  # the terminal is gone: nothing is chosen
                 return None
 
     async def confirm(self, question: str, *, yes: str, no: str, first: bool = True) -> bool:
-        """`first` is what Enter alone means; Esc is always no."""
+        """`first` is the meaning of a bare Enter; Esc always means no."""
         options = [PickerOption(True, yes), PickerOption(False, no)]
         return bool(await self.pick(question, options if first else options[::-1], "Enter chooses · Esc is no"))
 
     async def paste_picture(self) -> None:
-        """Put the clipboard's picture into the message that is being typed, by the name of a file of its own."""
+        """Save the picture from the clipboard as a file and attach it to the message being typed, by its path."""
         path = await pasted_picture(self.repl_session.agent.settings.home / "pasted")
         self.pasted.append(path)
         self.screen.input.insert_text(f'@"{path}" ')
@@ -113,12 +113,12 @@ class ReplController:
         return self.repl_session.agent.session
 
     def turn_context(self) -> TurnContext:
-        """What the next turn would work with; for boundaries, previews and the meter."""
+        """The context that the next turn would use; for boundaries, previews and the context meter."""
         agent = self.repl_session.agent
         return build_turn_context(agent.settings, agent.config, agent.project_root, agent.session.state)
 
     async def boundary(self, what: str, **arguments: Any) -> bool:
-        """Draw a boundary now; False when the driver will do it between two steps."""
+        """Apply a history boundary. Returns False if the driver will apply it between two steps."""
         if not self.session.exists:
             raise OutlastError("nothing was said here yet")
         done = await self.repl_session.service.boundary(self.session.session_id, what, arguments, self.turn_context())
@@ -127,7 +127,7 @@ class ReplController:
         return done == "done"
 
     async def take(self, session: ConversationSession | None) -> None:
-        """Go on with that session, or with a new one."""
+        """Switch to that session, or to a new one if None."""
         if self.work.is_running:
             raise OutlastError("a turn is running here; /stop it first")
         gone = None
@@ -144,13 +144,13 @@ class ReplController:
             self.say(gone)
 
     def follow(self) -> None:
-        """Show what happens from now on. A session that is not stored yet is followed from its first event."""
+        """Follow the session's events from now on, if it is stored; `follow_new` follows one that was just created."""
         if self.session.exists and self._following is None:
             self.view.come_to(self.session.state)
             self._following = asyncio.ensure_future(self._follow(self.session.session_id, self.session.state.last_seq))
 
     def follow_new(self) -> None:
-        """The session was made this very moment: show it from its beginning."""
+        """Follow a session that was just created, from its first event."""
         if self._following is None:
             self._following = asyncio.ensure_future(self._follow(self.session.session_id, 0))
 
@@ -227,7 +227,7 @@ class ReplController:
     # --- questions
 
     async def _ask_open(self, session_id: str) -> None:
-        """Questions that were asked before we came and still wait."""
+        """Show the questions that were asked before this follower connected and are still open."""
         if self.work.is_running or self.is_driven:
             state = self.session.state
             await self._ask_all(session_id, state)
@@ -247,7 +247,7 @@ class ReplController:
         return self.session.exists and driven_by(self.repl_session.agent.store, self.session.session_id) is not None
 
     async def ask_again(self) -> None:
-        """A turn goes on that somebody had left with a question: ask it here."""
+        """Show the open questions of an interrupted turn that continues here."""
         if self.session.exists:
             await self._ask_open(self.session.session_id)
 
@@ -279,7 +279,7 @@ class ReplController:
             self.say(f"answered: {asked.label(answer) if answer in asked.choices else answer}", "dim")
 
     async def answer(self, text: str) -> None:
-        """The user's answer to the question that is open; the first one stands."""
+        """Send the user's answer to the open question; the store keeps the first answer."""
         asked = self.panel.asked
         if asked is not None:
             self.panel.take(asked.at)
@@ -289,7 +289,7 @@ class ReplController:
     # --- the status line
 
     def refresh(self, *, meter: bool = True) -> None:
-        """Look again at what the status line shows."""
+        """Update everything the status line shows."""
         agent = self.repl_session.agent
         state = agent.session.state
         self.status.session = agent.session.session_id[:8] if agent.session.exists else ""
@@ -306,7 +306,7 @@ class ReplController:
             self._measure()
 
     def _measure(self) -> None:
-        """How full the window is, with what is known of the model."""
+        """Update the context meter from what is known about the model."""
         session = self.session
         self.status.take(session.state)
         self.status.lane = "plan" if self.repl_session.agent.config.workflow_mode == "plan" else ""
@@ -314,7 +314,7 @@ class ReplController:
         self.status.window, self.status.used = found.window, found.used
 
     def change_running_mode(self, mode: str) -> None:
-        """In the turn that runs, too."""
+        """Change the permission mode of the running turn, if there is one."""
         if self.work.is_running:
             self.repl_session.running.request(mode)
 

@@ -1,4 +1,4 @@
-"""What the log says, as it is shown: every event a line or nothing, a reply as Markdown while it comes."""
+"""View of the event log: prints a line for each event worth showing, and streams replies as Markdown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED = frozenset({"blocked", "declined"})
 
 
 class ToolCallEntry(msgspec.Struct, kw_only=True):
-    """A call that was shown on one line, and all there is to see when it is expanded."""
+    """A tool call that was printed on one line, with everything `/expand` shows."""
 
     name: str
     line: str
@@ -43,7 +43,7 @@ class ToolCallEntry(msgspec.Struct, kw_only=True):
 
 
 class EventView:
-    """Draws a session. `put` prints for good; `doing` is what goes on right now, for the spinner."""
+    """Draws a session. `put` prints permanently; `doing` is the current activity, for the spinner."""
 
     def __init__(self, put: Callable[[RenderableType], None]) -> None:
         self._put = put
@@ -58,33 +58,33 @@ class EventView:
         self._below: dict[str, tuple[str, str]] = {}
 
     def come_to(self, state: SessionState) -> None:
-        """Whoever comes to a session in the middle of a turn has not seen which calls are open."""
+        """Load the open calls of a session that is entered in the middle of a turn."""
         for call in state.open_calls:
             self._asked[call.call_id] = (call.name, dict(call.arguments or {}))
 
-    # --- what a tool puts out while it runs
+    # --- output of running tools
 
     def progress(self, call_id: str, text: str) -> None:
-        """A piece of what a running call puts out; it may come before the call itself is seen in the log."""
+        """Add output of a running call; it may arrive before the log shows the call."""
         while len(self._tails) >= TAILS and call_id not in self._tails:
             self._tails.pop(next(iter(self._tails)))
         self._tails.setdefault(call_id, OutputTail()).add(text)
 
     def below(self, session_id: str, doing: str | None, call_id: str = "") -> None:
-        """What a sub-agent does now, and the call that it runs; None once it is done."""
+        """Set what a sub-agent is doing and the call it runs; None when the sub-agent is done."""
         if doing is None:
             self._below.pop(session_id, None)
         else:
             self._below[session_id] = (doing, call_id)
 
     def running_lines(self) -> list[str]:
-        """What sub-agents do, and the last lines of the newest call that runs and has put something out."""
+        """What the sub-agents are doing, and the last output lines of the newest running call that has output."""
         told = [f"↳ {doing}" for doing, _ in self._below.values()]
         running = {*self._asked, *(call_id for _, call_id in self._below.values())}
         tails = [tail for call_id, tail in self._tails.items() if call_id in running]
         return [*told, *(tails[-1].lines() if tails else [])]
 
-    # --- a reply as it comes
+    # --- streamed replies
 
     def drafted(self, piece: DraftChunk) -> None:
         if piece.part == "text":
@@ -99,13 +99,13 @@ class EventView:
             self._do(f"preparing {one_line(piece.part.rpartition(':')[2], 40)}")
 
     def _print(self, block: str) -> None:
-        """A piece of a reply, for good; blocks are parted by an empty line, as they would be in one piece."""
+        """Print a block of a reply permanently, separated by an empty line as in the complete Markdown."""
         if block.strip():
             self._put(Text())
             self._put(markdown(block.strip("\n")))
 
     def _do(self, what: str) -> None:
-        """This goes on now. Whoever comes to a turn that runs already has not seen it start."""
+        """Set the current activity. Starts the clock of the turn if its start was not seen."""
         if self.turn_since is None:
             self.turn_since = time.monotonic()
         if what != self.doing:
@@ -185,7 +185,7 @@ class EventView:
         self._do("working")
 
     def ran(self, own: BangResult) -> None:
-        """What a command of the user's own came to; a long output is folded."""
+        """Print the result of the user's own `!command`; a long output is folded."""
         text = output(own.output).rstrip() or "(no output)"
         shown = ToolCallEntry(name="!", line=f"! {readable(own.command)}", call={}, result=text)
         self.calls = [*self.calls[-KEPT:], shown]
@@ -222,7 +222,7 @@ class EventView:
 
 
 def told_change(event: e.Event | e.Opaque) -> str | None:
-    """What an event changes in the session, in one sentence; None where there is nothing to say."""
+    """Describe in one sentence what an event changes in the session; None if there is nothing to report."""
     match event:
         case e.Compacted(tokens_before=before, tokens_after=after):
             return f"compacted from {before:,} to {after:,} tokens; /uncompact takes it back"

@@ -1,4 +1,4 @@
-"""The keys of the input line and of questions."""
+"""Key bindings of the input line and of the question panel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGAIN_SECONDS = 1.0
 
 
 class KeyMap:
-    """Bindings that act on a room. `submit` takes what was typed, `interrupt` is Ctrl-C."""
+    """Key bindings that act on a controller. `submit` receives the typed text, `interrupt` handles Ctrl-C."""
 
     def __init__(
         self, controller: ReplController, submit: Callable[[str], None], interrupt: Callable[[], None]
@@ -37,7 +37,7 @@ class KeyMap:
         typing = Condition(lambda: not controller.panel.focused) & ~is_searching
 
         @keys.add("enter", filter=typing)
-        @keys.add("c-j", filter=typing)  # what Enter was before the terminal was ours: typed ahead
+        @keys.add("c-j", filter=typing)  # Enter typed before the terminal was in raw mode
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
@@ -83,7 +83,7 @@ class KeyMap:
     def _acting(self) -> None:
         keys, controller = self.bindings, self.controller
 
-        @keys.add("c-c", filter=~is_searching)  # there it leaves the search
+        @keys.add("c-c", filter=~is_searching)  # in a search, Ctrl-C leaves the search
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
             self.interrupt()
@@ -159,7 +159,7 @@ class KeyMap:
             self.controller.run(self.controller.answer(asked.choices[n]))
 
     def _letter(self, letter: str) -> None:
-        """A number answers, and `y` or `n` an approval. Anything else begins a text, which approves nothing."""
+        """A number answers, `y` and `n` answer an approval. Other text goes to the input line and approves nothing."""
         asked = self.controller.panel.asked
         if asked is None:
             return
@@ -176,7 +176,7 @@ class KeyMap:
 
 
 class DoublePress:
-    """Whether something happened twice within a second."""
+    """Detects two presses within a second."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -187,5 +187,5 @@ class DoublePress:
         return found
 
     def forget(self) -> None:
-        """Something else happened in between."""
+        """Reset: another action happened in between."""
         self._last = 0.0

@@ -1,6 +1,6 @@
-"""How a terminal starts: which session, which model, which rights, from the command line.
+"""Startup of the terminal doors: turns command line options into an agent with its store and session.
 
-`RunningTurn` is the turn that runs in this terminal: what it works with, and what its calls put out.
+`RunningTurn` gives access to the turn that runs in this terminal: its context and the output of its calls.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from outlast.store.log_store import LogStore
 
 
 class RunningTurn(NullObserver):
-    """Remembers what the running turn works with, so that its mode can be changed while it runs. `progress` is told
-    what a running call puts out: the call's id, and the next piece."""
+    """Keeps the context of the running turn, so that its permission mode can be changed while it runs. `progress`
+    receives the output of a running call: call id and next piece.
+    """
 
     def __init__(self) -> None:
         self.context: TurnContext | None = None
@@ -41,7 +42,7 @@ class RunningTurn(NullObserver):
         self.progress(call_id, text)
 
     def request(self, mode: str) -> None:
-        """Ask for a mode in the turn that runs; its policy keeps to the ceiling."""
+        """Request a permission mode for the running turn; its policy enforces the ceiling."""
         change_running_mode(self.context, mode)
 
 
@@ -51,8 +52,9 @@ REPL, CLI = "repl", "cli"
 
 
 class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for: the parameters of `outlast` by their names. `resume` is an id, its beginning, or
-    `?` for a choice."""
+    """Options of the `outlast` command, under the same names. `resume` is a session id, a prefix of one, or `?` to
+    choose.
+    """
 
     prompt: str | None = None
     continue_newest: bool = False
@@ -83,7 +85,7 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def config(self) -> AgentConfig:
-        """How the agent works."""
+        """Agent configuration from the options."""
         given = AgentConfig(
             reasoning=ReasoningConfig(effort=self.effort),
             workflow_mode="plan" if self.plan else None,
@@ -95,20 +97,20 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplSession(msgspec.Struct):
-    """An agent at a session, and the door through which its user speaks."""
+    """An agent with its current session, and the session service through which the user's input goes."""
 
     agent: Agent
     service: SessionService
     start: LaunchOptions
     running: RunningTurn
     came_from: str | None = None
-    """Why this session: a sentence for the user, when it is not a new one."""
+    """Sentence for the user about the session that was opened; None for a new session."""
     moved: str | None = None
-    """A sentence, where it cannot be gone on with in its own folder."""
+    """Sentence for the user if the session's own folder is gone; else None."""
     recorded: bool = False
-    """Whether the session knows which model was named for it."""
+    """Whether the model named on the command line is already recorded in the session."""
     opened: str | None = None
-    """The session that was opened and does not know yet that it is gone on with here."""
+    """Session that was opened here and does not yet record that this agent continues it."""
 
     @property
     def session_id(self) -> str:
@@ -116,17 +118,17 @@ class ReplSession(msgspec.Struct):
 
     @property
     def model(self) -> str | None:
-        """The model that the command line names for this process's sessions."""
+        """The model that the command line names for the sessions of this process."""
         return None if self.start.model == NO_MODEL else self.start.model
 
     def record_owner(self) -> None:
-        """Remember, once, in a session that is gone on with, by which kind of agent. Opening it writes nothing."""
+        """Record once, in a session continued here, which kind of agent continues it. Opening writes nothing."""
         if self.opened == self.session_id:
             self.opened = None
             self.agent.record_owner()
 
     async def record_arrival(self) -> None:
-        """Remember, once, in a session that is gone on with: by which agent, and which other model was named."""
+        """Record once, in a session continued here, the agent and the model if another one was named."""
         self.record_owner()
         model, session = self.model, self.agent.session
         if self.recorded or model is None or not session.exists:
@@ -136,9 +138,9 @@ class ReplSession(msgspec.Struct):
             await self.service.update_async(session.session_id, model=model)
 
     async def take_up(self, found: Header) -> str | None:
-        """Set the agent at that session, in the session's own folder; a sentence where that folder is gone.
+        """Switch the agent to that session, in the session's own folder; returns a sentence if that folder is gone.
 
-        Nothing is changed when the rules or settings of that folder are malformed: that is raised.
+        Raises, and changes nothing, if the rules or settings of that folder are malformed.
         """
         last, project = self.agent, folder_of(found, self.agent.project_root)
         if project != last.project_root:
@@ -148,12 +150,12 @@ class ReplSession(msgspec.Struct):
         return gone_folder(found, project)
 
     def open(self, session_id: str) -> None:
-        """Set the agent at that session. Nothing is written before something is said."""
+        """Open that session in the agent. Nothing is written before the first input."""
         self.agent.open_session(session_id)
         self.opened = self.session_id
 
     def new_session(self) -> None:
-        """Begin another session; the last one stays as it is."""
+        """Start another session; the previous one stays as it is."""
         agent = self.agent
         agent.clear_history()
         if self.model is not None:
@@ -164,7 +166,7 @@ class ReplSession(msgspec.Struct):
 
 
 def desk_for(start: LaunchOptions, door: str) -> ReplSession:
-    """Open the store, find or make the session, and set the agent at it. Every user's mistake is raised here."""
+    """Open the store, find or create the session, and open it in an agent. Raises every user error."""
     settings = start.settings()
     config = msgspec.structs.replace(start.config(), prompting=door == REPL)
     running = RunningTurn()
@@ -200,7 +202,7 @@ def _found(start: LaunchOptions, settings: Settings, store: LogStore) -> Header 
 
 
 def newest_here(project: Path, store: LogStore) -> Header | None:
-    """The newest session of a project that can be gone on with; sub-agents' are their parents' business."""
+    """The newest active session of a project, without the sessions of sub-agents."""
     rows = ConversationSession.list(project_root=project, store=store, limit=50, state="active")
     return next((row for row in rows if row.depth == 0), None)
 
@@ -210,14 +212,14 @@ def _agent(start: LaunchOptions, config: AgentConfig, project: Path, store: LogS
 
 
 def folder_of(found: Header, here: Path) -> Path:
-    """A session is gone on with in its own folder; where that is gone, in this one."""
+    """The folder to continue a session in: its own, or `here` if its own is gone."""
     if found.project_root is None or not Path(found.project_root).is_dir():
         return here
     return Path(found.project_root).resolve()
 
 
 def gone_folder(found: Header, project: Path) -> str | None:
-    """A sentence for a session that cannot be gone on with in its own folder."""
+    """Sentence for the user if the session's own folder is gone; else None."""
     if found.project_root is None or Path(found.project_root).is_dir():
         return None
     return f"Its folder {found.project_root} is gone; it goes on in {project}."

@@ -1,7 +1,7 @@
-"""`outlast -p`: one turn, its answer on stdout, what there is to say about it on stderr.
+"""`outlast -p`: runs one turn, prints the answer to stdout and everything else to stderr.
 
-Nobody is there to be asked, so what needs an approval is denied at once and named with the flag that allows it. A
-signal closes the turn durably before the process leaves.
+There is no user to ask, so a call that needs approval is denied at once and reported with the flag that allows it. On a
+signal the turn is closed durably before the process exits.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from outlast.doors.repl.resume_prompt import CONTINUE, interruption
 
 TEXT, JSON, STREAM_JSON = "text", "json", "stream-json"
 STDIN_SECONDS = 3.0
-"""How long a pipe that says nothing is waited for, when there is a prompt to go on with."""
+"""How long to wait for a silent pipe on stdin if a prompt was given."""
 
 DENIED = frozenset({"blocked", "declined"})
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class PrintResult(msgspec.Struct, kw_only=True):
-    """What the turn came to. `cost` is in US dollars, None when a price is not known."""
+    """Result of the turn. `cost` is in US dollars, None if a price is unknown."""
 
     session_id: str
     answer: str = ""
@@ -54,13 +54,13 @@ class PrintResult(msgspec.Struct, kw_only=True):
 
 
 def answer_once(start: LaunchOptions, output: str) -> int:
-    """Run one turn; the exit code."""
+    """Run one turn and return the exit code."""
     if start.resume == PICK:
         raise typer.BadParameter("there is no terminal to choose a session in; give its id: --resume ID")
     said = _input(start)
     repl_session = desk_for(start, CLI)
     try:
-        if repl_session.moved and not start.continue_newest:  # that one is of this project, wherever it was
+        if repl_session.moved and not start.continue_newest:  # --continue: a session of this project, moved or not
             _say(repl_session.moved)
         return asyncio.run(PrintMode(repl_session, output).run(said))
     finally:
@@ -68,7 +68,7 @@ def answer_once(start: LaunchOptions, output: str) -> int:
 
 
 def _input(start: LaunchOptions) -> str | None:
-    """What is asked: the prompt, stdin, or the prompt with stdin as its context."""
+    """The input: the prompt, stdin, or the prompt with stdin as its context. None if only resuming."""
     given = _stdin(patient=start.prompt is None)
     if start.prompt is not None and given.strip():
         return f"{start.prompt}\n\n<stdin>\n{given.rstrip()}\n</stdin>"
@@ -125,7 +125,7 @@ class PrintMode:
     def _stop(self, number: int, me: asyncio.Task[Any]) -> None:
         self._signal = number
         me.cancel()
-        for one in SIGNALS:  # a second one does not wait for us
+        for one in SIGNALS:  # a second signal ends the process at once
             asyncio.get_running_loop().remove_signal_handler(one)
 
     async def _turn(self, said: str | None) -> int:
@@ -152,7 +152,7 @@ class PrintMode:
         return 0 if self.result.outcome not in {"failed", "failed_recovery"} else 1
 
     async def _admitted(self, said: str | None) -> int:
-        """Store what is asked; the seq after which everything belongs to this turn."""
+        """Admit the input; return the seq after which all events belong to this turn."""
         agent, service = self.repl_session.agent, self.repl_session.service
         driver = driven_by(agent.store, self.repl_session.session_id) if agent.session.exists else None
         if driver is not None:
@@ -180,8 +180,9 @@ class PrintMode:
         return before
 
     async def _take_back(self) -> None:
-        """Somebody began to drive the session after we looked: what is told to have been refused must not be answered
-        behind our back. Where it was read already, it is being answered."""
+        """Withdraw the input after another process began to drive the session: input reported as refused must not be
+        answered later. If the other process has already read it, say that it will be answered.
+        """
         if not self.result.seq:
             return
         try:
@@ -192,7 +193,7 @@ class PrintMode:
                 f"`outlast sessions show {self.result.session_id[:8]}` shows the answer"
             ) from error
 
-    # --- what happens
+    # --- events
 
     async def _listen(self, after: int) -> None:
         self._level = after
@@ -225,7 +226,7 @@ class PrintMode:
                 pass
 
     def _denied(self, event: e.ToolCallFinished, whose: str = "") -> None:
-        """Tell what was denied, to this session or to a sub-agent that it started."""
+        """Report a denied call of this session, or of a sub-agent it started."""
         below = event.facts.get("session_id")
         if event.status in DENIED:
             told = f"{whose}{event.name}: {text_of(event.parts)}"
@@ -237,7 +238,7 @@ class PrintMode:
                     self._denied(one, "sub-agent: ")
 
     async def _heard_all(self, listening: asyncio.Task[None]) -> None:
-        """Wait until everything that is stored was told too; a rotated session ends where it was rotated."""
+        """Wait until the listener has seen all stored events; the feed of a rotated session ends at the rotation."""
         agent = self.repl_session.agent
         last = agent.session.state.last_seq if agent.session.exists else 0
         with suppress(TimeoutError):
@@ -248,7 +249,7 @@ class PrintMode:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
-    # --- the end
+    # --- result
 
     def _finish(self) -> None:
         agent, result = self.repl_session.agent, self.result
@@ -278,7 +279,7 @@ def _line(value: dict[str, Any]) -> None:
 def _json(value: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(value)
-    except (UnicodeEncodeError, ValueError):  # half a character in a draft: the event will have it as it is
+    except (UnicodeEncodeError, ValueError):  # half a character in a draft; the stored event has it whole
         return msgspec.json.encode(
             {
                 name: one.encode("utf-8", "replace").decode() if isinstance(one, str) else one

@@ -1,8 +1,8 @@
-"""An application that clears up after itself, also when the terminal gets narrower.
+"""prompt_toolkit applications that erase what they drew, also after the terminal gets narrower.
 
-Most terminals then break every long line into several, so that what was drawn takes more rows than the library
-remembers, and pieces of old spinners would stay behind. Terminals that only cut long lines would lose lines of text
-instead; those that are known for it are left to the library.
+Most terminals then wrap every long line, so that the drawing takes more rows than the library remembers and parts of
+old spinners would stay on screen. Terminals known to cut long lines instead are left to the library: erasing the extra
+rows there would delete text.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ REMEMBER, GO_BACK, DOWN, WIPE = "\x1b7", "\x1b8", "\x1b[1B", "\x1b[2K"
 
 
 class TerminalApplication(Application[Result]):
-    """Ends with its terminal."""
+    """An application that exits when its terminal is gone."""
 
     def _handle_exception(self, loop: AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A terminal that is gone fails each time it is read. There is nobody left to be told: leave, as at its end."""
+        """Exit as at end of input if the terminal is gone: every read fails then, and no error can be shown."""
         if not isinstance(context.get("exception"), OSError):
             super()._handle_exception(loop, context)
         elif self.is_running and not self.is_done:
@@ -33,18 +33,18 @@ class TerminalApplication(Application[Result]):
 
 class FullHeightApplication(TerminalApplication[Result]):
     _cursor = Point(0, 0)
-    """Where the cursor was left by the last frame; what has the focus now may have had no place in it."""
+    """Cursor position in the last frame; the window that has the focus now may not have been part of that frame."""
 
     def remember_cursor(self, _: object) -> None:
-        """To be told after every frame."""
+        """Must be called after every frame."""
         screen = self.renderer.last_rendered_screen
         self._cursor = screen.get_cursor_position(self.layout.current_window) if screen is not None else Point(0, 0)
 
     def wipe(self) -> None:
-        """Take away what is drawn; the cursor stands where it began.
+        """Erase what is drawn and move the cursor to its start.
 
-        Row by row: some terminals take a screen that is cleared from its top for one to keep, and others hold a row for
-        as long as the longest thing that ever stood in it unless all of it is wiped.
+        Row by row: some terminals save a screen that is cleared from its top to the scrollback, and others keep a row
+        as wide as its longest content ever unless the whole row is erased.
         """
         screen = self.renderer.last_rendered_screen
         if screen is None:
@@ -63,11 +63,11 @@ class FullHeightApplication(TerminalApplication[Result]):
 
 
 def rows_added(screen: Screen, x: int, y: int, width: int) -> int:
-    """How many rows more what stands above the cursor takes, where no row may be wider than `width`."""
+    """How many additional rows the text above the cursor takes when rows wrap at `width`."""
     above = sum(max(0, row_length(screen, row) - 1) // width for row in range(y))
     return above + x // width
 
 
 def row_length(screen: Screen, row: int) -> int:
-    """How many columns of a row are written; blanks at its end are not."""
+    """Number of written columns in a row, without trailing blanks."""
     return max((at + cell.width for at, cell in screen.data_buffer[row].items() if cell.char.strip()), default=0)

@@ -1,4 +1,4 @@
-"""The REPL: what is typed is admitted, what happens is shown, until the user leaves. Leaving loses nothing."""
+"""The interactive REPL: admits input and shows events until the user leaves. Leaving loses nothing."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from outlast.doors.repl.welcome import first_screen, settle_model
 from outlast.doors.terminal_text import readable
 
 _COMMAND = re.compile(r"/[^\W\d_][^\s/]*(\s|\Z)")
-"""A path at the beginning of a message is no command."""
+"""Matches a slash command, but not a path at the start of a message."""
 
 LEFT_BY_SIGNAL = {signal.SIGHUP: 129, signal.SIGTERM: 143}
 
 
 def converse(start: LaunchOptions) -> int:
-    """Open the REPL; its exit code."""
+    """Run the REPL and return its exit code."""
     return asyncio.run(_converse(start))
 
 
@@ -61,7 +61,7 @@ async def _converse(start: LaunchOptions) -> int:
 
 
 class Repl:
-    """One REPL. Everything that runs in it runs in one event loop."""
+    """One REPL. Everything in it runs in one event loop."""
 
     def __init__(self, repl_session: ReplSession) -> None:
         self.controller = controller = ReplController(repl_session)
@@ -107,7 +107,7 @@ class Repl:
                 self._own.stop()
             await controller.work.close()
             await controller.leave()
-            for path in controller.pasted:  # the log has those that were sent
+            for path in controller.pasted:  # pictures that were sent are in the log
                 path.unlink(missing_ok=True)
         if code != LEFT_BY_SIGNAL[signal.SIGHUP]:
             await controller.screen.flush()
@@ -133,7 +133,9 @@ class Repl:
         await controller.screen.flush()
 
     async def _first(self) -> None:
-        """What has to be done before the user types: settle what is open here, say what was given."""
+        """Before the user types: ask for pending consents, offer interrupted work, then send the prompt of the command
+        line.
+        """
         controller = self.controller
         await arrived(controller)
         await self._say_next()
@@ -145,7 +147,7 @@ class Repl:
         if code == 0 and session.exists:
             print(f"Kept as {session.session_id[:8]}: outlast -c goes on with it.")
 
-    # --- what is typed
+    # --- input
 
     def submit(self, text: str) -> None:
         self._twice.forget()
@@ -164,7 +166,7 @@ class Repl:
             await self._say(text)
 
     async def _say(self, text: str) -> None:
-        """Admit a message. If that fails, it stands in the input line again: what was typed is not lost."""
+        """Admit a message. If that fails, put the text back into the input line, so that it is not lost."""
         controller = self.controller
         found = attached(text, controller.repl_session.agent.project_root)
         for problem in found.problems:
@@ -183,7 +185,9 @@ class Repl:
             controller.say("stored; no model is set, so nothing answers here", "dim")
 
     async def _admit(self, text: str, parts: tuple[Part, ...]) -> None:
-        """Where it is not known whether a message was stored, saying the same again stores it once."""
+        """Admit with a key. If the outcome is unknown, sending the same text again reuses the key, so it is stored
+        once.
+        """
         key = self._unsure.pop(text, "") or secrets.token_hex(16)
         try:
             await self.controller.work.admit(parts, key=key)
@@ -192,7 +196,7 @@ class Repl:
             raise OutlastError(f"{error.told}; Enter sends it again, and it is stored once") from error
 
     async def _say_next(self) -> None:
-        """What a command left to be said."""
+        """Send the message that a command left in `next_input`."""
         said, self.controller.next_input = self.controller.next_input, None
         if said is not None:
             await self._say(said)
@@ -231,7 +235,7 @@ class Repl:
     # --- stopping and leaving
 
     def interrupt(self) -> None:
-        """Ctrl-C: stops what runs; else empties the line; a second one within a second leaves."""
+        """Ctrl-C: stops what is running, otherwise clears the input line; a second press within a second leaves."""
         controller = self.controller
         again = self._twice.again()
         if again:
@@ -259,7 +263,7 @@ class Repl:
         if app.is_running and not app.is_done:
             app.exit(result=code)
 
-    # --- what is drawn below
+    # --- the live area
 
     def _live(self, height: int) -> RenderableType | None:
         view = self.controller.view

@@ -1,6 +1,6 @@
-"""Coming to a session: what its project brings along is asked about, what was interrupted is told and offered.
+"""Prompts shown when the REPL opens a session: consent to project files, and the offer to continue interrupted work.
 
-What an interrupted turn was doing, in one plain sentence, and how to go on with it.
+`interruption` describes in one sentence what an interrupted turn was doing and whether it is still open.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from outlast.runtime.permissions.rule_files import PendingConsent
 
 
 async def arrived(controller: ReplController) -> None:
-    """Settle what has to be settled before the user goes on here. `next_input` may hold what is to be said then."""
+    """Ask what must be settled before the user continues. May leave a message to send in `next_input`."""
     for pending in pending_consents(controller.repl_session.agent.settings):
         await _consent(controller, pending)
     await _go_on(controller)
 
 
 async def _consent(controller: ReplController, pending: PendingConsent) -> None:
-    """Rules and hooks of a project count only once the user has seen these very bytes and wants them."""
+    """Rules and hooks of a project take effect only after the user has seen exactly these bytes and agreed."""
     name = pending.path.name
     what = "It may run programs of its own." if "hooks" in name else "It allows things without asking you."
     controller.put(Text())
@@ -68,20 +68,20 @@ LOOK_BACK = 400
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """`text` says what happened. `is_open`: the turn never ended, and goes on by itself when the session is driven."""
+    """`text` says what happened. `is_open`: the turn has not ended and continues when the session is driven."""
 
     text: str
     is_open: bool
 
 
 def interruption(agent: Agent) -> Interruption | None:
-    """What to tell whoever comes back to this session; None when nothing was cut off."""
+    """What to tell a user who returns to this session; None if nothing was interrupted."""
     session = agent.session
     if not session.exists:
         return None
     state = session.state
     if driven_by(agent.store, session.session_id):
-        return None  # somebody is at it right now
+        return None  # another process drives it now
     if state.turn is not None:
         return Interruption(f"The last turn was interrupted {_open_work(state)}.", True)
     if state.unanswered:
@@ -95,7 +95,7 @@ def interruption(agent: Agent) -> Interruption | None:
 
 
 def _open_work(state: SessionState) -> str:
-    """From the folded state: what was under way when nobody wrote any more."""
+    """What was in progress when the log stopped, from the session state."""
     for call in state.open_calls:
         if call.started_seq:
             return _running(call.name, call.arguments or {}, call.effect)
@@ -118,7 +118,7 @@ def _outcome(effect: e.EffectClass | None) -> str:
 
 
 def _closed_work(agent: Agent) -> str:
-    """From the last events: what the turn was stopped in."""
+    """What was in progress when the turn was stopped, from the last events."""
     last = agent.session.state.last_seq
     started: dict[str, e.ToolCallStarted] = {}
     doing = "between two steps; nothing is lost"

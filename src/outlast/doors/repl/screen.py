@@ -1,4 +1,4 @@
-"""The terminal's screen: what was said scrolls away above, what goes on and what is typed stay below."""
+"""The terminal screen: printed text scrolls up, the live area and the input line stay at the bottom."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from outlast.doors.repl.render.style import HERE, STYLE, colours
 REDRAW_SECONDS = 0.1
 ESCAPE_SECONDS = 0.05
 BELOW = 3
-"""Rows that the rule, one line of input and the status take."""
+"""Rows taken by the rule, one line of input and the status line."""
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
-"""What is between them is shown at once, by terminals that know it; others take no notice."""
+"""Terminals that support synchronized output show everything between them at once; others ignore them."""
 
 
 class Screen:
-    """Where everything is drawn. `live` is what changes by itself, the tail of a reply, in about so many lines;
-    `activity` the spinner and what runs under it; it and `status` are given the width there is."""
+    """Draws everything. `live` gets a height and returns the part that changes by itself, the tail of a reply;
+    `activity` and `status` get the width and return the spinner lines and the status line.
+    """
 
     def __init__(
         self,
@@ -114,15 +115,16 @@ class Screen:
             ]
         )
 
-    # --- sizes and pieces
+    # --- layout
 
     @property
     def width(self) -> int:
         return self.app.output.get_size().columns
 
     def _look(self, _: object) -> None:
-        """Once for each frame: what goes on now. All is drawn again when the rule moves, so that no row is left with
-        more in it than can be seen, and when the width is another one, which is seen here before it is told."""
+        """Before each frame: update the live parts. Redraw everything if the rule moves, so that no row keeps more than
+        is visible, and if the width changed, which is noticed here before the resize signal arrives.
+        """
         size = self.app.output.get_size()
         height = max(3, size.rows // 2)
         found = self._live(height)
@@ -141,20 +143,20 @@ class Screen:
     # --- the input line
 
     def offer(self, text: str) -> None:
-        """Put a text into the input line, to be changed or sent; what is being typed there is not replaced."""
+        """Put a text into the input line for editing or sending, unless the user is typing there."""
         if not self.input.text:
             self.input.document = Document(text, len(text))
 
     # --- printing above
 
     def put(self, renderable: RenderableType) -> None:
-        """Print for good, above; soon, and in order."""
+        """Queue output to be printed permanently above the input line, in order."""
         self._pending.append(renderable)
         if len(self._pending) == 1:
             asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self.flush()))
 
     async def flush(self) -> None:
-        """Everything that was put is on the screen when this returns."""
+        """Print everything that was queued; it is on the screen when this returns."""
         async with self._printing:
             if not self._pending:
                 return
@@ -171,7 +173,7 @@ class Screen:
                 self._write(END_FRAME)
 
     def clear_line(self) -> None:
-        """What was typed before we were there has been echoed; it will stand in the input line."""
+        """Clear the echo of text typed before startup; that text will appear in the input line."""
         self._write("\r\x1b[K")
 
     def _write(self, text: str) -> None:
@@ -192,5 +194,5 @@ class Screen:
         self.app.layout.focus(self._panel_window if self.panel.focused else self._input_window)
 
     def apart(self) -> AbstractAsyncContextManager[None]:
-        """A context in which something else has the terminal."""
+        """A context in which another application may use the terminal."""
         return in_terminal()

@@ -1,6 +1,6 @@
-"""A list to choose from: search as you type, arrows, Enter; Esc chooses nothing.
+"""A list to choose from: search while typing, arrows, Enter; Esc chooses nothing.
 
-Sessions as rows to choose from: title, age, project, last words.
+Also lists sessions as rows of that picker: title, age, project, last message.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROWS = 10
 
 
 class PickerOption(Generic[T]):
-    """One row. `detail` stands below it; it may take a while, so it is looked up while the list is shown already."""
+    """One row. `detail` is shown below it; it may be slow, so it is loaded while the list is already shown."""
 
     def __init__(self, value: T, title: str, note: str = "", detail: Callable[[], str] | None = None) -> None:
         self.value = value
@@ -79,7 +79,7 @@ class SessionPicker(Generic[T]):
         self.at = max(0, min(at, len(self.fitting) - 1))
 
     def rows(self, width: int = 80, height: int = 24) -> StyleAndTextTuples:
-        """As many as fit on the screen, the chosen one always among them."""
+        """Draw as many rows as fit on the screen, always including the selected one."""
         fitting = self.fitting
         self.at = max(0, min(self.at, len(fitting) - 1))
         most = max(1, min(ROWS, (height - 3) // (2 if self._has_details else 1)))
@@ -93,7 +93,7 @@ class SessionPicker(Generic[T]):
         return lines
 
     async def choose(self) -> T | None:
-        """The chosen value; None when the user left."""
+        """Return the chosen value; None if the user left."""
         app: TerminalApplication[T | None] = TerminalApplication(
             layout=Layout(
                 HSplit(
@@ -120,7 +120,7 @@ class SessionPicker(Generic[T]):
             await asyncio.gather(looking, return_exceptions=True)
 
     async def _look_up(self, redraw: Callable[[], None]) -> None:
-        """The details, from the first row on; what is typed searches in those that are known."""
+        """Load the details from the first row on; the search covers the details loaded so far."""
         for n, option in enumerate(self.options):
             if not option.is_looked_up:
                 await asyncio.to_thread(option.look_up)
@@ -170,7 +170,7 @@ def _size(app: Application[T | None]) -> tuple[int, int]:
 
 
 def _row(option: PickerOption[T], here: bool, width: int) -> StyleAndTextTuples:
-    """The note is seen whole where it can be; the title is cut first."""
+    """Draw one row: the title is cut before the note."""
     note = cut(option.note, width - 12)
     title = cut(option.title, max(8, width - 4 - cells(note)))
     lines: StyleAndTextTuples = [("class:picked" if here else "", f"{HERE if here else ' '} {title}")]
@@ -185,7 +185,7 @@ _SPANS = ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600), (86_400 * 365, "
 
 
 def age(at: int) -> str:
-    """How long ago, in one short word."""
+    """Time since then, in one short word."""
     seconds = max(0, time.time() - at / 1e6)
     for limit, unit, size in _SPANS:
         if seconds < limit:
@@ -194,7 +194,7 @@ def age(at: int) -> str:
 
 
 def session_rows(store: LogStore, project: Path | None, limit: int = 200, *, archived: bool = False) -> list[Header]:
-    """The sessions that people began, newest activity first; those of sub-agents are left out."""
+    """Sessions started by users, newest activity first; sessions of sub-agents are left out."""
     rows = ConversationSession.list(project_root=project, store=store, limit=limit)
     hidden = {"damaged"} if archived else {"damaged", ARCHIVED}
     return [row for row in rows if row.depth == 0 and row.state not in hidden]
@@ -210,7 +210,7 @@ def session_option(store: LogStore, row: Header) -> PickerOption[str]:
 
 
 def last_words(store: LogStore, session_id: str) -> str:
-    """The beginning of the last thing that was said."""
+    """The start of the last message of the user or the model."""
     try:
         found = ConversationSession.load(session_id=session_id, store=store)
         said = found.history(6) if found is not None else []
@@ -223,7 +223,7 @@ def last_words(store: LogStore, session_id: str) -> str:
 
 
 async def choose_session(pick: Pick | None, store: LogStore, project: Path) -> str | None:
-    """Let the user choose: this project's sessions first, then all others."""
+    """Let the user choose a session: this project's sessions first, then all others."""
     here = session_rows(store, project)
     known = {row.session_id for row in here}
     others = [row for row in session_rows(store, None) if row.session_id not in known]

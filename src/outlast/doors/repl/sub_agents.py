@@ -1,6 +1,6 @@
-"""The sub-agents at work below a session, however deep: what they ask is asked here, and what they do is told.
+"""Follows the sub-agents below a session, at any depth, so that the REPL shows their questions and their activity.
 
-Each has a session and a log of its own, which is followed while the call that began it runs.
+Each sub-agent has its own session and log, which is followed while the call that started it runs.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from outlast.store.log_store import LogStore
 
 TASK = "task"
 MADE_SECONDS = 0.1
-"""How often it is looked whether a sub-agent that was begun has its session yet."""
+"""How often to check whether the session of a started sub-agent exists yet."""
 
 Noticed = Callable[[str, int, e.Event | e.Opaque], Awaitable[None]]
 Came = Callable[[str, SessionState], Awaitable[None]]
 
 
 class SubAgents:
-    """Follows those below one session. `came` is told once what one is at, then `noticed` every event of it, and `gone`
-    when it is done; `run` runs something beside everything else."""
+    """Follows the sub-agents below one session. Calls `came` once with a sub-agent's state, then `noticed` for each of
+    its events, and `gone` when it is done; `run` starts a background task.
+    """
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class SubAgents:
         self._below: dict[str, dict[str, asyncio.Task[None]]] = {}
 
     def come_to(self, session_id: str, state: SessionState) -> None:
-        """Whoever comes to a session in the middle of a turn has not seen what was begun."""
+        """Load the open `task` calls of a session that is entered in the middle of a turn."""
         for call in state.open_calls:
             if call.name == TASK:
                 self._asked[session_id, call.call_id] = call.requested_seq
@@ -65,7 +66,7 @@ class SubAgents:
                 pass
 
     def leave(self, session_id: str) -> None:
-        """Follow nobody below that session any more."""
+        """Stop following all sub-agents of that session."""
         for call_id in list(self._below.get(session_id, {})):
             self._end(session_id, call_id)
 
@@ -100,7 +101,7 @@ class SubAgents:
             await self._follow(goes_on_as)
 
     async def _made(self, session_id: str) -> ConversationSession:
-        """The call is in the log before the session that it begins."""
+        """Wait for the session: its call is logged before the session exists."""
         while True:
             found = await asyncio.to_thread(ConversationSession.load, session_id=session_id, store=self._store())
             if found is not None:

@@ -1,4 +1,4 @@
-"""What was said before, when somebody comes back to a session: the last messages, as they looked."""
+"""Prints the last messages of a session when the user returns to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = 4000
 
 
 def show_transcript(controller: ReplController, most: int = MESSAGES) -> None:
-    """Print the last messages of the room's session."""
+    """Print the last messages of the controller's session."""
     session = controller.session
     if not session.exists:
         return

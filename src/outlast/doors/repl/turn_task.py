@@ -1,4 +1,4 @@
-"""Work on the session: what is typed is admitted, durably, and turns run as long as somebody waits for one."""
+"""Admits input durably and runs turns in this process while input is unanswered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP_SECONDS = 0.7
 
 
 class TurnTask:
-    """Drives the session of a desk. `say` tells the user one sentence."""
+    """Drives the session of a ReplSession. `say` shows the user one sentence."""
 
     def __init__(self, repl_session: ReplSession, say: Callable[[str], None]) -> None:
         self.repl_session = repl_session
@@ -31,8 +31,9 @@ class TurnTask:
     async def admit(
         self, parts: str | tuple[Part, ...], delivery: Delivery | None = None, *, key: str | None = None
     ) -> None:
-        """Take an input; stored when this returns. While a turn runs it steers it, unless told otherwise. The same key
-        twice is one input."""
+        """Store an input durably. While a turn runs it steers that turn unless `delivery` says otherwise. Two inputs
+        with the same key are stored once.
+        """
         agent = self.repl_session.agent
         if delivery is None:
             delivery = Delivery.STEER if self.is_running else Delivery.QUEUE
@@ -45,7 +46,7 @@ class TurnTask:
             agent.open_session(receipt.session_id)
 
     def wake(self) -> None:
-        """Run turns until nobody waits; nothing to do when they run already, or nothing may answer."""
+        """Run turns until no input is unanswered. Does nothing if they already run or no model is set."""
         if self.is_running or self.repl_session.start.model == NO_MODEL:
             return
         self._driving = asyncio.ensure_future(self._drive())
@@ -60,7 +61,7 @@ class TurnTask:
                 self._say("another process drives this session: it will answer, and you see it here")
                 return
             except ModelError:
-                return  # the end of the turn has said so
+                return  # the TurnEnded event already reported it
             except OutlastError as error:
                 self._say(str(error))
                 return
@@ -71,7 +72,7 @@ class TurnTask:
                 return
 
     async def stop(self) -> list[str]:
-        """Stop the running turn, within a second; the texts that it had not read yet, taken back."""
+        """Stop the running turn within a second; return the texts it had not read yet, which are withdrawn."""
         if not self.is_running or self._driving is None:
             return []
         taken_back = await self._taken_back()
@@ -93,11 +94,11 @@ class TurnTask:
         try:
             await self.repl_session.service.withdraw(session.session_id, unread, "stopped")
         except ConflictError:
-            return []  # it was read this very moment
+            return []  # the turn read them at this moment
         return texts
 
     async def close(self) -> None:
-        """Leave: a turn that runs is closed durably first."""
+        """Stop driving: a running turn is closed durably first."""
         if self.is_running and self._driving is not None:
             self._driving.cancel()
             await asyncio.gather(self._driving, return_exceptions=True)

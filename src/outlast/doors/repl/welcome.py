@@ -1,4 +1,4 @@
-"""The first screen: what this is, who answers, where sessions are. And who answers, where that is not settled yet."""
+"""The welcome screen, and the choice of a model when several API keys are set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCAL = "a demo model, only for talk; set ANTHROPIC_API_KEY (or OPENAI_API_KEY, 
 
 
 def first_screen(settings: Settings, model: str, store: str) -> list[RenderableType]:
-    """Three lines; what does not fit into one is cut at its end."""
+    """Three lines: version and project, model, and where sessions are stored; a line that is too long is cut."""
     what = Text(f"Outlast {__version__}", style="bold cyan", no_wrap=True, overflow="ellipsis")
     what.append("  a coding agent whose sessions cannot be lost", style="default not bold")
     what.append(f" · {readable(short_path(str(settings.project_root)))}", style="dim not bold")
@@ -34,7 +34,7 @@ def first_screen(settings: Settings, model: str, store: str) -> list[RenderableT
 
 
 def short_path(path: str) -> str:
-    """With `~` for the user's own folder."""
+    """The path with `~` for the user's home folder."""
     own = str(Path.home())
     return path.replace(own, "~", 1) if own != "/" and own in path else path
 
@@ -47,7 +47,7 @@ def _without_password(url: str) -> str:
 
 
 async def settle_model(start: LaunchOptions) -> LaunchOptions:
-    """With several keys the user says once which model answers; the choice is remembered in the home."""
+    """With several API keys, ask the user once which model to use; the choice is saved in the Outlast home."""
     settings = start.settings()
     if settings.model is not None or start.resumes:
         return start

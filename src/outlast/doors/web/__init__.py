@@ -1,4 +1,4 @@
-"""The web page: static files that a browser gets as they are, and Markdown parsed where no browser can run it.
+"""The web page: its static files, sent to the browser unchanged, and a Markdown parser that runs on the server.
 
-The page speaks only the HTTP API. Text from a log reaches the document as text nodes, never as markup.
+The page uses only the HTTP API. Text from a log enters the document as text nodes, never as markup.
 """

@@ -1,10 +1,10 @@
-"""Which files a browser gets, with which types and headers. Nothing else can be asked for: there are no paths to walk.
+"""The static files of the web page, with their media types and headers. Requests look up a fixed table, never a path.
 
-All files of the page live below `/static/<hash>/`, the hash being that of all of them together: they may be kept for
-ever, and a page never mixes modules of two versions. The page itself is asked for again each time.
+All files are below `/static/<hash>/`, where the hash covers all of them together: browsers may cache them for ever, and
+a page never mixes modules of two versions. The page itself is revalidated each time.
 
-The policy allows our own scripts and styles and nothing else: no inline code, no other host, no frame, no form, and no
-place where a text could become markup (Trusted Types without a single policy).
+The content security policy allows only our own scripts and styles: no inline code, no other host, no frame, no form,
+and no way for text to become markup (Trusted Types without any policy).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ALWAYS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
-    "X-DNS-Prefetch-Control": "off",  # a link in a reply must not even be looked up before it is clicked
+    "X-DNS-Prefetch-Control": "off",  # the browser must not resolve a link in a reply before the user clicks it
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -40,11 +40,11 @@ POLICY = (
 
 
 FIRST = "first_paint.js"
-"""The only script that is no module: it must run before anything is drawn."""
+"""The only script that is not a module: it must run before the first paint."""
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """What is sent for one address, as it is."""
+    """A complete response: body, media type and headers."""
 
     body: bytes
     media_type: str
@@ -52,17 +52,18 @@ class Asset(msgspec.Struct, frozen=True):
 
 
 def asset(path: str) -> Asset | None:
-    """The file for what follows `/static/`; None when it is none of ours, or of another version."""
+    """Return the file for the path below `/static/`; None if the file or its version is unknown."""
     return _assets().get(path)
 
 
 def index_page() -> Asset:
-    """The page, for those who are signed in."""
+    """Return the page for a signed-in browser."""
     return _index()
 
 
 def login_page(note: str | None = None) -> Asset:
-    """What every other browser gets: how to sign in, and with `note` why it did not work. It needs no other file."""
+    """Return the page for every other browser: how to sign in, and in `note` why signing in failed. It needs no other
+    file."""
     page = _text("login.html")
     style = page.partition("<style>")[2].partition("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -73,12 +74,12 @@ def login_page(note: str | None = None) -> Asset:
     return _html(page.replace("<!--note-->", told), policy)
 
 
-# --- what there is ---------------------------------------------------------------------------------------------------
+# --- the files -------------------------------------------------------------------------------------------------------
 
 
 @cache
 def _files() -> dict[str, bytes]:
-    """By their paths below the folder, in order: the order of the style sheets decides which rule wins."""
+    """Return the files by path below the folder, sorted: the order of the style sheets decides which rule wins."""
     paths = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _TYPES)
     return {path.relative_to(_FOLDER).as_posix(): path.read_bytes() for path in paths}
 
@@ -103,7 +104,7 @@ def _assets() -> dict[str, Asset]:
 
 @cache
 def _index() -> Asset:
-    """With every module named in the head, so that they come all at once and not one import after the other."""
+    """Build the page. Its head names every module, so that the browser loads them in parallel."""
     folder = f"/static/{_version()}"
     modules = [
         f'<link rel="modulepreload" href="{folder}/{name}">'

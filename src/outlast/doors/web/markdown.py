@@ -1,10 +1,10 @@
-"""Markdown as a tree of plain values: the page draws each node by its own code, so no text ever becomes markup.
+"""Parses Markdown into trees of plain values. The page draws each node with its own code: text never becomes markup.
 
-A node is a text, or `{"tag", ...}` with `nodes` below it. Tags are a closed set; raw HTML is text; a link leads only to
-http, https or mailto; a picture is never loaded, it is a link with its description. The blocks at the top carry the
-`line` on which they begin: while a reply grows, all but the last of them are final, and only the last is parsed again.
+A node is a text, or `{"tag", ...}` with `nodes` below it. Tags are a closed set; raw HTML is text; links lead only to
+http, https or mailto; a picture is never loaded but becomes a link with its description. Top-level blocks have the
+`line` on which they begin: while a reply grows, all blocks but the last are final, and only the last is parsed again.
 
-Nothing that was written is lost: what is too deep, too wide or too long to be laid out comes back as one plain block.
+No text is lost: a text that is too deep, too wide or too long to lay out is returned as one plain block.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from outlast.core.errors import InvalidInput
 Node = str | dict[str, Any]
 
 TEXTS = 200
-"""Texts in one request, ..."""
+"""Most texts in one request."""
 CHARACTERS = 192 * 1024
-"""... their characters together, ..."""
+"""Most characters in one request, all texts together."""
 LONGEST = 64 * 1024
-"""... and of one text that is laid out; a longer one is shown as it is."""
+"""Most characters of one text that is parsed; a longer text is returned as one plain block."""
 NODES = 20_000
 DEPTH = 40
 BRACKETS = 2_000
-"""Each of them may begin a link: a text of nothing else takes seconds."""
+"""Each opening bracket may begin a link: a text of only brackets takes seconds to parse."""
 COLUMNS = 100
-"""A table has as many cells in every row as in its first, whatever is written there."""
+"""Every row of a table gets as many cells as the first row, whatever the row contains."""
 
 SCHEMES = frozenset({"http", "https", "mailto"})
 
@@ -60,7 +60,7 @@ _TASK = re.compile(r"\[([ xX])\]\s+")
 
 
 def trees(texts: Sequence[str]) -> list[list[Node]]:
-    """The blocks of each text. `InvalidInput` when it is more than one request may hold."""
+    """Return the blocks of each text. Raises InvalidInput if the texts exceed the limits of one request."""
     if len(texts) > TEXTS:
         raise InvalidInput(f"texts: at most {TEXTS} in one request, not {len(texts)}")
     total = sum(map(len, texts))
@@ -70,7 +70,7 @@ def trees(texts: Sequence[str]) -> list[list[Node]]:
 
 
 def tree(text: str) -> list[Node]:
-    """The blocks of one text."""
+    """Return the blocks of one text."""
     if len(text) > LONGEST or text.count("[") > BRACKETS or _is_too_wide(text):
         return [_plain(text)]
     tokens = _parser().parse(text)
@@ -87,7 +87,7 @@ def _is_too_wide(text: str) -> bool:
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * DEPTH}).enable(["table", "strikethrough"])
-    # Every link and picture is taken for what it is; which of them may be followed is decided in `_followable`.
+    # The parser accepts every link and picture; `_followable` decides which of them may be followed.
     parser.validateLink = lambda url: True
     return parser
 
@@ -103,7 +103,7 @@ def _blocks(tokens: Sequence[Token]) -> list[Node]:
     top: list[Node] = []
     open_nodes: list[list[Node]] = [top]
     for token in tokens:
-        if token.hidden:  # the paragraphs of a tight list have no node of their own
+        if token.hidden:  # the paragraphs of a tight list get no node
             continue
         if token.nesting == -1:
             open_nodes.pop()
@@ -142,7 +142,7 @@ def _block(token: Token) -> dict[str, Any]:
 
 
 def _mark_tasks(nodes: Sequence[Node]) -> None:
-    """`[ ]` and `[x]` at the beginning of an item become `checked`."""
+    """Turn `[ ]` and `[x]` at the beginning of a list item into `checked`."""
     for node in nodes:
         if not isinstance(node, dict):
             continue
@@ -206,7 +206,7 @@ def _piece(token: Token, *, bare_links: bool) -> Iterator[Node]:
 
 
 def _linked(text: str) -> Iterator[Node]:
-    """A text with the bare addresses in it as links."""
+    """Yield the text with its bare URLs as links."""
     at = 0
     for found in _ADDRESS.finditer(text):
         address = _without_closing(found[0])
@@ -219,7 +219,7 @@ def _linked(text: str) -> Iterator[Node]:
 
 
 def _without_closing(address: str) -> str:
-    """Without the punctuation of the sentence around it."""
+    """Return the URL without the punctuation of the surrounding sentence."""
     while address and (address[-1] in ".,;:!?*_~]" or (address[-1] == ")" and address.count(")") > address.count("("))):
         address = address[:-1]
     return address
@@ -230,7 +230,7 @@ def _link(href: str) -> dict[str, Any]:
 
 
 def _target(href: str) -> dict[str, str]:
-    """Where a link leads; as a mere `address`, to be told and not followed, when it is no page and no mailbox."""
+    """Return `href` for a link to a page or a mailbox; otherwise `address`, which is shown but cannot be followed."""
     return {"href": href} if _followable(href) else {"address": href}
 
 

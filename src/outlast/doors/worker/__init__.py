@@ -1,1 +1,1 @@
-"""A worker: a process that only runs turns. It has no door for people; a scrape and signals are all it listens to."""
+"""A worker: a process that only runs turns. It has no user interface; it serves metrics and reacts to signals."""

@@ -1,7 +1,7 @@
-"""A port for Prometheus, on this machine only: `GET /metrics`, and `GET /healthz` which says nothing.
+"""Metrics port for Prometheus, on this machine only: `GET /metrics`, and `GET /healthz` without any details.
 
-No framework and no token: there is nothing to change here and nothing said in a session. A page in a browser gets
-nothing either: its requests come with another Host, or an Origin.
+It needs no framework and no token: it changes nothing and shows nothing from a session. Requests from a web page are
+refused: they come with another Host, or with an Origin.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Answer = tuple[str, str, str]
 
 
 class MetricsServer:
-    """Answers until it is closed. `port` is the one that it got."""
+    """Serves until it is closed. `port` is the port it listens on."""
 
     def __init__(self, text: Callable[[], Awaitable[str]]) -> None:
         self._text = text

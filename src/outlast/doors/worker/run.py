@@ -1,7 +1,7 @@
-"""Running a worker: claim, run, renew, until a signal comes.
+"""Runs a worker: claims sessions, runs their turns and renews its leases until a signal arrives.
 
-SIGTERM or SIGINT: nothing new is claimed; running turns have their time to end, and what has not ended by then is
-handed over. A second signal hands over at once.
+On SIGTERM or SIGINT the worker claims nothing new; running turns get `drain_seconds` to end and are then handed over. A
+second signal hands them over at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WorkerFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def work(settings: Settings, working: WorkerOptions, config: AgentConfig, flags: WorkerFlags) -> None:
-    """Work until a signal comes and everything is ended or handed over."""
+    """Work until a signal arrives and every turn has ended or is handed over."""
     working.checked()
     model = await check_model(settings)
     store = await asyncio.to_thread(store_of, settings)

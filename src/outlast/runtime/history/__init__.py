@@ -1,1 +1,1 @@
-"""What becomes of a session's past: boundaries, compaction with its summaries, rewind, and restored files."""
+"""Changes to a session's visible history: boundaries, compaction with its summaries, rewind, and restored files."""

@@ -1,8 +1,8 @@
-"""Drawing boundaries as the driver: compact, clear, rewind, and taking them back. All of it under the lease.
+"""Boundaries that the driver applies under its lease: clear, compact, rewind, rotate, uncompact, unrewind.
 
-Doors ask for these by request when somebody drives the session; the driver carries them out between two steps. The
-summary of a compaction may take minutes: it is made against a watermark, appends go on meanwhile, and a boundary that
-somebody else drew in between makes it void.
+While a driver runs the session, doors send requests, which the driver carries out between two steps. The summary of a
+compaction may take minutes. It covers the log up to a watermark, so appends continue during that time, but another
+boundary after the watermark makes the plan void.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from outlast.store.process_identity import holder
 
 
 async def apply_boundary_requests(driver: Driver, context: TurnContext) -> bool:
-    """Do what doors asked for, oldest first; False when nobody did. One that cannot be done is dropped with a note."""
-    between = driver.state.turn is None  # a rotation waits for that
+    """Carry out the requests of doors, oldest first; False if there are none. A request that fails is dropped and
+    noted in the runtime state."""
+    between = driver.state.turn is None  # a rotation waits until no turn runs
     requests = [one for one in driver.state.requests if between or one.what != "rotate"]
     for request in requests:
         await _requested(driver, context, request)
@@ -53,7 +54,7 @@ async def _requested(driver: Driver, context: TurnContext, request: BoundaryRequ
 
 
 async def apply_boundary(driver: Driver, context: TurnContext, what: str, arguments: dict[str, Any]) -> None:
-    """Draw one boundary. `InvalidInput` when there is nothing to draw it around."""
+    """Apply one boundary. Raises `InvalidInput` if there is nothing to apply it to."""
     match what:
         case "clear":
             partial = await stored_partial_reply(driver)
@@ -93,11 +94,11 @@ async def uncompact(driver: Driver) -> None:
 
 
 async def compact_if_needed(driver: Driver, context: TurnContext, request: ModelRequest) -> bool:
-    """Make the window smaller if this request is about to outgrow the model's."""
+    """Compact if this request approaches the limit of the model's window; return whether it did."""
     rows, settings = await driver.rows(), settings_of(context)
     max_output = context.config.max_output_tokens or 0
     most = compaction.limits(settings, window_of(context), max_output)
-    rotates = context.config.compaction_mode == "rotate"  # between turns; in the middle of one only if it must be
+    rotates = context.config.compaction_mode == "rotate"  # within a turn it compacts only if it must
     threshold = window_of(context) * 19 // 20 if rotates else most.threshold
     if not context.config.auto_compaction or _about(request, rows) < threshold:
         return False
@@ -114,7 +115,7 @@ async def compact_if_needed(driver: Driver, context: TurnContext, request: Model
 
 
 def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
-    """The size of the request as `due` would count it, from above and without making the window again."""
+    """Return an upper estimate of the request's size as `due` counts it, without building the window again."""
     estimate = compaction.request_tokens(request.messages, request.system, request.tools)
     for stored, event in reversed(rows):
         if isinstance(event, AssistantReplied) and event.usage.input_tokens:
@@ -127,7 +128,7 @@ def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
 async def compact(
     driver: Driver, context: TurnContext, *, instructions: str | None = None, reason: str = "manual"
 ) -> bool:
-    """Compact now, whatever the size; False when there is nothing to summarise."""
+    """Compact now, whatever the size; False if there is nothing to summarise or the plan became void."""
     settings = settings_of(context)
     most = compaction.limits(settings, window_of(context), context.config.max_output_tokens or 0)
     plan = compaction.planned(await driver.rows(), driver.state, settings, limits=most, reason=reason)
@@ -165,8 +166,8 @@ def window_of(context: RequestSetup) -> int:
 
 
 def summariser(context: TurnContext) -> Model | None:
-    """The model that summarises; None where the summary is made without one: a demo model cannot, a script must not be
-    asked what it has no line for."""
+    """Return the model that summarises, or None for a structural summary: a demo model cannot summarise, and a scripted
+    model has no line for such a request."""
     model = context.model
     return None if model is None or not model.abilities.summarises or model.abilities.chat_profile else model
 
@@ -177,8 +178,9 @@ def summariser(context: TurnContext) -> Model | None:
 async def rotated(
     driver: Driver, context: TurnContext, system: str, tools: tuple[ToolSpec, ...], *, now: bool = False
 ) -> bool:
-    """Go on in a new session that begins with a summary of this one: fork, compaction, routes, lease and whoever waits,
-    in one commit. Between turns only; False when it is not time yet. The driver then drives the new session."""
+    """Continue in a new session that starts with a summary of this one. One commit holds the fork, the compaction, the
+    routes, the lease and the waiting inputs; the driver then drives the new session. Only between turns. False if no
+    rotation is due (or, with `now`, there is nothing to summarise), or if other writes prevented it."""
     assert driver.lease is not None
     assert driver.state.turn is None
     settings = settings_of(context)
@@ -198,15 +200,15 @@ async def rotated(
     for _ in range(RACES):
         if not await _may_leave(driver, plan, now=now):
             return False
-        with suppress(ConflictError):  # a door wrote something in this very moment: look at it, then again
+        with suppress(ConflictError):  # a door wrote at the same moment: catch up and retry
             await _leave(driver, NewEvent(event=compacted, actor="system/runtime"))
             return True
     return False
 
 
 async def _may_leave(driver: Driver, plan: CompactionPlan, *, now: bool) -> bool:
-    """Whether the session is still one to leave behind, after what doors wrote meanwhile. Inputs come along; a stop, an
-    end, or another boundary is dealt with first. Deliveries and notices change nothing."""
+    """Whether the session may still be rotated after catching up with other writers. Inputs move along; an interrupt,
+    an end or another boundary is handled first. Deliveries and notices do not matter."""
     await driver.catch_up()
     state = driver.state
     others = [request for request in state.requests if not (now and request.what == "rotate")]
@@ -215,7 +217,7 @@ async def _may_leave(driver: Driver, plan: CompactionPlan, *, now: bool) -> bool
 
 
 async def _leave(driver: Driver, compacted: NewEvent) -> None:
-    """The one commit of a rotation. `ConflictError` when the session has moved on since the driver caught up."""
+    """Make the single commit of a rotation. Raises `ConflictError` if the log has grown since the driver caught up."""
     parent = await asyncio.to_thread(driver.store.head, driver.session_id)
     if parent.last_seq != driver.state.last_seq:
         raise ConflictError(f"session {driver.session_id} has moved on")
@@ -234,5 +236,5 @@ async def _leave(driver: Driver, compacted: NewEvent) -> None:
     reach("compaction.recorded")
     lease = next(receipt.lease for receipt in receipts if receipt.lease is not None)
     if current.get() == driver.session_id:
-        current.set(child)  # whoever asks in this context is told where the session goes on
+        current.set(child)  # code in this context now sees the session that continues
     await driver.move(child, token, lease)

@@ -1,14 +1,15 @@
-"""Compaction: when the window grows too large, what is kept, and what the event says. Pure; the driver writes.
+"""Compaction: decides when the window is too large and what to keep, and builds the event. The driver writes it.
 
     plan = due(rows, state, settings, context_window=...)        # None: not now
     summary = await summary_of(plan, model, ...)                   # `model_summary`; may take minutes
     if still_fits(plan, rows_since):                               # under the lease
         append(compacted_event(plan, summary))
 
-A plan is made against a watermark, `upto_seq`: whatever is written while the summary is made comes behind it and stays.
-Nothing changes before the event is written, so a summary that fails costs nothing.
+A plan has a watermark, `upto_seq`: events written while the summary is made come after it and stay. Nothing changes
+before the event is written, so a failed summary does no harm.
 
-Compacting a session that no agent drives: by its library object, without a model, under a lease of one commit.
+`compact_if_due` compacts a session that no agent drives (by its library object): without a model, under a lease that
+is claimed and released in the same commit.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ KEEP_LAST = 4
 IMAGE_TOKENS = 1_600
 MESSAGE_TOKENS = 4
 COOL_DOWN = (0, 2, 6, 16)
-"""Turns to wait after so many compactions in a row that saved nothing."""
+"""Turns to wait before the next compaction, by the number of futile compactions in a row."""
 _BOUNDARIES = (e.Compacted, e.CompactionUndone, e.HistoryCleared, e.Rewound, e.RewindUndone, e.EventRedacted)
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`input_tokens_threshold` is the setting `auto_compaction_input_tokens_threshold`; None: by the model's window.
+    """`input_tokens_threshold` is the setting `auto_compaction_input_tokens_threshold`; None uses the model's window.
 
-    The last `keep_last` messages are kept, and before them as many as fit into `keep_tokens`.
+    The last `keep_last` messages are kept, and as many earlier ones as fit into `keep_tokens`.
     """
 
     input_tokens_threshold: int | None = None
@@ -53,7 +54,8 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowLimits(msgspec.Struct, frozen=True):
-    """`threshold`: compact from here on. `pressing`: the next request may not fit. `kept`: the most that is kept."""
+    """Token limits. `threshold`: compact from here on. `pressing`: the next request may not fit. `kept`: the most that
+    a compaction keeps."""
 
     threshold: int
     pressing: int
@@ -61,7 +63,7 @@ class WindowLimits(msgspec.Struct, frozen=True):
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction will do: `dropped` is what the summary stands for, `earlier` the summary that stood there."""
+    """Plan of a compaction: the summary replaces `dropped`; `earlier` is the text of the previous summary."""
 
     first_kept_seq: int
     upto_seq: int
@@ -75,7 +77,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`usage` is what asking a model has cost, also when its answer was of no use; `why` says why it was not."""
+    """`usage` is the cost of the model request, even if its summary was rejected; `why` is then the reason."""
 
     text: str
     usage: Usage = Usage()
@@ -83,11 +85,12 @@ class CompactionSummary(msgspec.Struct, frozen=True, kw_only=True):
     why: str | None = None
 
 
-# --- how much there is ---------------------------------------------------------------------------------------------
+# --- size of the window --------------------------------------------------------------------------------------------
 
 
 def limits(settings: CompactionSettings, context_window: int = UNKNOWN_WINDOW, max_output: int = 0) -> WindowLimits:
-    """Never above the model's own window: three quarters of it, less if the answer needs more than the rest."""
+    """Compute the limits. The threshold is at most three quarters of the model's window, or less if the output needs
+    more than the remaining quarter."""
     ceiling = max(1, min(context_window * 3 // 4, context_window - min(max_output, context_window // 2)))
     wanted = settings.input_tokens_threshold
     threshold = ceiling if wanted is None else max(1, min(wanted, ceiling))
@@ -96,7 +99,7 @@ def limits(settings: CompactionSettings, context_window: int = UNKNOWN_WINDOW, m
 
 def message_tokens(message: Message) -> int:
     parts = message.parts
-    if len(parts) == 1 and type(parts[0]) is TextPart:  # most are
+    if len(parts) == 1 and type(parts[0]) is TextPart:  # the common case
         return MESSAGE_TOKENS + text_tokens(parts[0].text)
     return MESSAGE_TOKENS + sum(_part_tokens(part) for part in message.parts)
 
@@ -118,14 +121,14 @@ def _part_tokens(part: object) -> int:
 
 
 def request_tokens(messages: Iterable[Message], system: str = "", tools: Sequence[ToolSpec] = ()) -> int:
-    """An estimate of a whole request."""
+    """Estimate the tokens of a whole request."""
     told = sum(text_tokens(tool.name + tool.description + repr(tool.parameters)) for tool in tools)
     return text_tokens(system) + told + sum(message_tokens(message) for message in messages)
 
 
 def tokens_now(rows: Sequence[Row], state: SessionState, system: str = "", tools: Sequence[ToolSpec] = ()) -> int:
-    """What the next request will hold: our estimate, or what the provider last counted and what came since, whichever
-    is larger. `rows` as for `window`."""
+    """Tokens of the next request: the larger of the estimate and the provider's last count plus all messages since.
+    `rows` as for `window`."""
     estimate = request_tokens(window(rows, state, asking=True).messages, system, tools)
     drawn = max((boundary.seq for boundary in state.journal), default=0)
     for stored, event in reversed(rows):
@@ -137,13 +140,13 @@ def tokens_now(rows: Sequence[Row], state: SessionState, system: str = "", tools
     return estimate
 
 
-# --- whether -------------------------------------------------------------------------------------------------------
+# --- whether to compact --------------------------------------------------------------------------------------------
 
 
 def may_compact(state: SessionState, tokens: int, limits: WindowLimits) -> bool:
-    """Whether an automatic compaction makes sense now. Asked for by the user or by an overflow, it always does.
+    """Whether an automatic compaction makes sense now. A compaction by the user or after an overflow skips this check.
 
-    The counters are folded from the log: a restart does not start the thrashing again.
+    The counters are folded from the log, so a restart does not reset the cool-down.
     """
     if tokens < limits.threshold:
         return False
@@ -154,7 +157,7 @@ def may_compact(state: SessionState, tokens: int, limits: WindowLimits) -> bool:
 
 
 def _taken_back(state: SessionState) -> bool:
-    """The user undid the last compaction, so the next one waits until it must be."""
+    """Whether the user undid the last compaction; the next automatic one then waits for the `pressing` limit."""
     last = state.compactions.last_seq
     return any(drawn.what is BoundaryKind.UNCOMPACTED and drawn.target == last for drawn in state.journal)
 
@@ -169,7 +172,7 @@ def due(
     system: str = "",
     tools: Sequence[ToolSpec] = (),
 ) -> CompactionPlan | None:
-    """The plan of an automatic compaction, if it is time for one."""
+    """Return the plan of an automatic compaction, or None if none is due."""
     most = limits(settings, context_window, max_output)
     tokens = tokens_now(rows, state, system, tools)
     if not may_compact(state, tokens, most):
@@ -177,7 +180,7 @@ def due(
     return planned(rows, state, settings, limits=most, tokens=tokens)
 
 
-# --- what ----------------------------------------------------------------------------------------------------------
+# --- what to compact -----------------------------------------------------------------------------------------------
 
 
 def planned(
@@ -189,7 +192,7 @@ def planned(
     tokens: int | None = None,
     reason: str = "auto",
 ) -> CompactionPlan | None:
-    """What to keep and what to summarise; None when there is nothing to gain. No call is parted from its result."""
+    """Plan what to keep and what to summarise; None if there is nothing to gain. Calls stay with their results."""
     everything = said(rows, state)
     earlier = "\n".join(one.message.content for one in everything if one.message.is_summary)
     spoken = [one for one in everything if not one.message.is_summary and _speaks(one.message)]
@@ -219,7 +222,7 @@ def _speaks(message: Message) -> bool:
 
 
 def _wanted(spoken: list[WindowMessage], settings: CompactionSettings, most: int) -> int:
-    """The place of the first message to keep; 0 for none. The last one is kept whatever its size."""
+    """Return the place of the first message to keep; 0 for none. The last message is kept whatever its size."""
     wanted, held = 0, 0
     for n, one in enumerate(reversed(spoken)):
         held += message_tokens(one.message)
@@ -232,8 +235,8 @@ def _wanted(spoken: list[WindowMessage], settings: CompactionSettings, most: int
 
 
 def still_fits(plan: CompactionPlan, since: Iterable[Row]) -> bool:
-    """Whether the plan still holds after what was written behind its watermark: no other boundary, and no redaction,
-    which would live on in the summary."""
+    """Whether the plan is still valid: no other boundary came after its watermark, and no redaction, whose content
+    would survive in the summary."""
     return not any(isinstance(event, _BOUNDARIES) for stored, event in since if stored.seq > plan.upto_seq)
 
 
@@ -243,16 +246,16 @@ def still_fits(plan: CompactionPlan, since: Iterable[Row]) -> bool:
 def structural(
     plan: CompactionPlan, *, usage: Usage | None = None, model: str | None = None, why: str | None = None
 ) -> CompactionSummary:
-    """The summary that needs no model; `usage` and `why` are those of a model that was asked in vain."""
+    """Build the structural summary; `usage`, `model` and `why` come from a model whose summary failed."""
     text = structural_summary(plan.dropped, earlier=plan.earlier, known=plan.known)
     return CompactionSummary(text=text, usage=usage or Usage(), model=model, why=why)
 
 
 def compacted_event(plan: CompactionPlan, summary: CompactionSummary) -> e.Compacted:
-    """What to write; under the lease, after `still_fits`."""
+    """Build the event; the driver writes it under the lease, after `still_fits`."""
     other = plan.tokens_before - request_tokens(
         [*plan.dropped, *plan.kept]
-    )  # the system prompt, tools, what was carried
+    )  # the system prompt, tools, the earlier summary
     after = max(0, other) + plan.kept_tokens + text_tokens(summary.text)
     return e.Compacted(
         summary=summary.text,
@@ -273,7 +276,7 @@ def compacted_event(plan: CompactionPlan, summary: CompactionSummary) -> e.Compa
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
-    """The last compaction of a session; `count` is how many there were."""
+    """The last compaction of a session; `count` is the number of compactions so far."""
 
     count: int
     removed_message_count: int
@@ -283,7 +286,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def last_compaction(store: Store, session_id: str, state: SessionState) -> Compaction | None:
-    """What the last compaction did; None when there was none."""
+    """Return the last compaction, or None."""
     counters = state.compactions
     if not counters.last_seq:
         return None
@@ -303,8 +306,8 @@ def last_compaction(store: Store, session_id: str, state: SessionState) -> Compa
 def compact_if_due(
     store: Store, session_id: str, state: SessionState, settings: CompactionSettings, actor: str
 ) -> bool:
-    """Compact if the window is past the threshold. `SessionBusy` when somebody drives the session, `ConflictError` when
-    it moved on meanwhile: nothing was written then."""
+    """Compact if the window is past the threshold. Raises `SessionBusy` if a driver holds the lease, `ConflictError` if
+    the log has grown since `state` was folded; nothing is written in either case."""
     rows = decode_events(store, store.read(session_id, after=state.read_from - 1, before=state.last_seq + 1))
     plan = due(rows, state, settings)
     if plan is None:

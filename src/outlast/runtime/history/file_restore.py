@@ -1,11 +1,9 @@
-"""The files of a project as rewinding sees them: read, replaced and removed the way the file tools do it.
+"""File restore for rewinds: reverts what the file tools wrote after an event, and restores it if the rewind is undone.
 
-Files as they were: what the file tools wrote after an event is taken back, and put back when that is undone.
-
-`ToolCallStarted` holds what was there before each write. From that comes a plan (`steps`), from a look at the files
-what can be done (`decided`), which `Rewound.files` records before anything is touched (`recorded`); only then are the
-files written (`carried_out`), which may be repeated after a crash. A file that somebody else has changed is reported
-and left alone. The undo of a rewind is made from its record (`undone`).
+`ToolCallStarted` holds the content before each write. `steps` makes a plan from these events, `decided` compares it
+with the files, and `recorded` makes the record for `Rewound.files`, which is written before any file changes. Only then
+does `carried_out` write the files; it may be repeated after a crash. A file that changed otherwise is reported and left
+alone. `undone` plans the undo of a rewind from its record. `ProjectFiles` accesses files as the file tools do.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from outlast.runtime.turn.tool_context import tool_context
 
 
 class ProjectFiles:
-    """Every path stays inside the roots; what may not be touched is an `OSError` with the reason."""
+    """Reads, writes and removes files inside the roots. Raises `OSError` with the reason if it may not."""
 
     def __init__(self, context: TurnContext, session_id: str) -> None:
         self._context = tool_context(context, session_id, "rewind")
@@ -70,7 +68,7 @@ Remove = Callable[[str], None]
 
 
 class RestoreStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to bring back: to these bytes, or away (None), if it is now as one of `expected` says."""
+    """A file to restore to these bytes, or to remove (None), if its current digest is in `expected` (empty: any)."""
 
     path: str
     restore: bytes | None
@@ -79,7 +77,7 @@ class RestoreStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in a file and what it is to hold; with a `problem` it is left alone."""
+    """The content found in a file and the content to restore; a file with a `problem` is left alone."""
 
     path: str
     found: bytes | None = None
@@ -107,9 +105,9 @@ def digest_of(data: bytes | None) -> str:
 
 
 def steps(rows: Iterable[Row], state: SessionState, to_seq: int, *, anyway: Iterable[str] = ()) -> list[RestoreStep]:
-    """What to do to have the files as they were at event `to_seq`; `rows` are those after it, to the head.
+    """Plan how to restore the files to event `to_seq`; `rows` are the events after it, up to the head.
 
-    `anyway` names files that are brought back whatever has become of them: the user was asked.
+    `anyway` names files that the user agreed to restore even if they were changed since.
     """
     forced = frozenset(anyway)
     wrote = _wrote(rows, state, to_seq)
@@ -117,7 +115,7 @@ def steps(rows: Iterable[Row], state: SessionState, to_seq: int, *, anyway: Iter
 
 
 def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int) -> dict[str, list[_Wrote]]:
-    """By path, the writes that are in sight; one counts as certain once its call came back well."""
+    """Return the visible writes by path. A write is certain once its call finished without an error."""
     found: dict[str, list[_Wrote]] = {}
     begun: dict[str, str] = {}
     for stored, event in rows:
@@ -146,7 +144,7 @@ def _step(path: str, writes: Sequence[_Wrote], forced: bool) -> RestoreStep:
 
 
 def _left_by(writes: Sequence[_Wrote]) -> frozenset[str]:
-    """What the file may hold if nobody but these writes touched it."""
+    """Return the possible digests of the file if only these writes changed it."""
     left = {first.digest_before for first in writes[:1]}
     for write in writes:
         left = {write.digest_after} if write.certain else {*left, write.digest_after}
@@ -161,7 +159,7 @@ def _broken(writes: Sequence[_Wrote]) -> str | None:
 
 
 def undone(changes: Iterable[FileChange]) -> list[RestoreStep]:
-    """What takes these changes back."""
+    """Plan the steps that revert these changes."""
     return [
         RestoreStep(path=change.path, restore=change.found, expected=frozenset({digest_of(change.restore)}))
         for change in changes
@@ -169,11 +167,12 @@ def undone(changes: Iterable[FileChange]) -> list[RestoreStep]:
     ]
 
 
-# --- a look at the files -------------------------------------------------------------------------------------------
+# --- comparison with the files -------------------------------------------------------------------------------------
 
 
 def decided(plan: Iterable[RestoreStep], read: Read) -> list[FileChange]:
-    """What can be done now. `read` gives a file's bytes, None when there is none; its `OSError` is a problem."""
+    """Compare the plan with the files. `read` returns a file's bytes, or None if there is no file; its `OSError`
+    becomes a problem."""
     return [_decided(step, read) for step in plan]
 
 
@@ -193,7 +192,7 @@ def _decided(step: RestoreStep, read: Read) -> FileChange:
 
 
 def recorded(changes: Iterable[FileChange]) -> dict[str, Any]:
-    """For `Rewound.files`: all contents as one byte string, which goes into a blob when it is long."""
+    """Build the record for `Rewound.files`, with all contents in one byte string, which becomes a blob if long."""
     contents = bytearray()
     places: dict[bytes, list[int]] = {}
 
@@ -215,7 +214,7 @@ def recorded(changes: Iterable[FileChange]) -> dict[str, Any]:
 
 
 def changes_in(files: dict[str, Any]) -> list[FileChange]:
-    """The changes that a `Rewound` event records."""
+    """Return the changes that a `Rewound` event records."""
     contents = files.get("contents", b"")
 
     def cut(place: list[int] | None) -> bytes | None:
@@ -234,7 +233,7 @@ def changes_in(files: dict[str, Any]) -> list[FileChange]:
 
 
 def carried_out(changes: Iterable[FileChange], read: Read, write: WriteFile, remove: Remove) -> list[FileChange]:
-    """Does what was recorded; the changes that could not be made, each with its problem. Repeating it does no harm."""
+    """Make the recorded changes; return those that failed, each with its problem. Idempotent."""
     return [failed for change in changes if (failed := _carried_out(change, read, write, remove)) is not None]
 
 

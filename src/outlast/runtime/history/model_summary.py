@@ -1,8 +1,7 @@
-"""A summary written by the model: a note that hands the work over to whoever reads only that note.
+"""Model summary: a hand-over note that the model writes for a reader who has only that note and the newest messages.
 
-It is asked in a request of its own, one message that every provider takes, cut so that it fits the very window that is
-too full. A summary that fails, is empty, cut off or too large is not used: the structural one takes its place, and what
-the try has cost is counted all the same.
+It is a separate request with one message, which every provider accepts, cut to fit the model's window. If the summary
+fails, is empty, cut off or too large, the structural summary replaces it; the cost of the request is counted anyway.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ async def summarise(
     replies: int = 0,
     session_id: str = "",
 ) -> tuple[str, Usage]:
-    """The model's summary and what it has cost. Raises `ModelError`; the text may be empty or too large."""
+    """Return the model's summary and its usage. Raises `ModelError`; the text may be empty or too large."""
     budget = min(budget, model.abilities.context_window // 4)
-    length = max(2_000, (model.abilities.context_window - budget) * 2)  # two characters a token: no script needs less
+    length = max(2_000, (model.abilities.context_window - budget) * 2)  # at two characters a token, any script fits
     request = ModelRequest(
         system=SYSTEM,
         messages=[Message(role=Role.USER, content=_question(messages, earlier, instructions, budget, length))],
@@ -80,7 +79,7 @@ async def summary_of(
     replies: int = 0,
     session_id: str = "",
 ) -> CompactionSummary:
-    """The summary of what the plan drops: the model's if it is of use, else the structural one. Never fails."""
+    """Summarise what the plan drops: with the model's summary if usable, else the structural one. Never fails."""
     if model is None:
         return structural(plan)
     try:
@@ -113,7 +112,7 @@ def _question(messages: Sequence[Message], earlier: str, instructions: str | Non
 
 
 def _told(messages: Sequence[Message], length: int) -> str:
-    """The messages as text: all of them if they fit, else the first request and as many of the newest as do."""
+    """Return the messages as text: all if they fit, else the first request and as many of the newest as fit."""
     lines = [_inert(_clipped(line, MESSAGE_CHARS)) for line in (_line(message) for message in messages) if line]
     if sum(len(line) + 1 for line in lines) <= length:
         return "\n".join(lines)
@@ -145,7 +144,7 @@ def _result(result: ToolResult) -> str:
 
 
 def _clipped(text: str, length: int) -> str:
-    """Its beginning and its end."""
+    """Keep the beginning and the end of a text that is too long."""
     if len(text) <= length:
         return text
     half = max(0, (length - len(_CUT) - 8) // 2)
@@ -153,5 +152,5 @@ def _clipped(text: str, length: int) -> str:
 
 
 def _inert(text: str) -> str:
-    """Text that cannot end the element it stands in."""
+    """Break closing tags in the text, so that it cannot end its enclosing element."""
     return text.replace("</session", "< /session").replace("</earlier-note", "< /earlier-note")

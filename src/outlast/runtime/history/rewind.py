@@ -1,7 +1,7 @@
-"""Rewinding a session to a message: where exactly, and which events say so. Its files: `file_restore`.
+"""Rewinds a session to a message: finds the exact event and builds the events. `file_restore` handles the files.
 
-A rewind sets events aside; it removes none and can be undone. It never parts a call from its result, and it closes what
-is open first: after it nothing runs, and nothing that was said later waits for an answer.
+A rewind hides events; it removes none and can be undone. It never separates a call from its result. It closes the open
+turn first: afterwards nothing runs, and no later input waits for an answer.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from outlast.store.read.decode import decode_events
 
 REWOUND = "rewound"
 RESTORING = "restoring"
-"""In the runtime state while files are being written: which rewind, and whether it is undone."""
+"""Runtime state while files are being written: which rewind, and whether this is its undo."""
 LOOK_BACK = 500
 
 
 def rewind_point(rows: Sequence[Row], state: SessionState, seq: int, *, keep: bool = True) -> int:
-    """The `to_seq` of a rewind to the message at `seq`: it stays the last thing said, or with `keep` False goes too.
+    """Return the `to_seq` of a rewind to the message at `seq`, which stays as the last message; `keep` False hides it.
 
-    An input counts from where a turn read it; a reply brings the results of its calls along. `rows` reach from before
-    the message to the head. `InvalidInput` when there is no such message in sight.
+    An input counts from the event where a turn read it; a reply includes the results of its calls. `rows` start before
+    the message and end at the head. Raises `InvalidInput` if no such message is visible.
     """
     found = next(((stored, event) for stored, event in rows if stored.seq == seq), None)
     message = message_of(*found) if found else None
@@ -45,7 +45,7 @@ def rewind_point(rows: Sequence[Row], state: SessionState, seq: int, *, keep: bo
         raise InvalidInput(f"event {seq} is not a message that can be rewound to; `sessions show` lists those that are")
     if is_input:
         between = [stored for stored, event in rows if seq < stored.seq < place and message_of(stored, event)]
-        waited = bool(between) or state.view.archives(seq)  # what happened before it was read stays as it is
+        waited = bool(between) or state.view.archives(seq)  # keep what happened before a turn read it
         return place if keep else place - 1 if waited else seq - 1
     if not keep:
         return whole_from(rows, seq) - 1
@@ -53,7 +53,7 @@ def rewind_point(rows: Sequence[Row], state: SessionState, seq: int, *, keep: bo
 
 
 def _read_at(rows: Sequence[Row], state: SessionState, seq: int) -> int:
-    """Where a turn first read the input, in sight; its own place when none has."""
+    """Return the seq of the first visible event where a turn read the input; the input's own seq if no turn did."""
     for stored, event in rows:
         if (
             isinstance(event, e.TurnStarted | e.InputPromoted)
@@ -65,7 +65,7 @@ def _read_at(rows: Sequence[Row], state: SessionState, seq: int) -> int:
 
 
 def _end_of_group(rows: Sequence[Row], message: Message, seq: int) -> int:
-    """The last event of what the message is part of: a reply, its calls and their results."""
+    """Return the last event of the message's group: a reply, its calls and their results."""
     first = whole_from(rows, seq)
     asked = {call.id for stored, event in rows if first <= stored.seq <= seq for call in _calls(stored.seq, event)}
     end = seq
@@ -89,8 +89,8 @@ def _calls(seq: int, event: e.Event | e.Opaque) -> list[Any]:
 def rewind_events(
     state: SessionState, to_seq: int, files: dict[str, Any] | None = None, partial: tuple[Part, ...] = ()
 ) -> tuple[e.Event, ...]:
-    """What to write, in one commit and under the lease. `files` is from `file_restore.recorded`, and `partial` what
-    there is of an open reply."""
+    """Build the events of a rewind, to be written in one commit under the lease. `files` is from
+    `file_restore.recorded`; `partial` holds the parts of an open reply."""
     waiting = [seq for seq in state.unanswered if seq > to_seq and not (state.turn and seq in state.turn.inputs)]
     withdrawn = (e.InputWithdrawn(inputs=waiting, reason=REWOUND),) if waiting else ()
     rewound = e.Rewound(to_seq=to_seq, files=files or {})
@@ -98,7 +98,7 @@ def rewind_events(
 
 
 def rewind_to_undo(state: SessionState) -> int:
-    """The seq of the newest rewind that is in force; 0 when there is none."""
+    """Return the seq of the newest active rewind; 0 if there is none."""
     return max((span.last for span in state.view.hidden), default=0)
 
 
@@ -114,7 +114,8 @@ async def rewind(
     keep: bool = True,
     anyway: Sequence[str] = (),
 ) -> list[FileChange]:
-    """Rewind to the message at `seq`, with `files` those too; the files that were left alone, each with its problem."""
+    """Rewind to the message at `seq`, and with `files` also the files; return the files left alone, each with its
+    problem."""
     rows = await _rows(driver, max(0, seq - LOOK_BACK))
     to_seq = rewind_point(rows, driver.state, seq, keep=keep)
     partial = await stored_partial_reply(driver)
@@ -130,7 +131,8 @@ async def rewind(
 
 
 async def unrewind(driver: Driver, context: TurnContext) -> list[FileChange]:
-    """Take the newest rewind back, its files too; those that were left alone. `InvalidInput` when there is none."""
+    """Undo the newest rewind and its file changes; return the files left alone. Raises `InvalidInput` if there is no
+    active rewind."""
     seq = rewind_to_undo(driver.state)
     _, event = await driver.event(seq) if seq else (None, None)
     if not isinstance(event, e.Rewound):
@@ -149,8 +151,8 @@ async def unrewind(driver: Driver, context: TurnContext) -> list[FileChange]:
 
 
 async def finish_restoring(driver: Driver, context: TurnContext) -> list[FileChange]:
-    """Go on with files that a dead process was about to write: to be called by whoever takes over. Else nothing; one
-    who may not write leaves it to the next."""
+    """Finish the file changes that a dead process had recorded, if any; a driver calls this after a takeover. In
+    read-only mode it does nothing and leaves them to the next driver."""
     begun = driver.state.runtime.get(RESTORING)
     if not begun or context.gate.mode is PermissionMode.READ_ONLY:
         return []
@@ -177,7 +179,7 @@ def _files(driver: Driver, context: TurnContext) -> ProjectFiles:
 
 
 async def _rows(driver: Driver, after: int) -> list[Row]:
-    """The events after that one, to the head, also those that no window shows."""
+    """Return the events after `after` up to the head, including those that no window shows."""
     last = driver.state.last_seq
     return await asyncio.to_thread(
         lambda: decode_events(driver.store, driver.store.read(driver.session_id, after=after, before=last + 1))

@@ -1,8 +1,7 @@
-"""The structural summary: what can be said of messages without asking a model. Deterministic, short, never fails.
+"""Structural summary: a summary of messages made without a model. Deterministic, short, never fails.
 
-It is what a session without a model compacts with, and what a model's summary that failed is replaced by. Only what
-users and assistants said goes into it, and the names of files and tools; never what a tool printed. What an earlier
-summary said is carried forward.
+Compaction uses it for a session without a model, and when a model's summary fails. It contains text of users and
+assistants, and names of files and tools, but never tool output. It carries the content of an earlier summary forward.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ EARLIER, NOTED = "Earlier: ", "Noted before: "
 
 
 class KnownFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the workflow knows better than the words of the messages do."""
+    """Facts from the workflow, which are more reliable than the text of the messages."""
 
     task: str | None = None
     pending: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ NOTHING_KNOWN = KnownFacts()
 
 
 def known(state: SessionState) -> KnownFacts:
-    """What the folded state says about the work: task, open items, what was verified."""
+    """Return what the folded state says about the work: task, open items, passed checks."""
     done: Mapping[str, Any] = state.definition_of_done or {}
     pending = tuple(_texts(done.get("pending_items")))
     evidence = (item for item in _dicts(done.get("evidence")) if item.get("passed") and item.get("command"))
@@ -72,8 +71,8 @@ def structural_summary(
     budget: SummaryBudget = BUDGET,
     notes: SummaryBudget = NOTES,
 ) -> str:
-    """What these messages were about. A third of the budget is held back for what an earlier structural summary said;
-    what a model once noted is kept beside it, within `notes`."""
+    """Summarise these messages. Up to a third of the budget is reserved for an earlier structural summary; notes from
+    an earlier model summary are kept in addition, within the budget `notes`."""
     earlier = earlier.removeprefix(SUMMARY_MARK).strip()
     noted, carried = _noted(earlier), _carried(earlier)
     held_back = min(sum(len(line.text) + 1 for line in carried), budget.chars // 3)
@@ -133,7 +132,7 @@ def _counts(said: Sequence[Message]) -> str:
 
 
 def _spoken(said: Iterable[Message]) -> Iterator[tuple[Role, str]]:
-    """What was said in words, each as one line."""
+    """Yield the text of user and assistant messages, each as one line."""
     for message in said:
         if message.role in {Role.USER, Role.ASSISTANT}:
             text = "\n".join(part.text for part in message.parts if isinstance(part, TextPart))
@@ -142,7 +141,7 @@ def _spoken(said: Iterable[Message]) -> Iterator[tuple[Role, str]]:
 
 
 def _found(spoken: list[tuple[Role, str]], pattern: re.Pattern[str], by: Role | None = None) -> tuple[str, ...]:
-    """The sentences that speak of it, oldest first."""
+    """Return the sentences that match the pattern, oldest first, without duplicates."""
     sentences = (
         sentence
         for role, text in spoken
@@ -154,7 +153,7 @@ def _found(spoken: list[tuple[Role, str]], pattern: re.Pattern[str], by: Role | 
 
 
 def _files(said: Sequence[Message]) -> list[str]:
-    """The files that were worked on, the latest first; those of tool calls before those that were only spoken of."""
+    """Return the latest files first; files in tool calls come before files that the text only mentions."""
     touched: dict[str, None] = {}
     spoken: dict[str, None] = {}
     for message in reversed(said):
@@ -168,11 +167,11 @@ def _files(said: Sequence[Message]) -> list[str]:
     return list({**touched, **spoken})[:KEY_FILES]
 
 
-# --- what was said before ------------------------------------------------------------------------------------------
+# --- earlier summaries ---------------------------------------------------------------------------------------------
 
 
 def _carried(earlier: str) -> list[_SummaryLine]:
-    """The lines of an earlier structural summary, marked once as that; its scope is counted into the new one."""
+    """Return the lines of an earlier structural summary, each marked once. The new scope line adds the old counts."""
     if not _SCOPE.match(earlier):
         return []
     lines = (line for line in earlier.splitlines() if not line.startswith(("Scope: ", "Counts: ", NOTED)))
@@ -180,18 +179,18 @@ def _carried(earlier: str) -> list[_SummaryLine]:
 
 
 def _noted(earlier: str) -> list[_SummaryLine]:
-    """The lines that a model wrote."""
+    """Return the lines of an earlier model summary, marked as notes."""
     lines = [line for line in earlier.splitlines() if line.strip()]
     if not _SCOPE.match(earlier):
         return [_SummaryLine(0, NOTED + line) for line in lines]
     return [_SummaryLine(0, line) for line in lines if line.startswith(NOTED)]
 
 
-# --- what fits -----------------------------------------------------------------------------------------------------
+# --- budget --------------------------------------------------------------------------------------------------------
 
 
 def _fitted(lines: list[_SummaryLine], budget: SummaryBudget) -> list[str]:
-    """Those that fit, the important first, in their own order; none twice, whatever their case."""
+    """Select lines within the budget by rank, in their original order, without duplicates (ignoring case)."""
     chosen: dict[int, str] = {}
     seen: set[str] = set()
     left = budget.chars

@@ -1,1 +1,1 @@
-"""Whether a tool call may run: modes, rules, paths, shell commands. Pure but for the looking at paths."""
+"""Decides whether a tool call may run: modes, rules, paths, shell commands. Pure except for file-system lookups."""

@@ -1,7 +1,7 @@
-"""The user's consent to what a project brings along, tied to the exact content that was shown.
+"""The user's consent to files a project brings along, bound to the exact content that was shown.
 
-A repository is somebody else's text: its allow rules and its hooks count only after the user has said so, for this file
-in this place with these bytes. Whatever changes is asked about again.
+A repository is third-party text: its allow rules and hooks take effect only after the user has consented to this file,
+at this path, with these bytes. If the content changes, the user is asked again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from outlast.runtime.private_file import Table, read_json, update_locked
 
 
 def content_digest(*contents: bytes) -> str:
-    """SHA-256 over all contents, each with its length, so that nothing can move from one to the next."""
+    """SHA-256 over all contents, each prefixed with its length so that bytes cannot shift from one to the next."""
     hashed = hashlib.sha256()
     for content in contents:
         hashed.update(len(content).to_bytes(8, "big") + content)
@@ -25,7 +25,7 @@ def content_digest(*contents: bytes) -> str:
 
 
 class Consents:
-    """What the user has consented to, in `$OUTLAST_HOME/consents.json`: digests by the file they were given for."""
+    """The user's consents, in `$OUTLAST_HOME/consents.json`: digests, keyed by the file they were given for."""
 
     def __init__(self, home: Path) -> None:
         self.path = home / "consents.json"
@@ -35,7 +35,7 @@ class Consents:
         return table is not None and digest in self._digests(table, os.path.realpath(path))
 
     def give(self, path: Path, digest: str) -> None:
-        """Consent to this content of this file, and to no other one: an earlier consent for the file is replaced."""
+        """Consent to this content of this file only; replaces an earlier consent for the file."""
         real = os.path.realpath(path)
         update_locked(self.path, lambda table: {**table, real: [digest]})
 

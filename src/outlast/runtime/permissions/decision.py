@@ -1,4 +1,4 @@
-"""What is decided, and by what: a verdict with its reason, and everything that a verdict may depend on."""
+"""Data types of a permission decision: the verdict with its reason, and the policy it depends on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Verdict(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` is for audits and never changes its meaning, `reason` is one sentence for people, `rule` what decided."""
+    """`code` is for audits and never changes meaning, `reason` is a sentence for people, `rule` the deciding rule."""
 
     verdict: Verdict
     code: str
@@ -28,23 +28,23 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the user approved for the session: this very call, or simple commands that begin with these words."""
+    """What the user approved for the session: one exact call, or simple commands that begin with these words."""
 
     tool: str
     digest: str = ""
     commands: tuple[tuple[str, ...], ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        """As the log keeps it."""
+        """The form stored in the log."""
         return msgspec.to_builtins(self)
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a verdict depends on, besides the call itself and what the paths in it are.
+    """Everything a verdict depends on, except the call itself and the state of the paths in it.
 
-    `mode` is never above `ceiling`: use `effective_mode`. `prompting` says that somebody can be asked. `approved` are
-    digests of calls that the user has approved. `search_path` is the PATH that commands will run with: a program that
-    would be found inside the roots is nobody's `ls`.
+    `mode` is never above `ceiling`: use `effective_mode`. `prompting` says that a user can be asked. `approved` holds
+    digests of calls that the user has approved. `search_path` is the PATH that commands will run with: a program found
+    inside the roots is not trusted as the system program of that name.
     """
 
     mode: PermissionMode
@@ -60,9 +60,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def effective_mode(requested: PermissionMode, ceiling: PermissionMode) -> PermissionMode:
-    """The mode in force when a session asks for `requested`: never more than the process was started with.
+    """Return the mode in force when a session requests `requested`: never more than the process was started with.
 
-    `prompt` allows nothing unasked, so it stands under every ceiling but read-only, where no question helps.
+    `prompt` allows nothing without asking, so it is accepted under every ceiling except read-only, where a question
+    cannot help.
     """
     if requested.is_at_most(ceiling):
         return requested

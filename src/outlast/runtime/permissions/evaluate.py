@@ -1,9 +1,9 @@
-"""The verdict on a tool call, from the call and the policy and nothing else.
+"""Decides a tool call, from the call and the policy only. The first step that applies wins:
 
     deny rule > hook deny > writing in read-only mode > already approved > hook ask > ask rule > hook allow >
     allow rule or grant > prompt mode asks > allow and full-access modes allow > the mode's level > ask, or deny
 
-Where nobody can be asked, "ask" is "deny", with a sentence that names the flag which would have allowed it.
+If no user can be asked, "ask" becomes "deny", and the reason names the flag that would have allowed the call.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from outlast.runtime.permissions.shell.judge import Judgement, head_words, judge
 __all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "effective_mode"]
 
 QUIET = frozenset({"todo", "ask_user"})
-"""Touch nothing but the session: not asked about in any mode."""
+"""Tools that touch only the session: every mode allows them without asking."""
 READING = frozenset({"read", "glob", "search", "task"})
-"""`task` starts a sub-agent whose every call is decided for itself."""
+"""`task` starts a sub-agent; each of the sub-agent's calls is decided separately."""
 WRITING = frozenset({"write", "edit"})
 
 
@@ -46,7 +46,7 @@ def _command(arguments: dict[str, Any]) -> str:
 
 
 def _ruled(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision | None:
-    """What rules, hooks and the user's answers say; None when they say nothing."""
+    """Return the decision of rules, hooks and the user's answers; None if none of them applies."""
     for rule in policy.rules.deny:
         if widely_fits(rule, call, policy):
             return _decision(Verdict.DENY, "rule-deny", f"a deny rule forbids this: {rule}", str(rule))
@@ -130,7 +130,7 @@ def _path_fault(call: ToolCall, policy: Policy) -> str | None:
 
 
 def _start_of(pattern: str) -> str:
-    """Where a pattern begins to look, with every `..` of it: what could lead out of the project."""
+    """Return the path a pattern starts from, including every `..` in it, since that could lead out of the project."""
     kept = [part for part in pattern.split("/") if not set(part) & set("*?[{")]
     return "/".join(kept) or ("/" if pattern.startswith("/") else ".")
 

@@ -1,4 +1,4 @@
-"""The five permission modes, and which of them permits less than which."""
+"""The five permission modes and their partial order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PermissionMode(StrEnum):
     ALLOW = "allow"
 
     def is_at_most(self, ceiling: PermissionMode) -> bool:
-        """True when this mode permits nothing that `ceiling` does not; modes that cannot be compared are not."""
+        """True if this mode permits nothing that `ceiling` does not; False for modes that cannot be compared."""
         return self is ceiling or self in _LOWER[ceiling]
 
 

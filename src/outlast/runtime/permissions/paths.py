@@ -1,7 +1,7 @@
-"""What a path is to the policy: inside the roots or not, and whether reading or writing it needs a question.
+"""Classifies paths for the policy: inside the roots or not, and whether reading or writing one needs a question.
 
-Names are resolved first (links followed, `..` taken away) and then compared component by component. This is the view
-at the moment of judging; that nothing is swapped before the effect is the business of whoever opens the file.
+Paths are resolved first (links followed, `..` removed) and then compared component by component. The answer holds at
+the moment of the check; the code that later opens the file must make sure that nothing was swapped in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _READABLE_FILES = frozenset({"/dev/null", "/etc/os-release", "/usr/lib/os-releas
 
 
 class _Names:
-    """Names and patterns of names, to be found however they are spelled."""
+    """A set of names and name patterns that matches however a name is spelled (case, Unicode, trailing dots)."""
 
     def __init__(self, text: str, but: str = "") -> None:
         names = [_folded(name) for name in text.split()]
@@ -36,7 +36,7 @@ class _Names:
 
 
 def _folded(name: str) -> str:
-    """A name as the most forgiving file system sees it: no case, no invisible characters, no trailing dots."""
+    """Return a name as the most lenient file system sees it: no case, no invisible characters, no trailing dots."""
     if name.isascii():
         return name.lower().rstrip(". ") or name
     shown = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
@@ -74,7 +74,7 @@ def inside(path: str, roots: Sequence[Path]) -> bool:
 
 
 def reading_fault(raw: str, cwd: str, roots: Sequence[Path]) -> str | None:
-    """Why reading this path needs a question; None when it does not."""
+    """Return why reading this path needs a question; None if it does not."""
     if "\0" in raw:
         return "has a NUL in a path"
     path = resolve(raw, cwd)
@@ -88,7 +88,7 @@ def reading_fault(raw: str, cwd: str, roots: Sequence[Path]) -> str | None:
 
 
 def writing_fault(raw: str, cwd: str, roots: Sequence[Path]) -> str | None:
-    """Why writing to this path needs a question; None when it does not."""
+    """Return why writing to this path needs a question; None if it does not."""
     if "\0" in raw:
         return "has a NUL in a path"
     path = resolve(raw, cwd)
@@ -105,7 +105,7 @@ def writing_fault(raw: str, cwd: str, roots: Sequence[Path]) -> str | None:
 
 
 def _named(path: str, names: _Names, roots: Sequence[Path]) -> str | None:
-    """The first component below its root that is one of `names`."""
+    """Return the first component below its root that is in `names`."""
     parts = Path(path).parts
     for root in roots:
         real = Path(os.path.realpath(root))
@@ -134,5 +134,5 @@ def _odd(path: str) -> str | None:
 
 
 def _shown(path: str) -> str:
-    """A path for one line of text: what does not print is escaped."""
+    """Return the path for one line of text, with unprintable and non-ASCII characters escaped."""
     return path if path.isprintable() and path.isascii() else ascii(path)

@@ -1,4 +1,4 @@
-"""Where rules come from, and how far each source is trusted.
+"""The sources of permission rules, and how far each one is trusted.
 
 | source | allow | deny, ask |
 |---|---|---|
@@ -24,7 +24,7 @@ from outlast.runtime.private_file import Table, read_bytes, update_locked
 
 
 class PendingConsent(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of the project that does not count yet: show `content`, then `Consents.give(path, digest)`."""
+    """Project content that has no effect yet: show `content`, then call `Consents.give(path, digest)`."""
 
     path: Path
     content: bytes
@@ -37,11 +37,11 @@ class LoadedRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_rules(*, home: Path, project: Path, project_key: str, flags: Iterable[str] = ()) -> LoadedRules:
-    """All rules for a project. `ConfigError` when a file is not what it should be: do not start then."""
+    """Load all rules for a project. Raises ConfigError if a file is malformed; the agent must then not start."""
     own = read_rules(home / FILE_NAME) + read_rules(grants_file(home, project_key)) + flag_rules(flags)
     path = project / ".outlast" / FILE_NAME
     if os.path.realpath(path) == os.path.realpath(home / FILE_NAME):
-        return LoadedRules(rules=own)  # started in the user's home directory: that file is the user's own
+        return LoadedRules(rules=own)  # the project is the user's home directory, so this file is the user's own
     content = read_bytes(path)
     if content is None:
         return LoadedRules(rules=own)
@@ -60,9 +60,9 @@ def grants_file(home: Path, project_key: str) -> Path:
 
 
 def save_grant(home: Path, project_key: str, *rules: PermissionRule) -> None:
-    """Remember for this project that what fits one of `rules` may run; durable on return."""
+    """Allow calls that match one of `rules` in this project from now on; durable on return."""
     path = grants_file(home, project_key)
-    read_rules(path)  # a damaged file is told, not overwritten
+    read_rules(path)  # raises ConfigError for a damaged file instead of overwriting it
 
     def edit(table: Table) -> Table:
         known = cast("list[object]", table.get("allow", []))

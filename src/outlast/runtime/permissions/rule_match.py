@@ -1,8 +1,9 @@
-"""Whether a rule fits a call. Allow rules are read narrowly, deny and ask rules widely.
+"""Matches rules against calls: allow rules narrowly, deny and ask rules widely.
 
-A deny rule sees the whole of every argument, paths as written and as resolved, and a shell command also without the
-quotes and backslashes that could hide a word in it. It may fit too much; it must not be talked around. What only a
-running shell could tell (`$(printf r)m`) no rule sees: such text is never allowed unasked below danger-full-access.
+A deny rule is compared with every argument in full, with paths as written and as resolved, and with a shell command
+also after removing the quotes and backslashes that could hide a word. It may match too much, but must not be evaded.
+No rule sees text that only a running shell can compute (`$(printf r)m`): below danger-full-access, a command with
+text of that kind is never allowed without asking.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PATH_ARGUMENTS = ("file_path", "path")
 
 
 def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
-    """SHA-256 over the call as canonical JSON: what an approval is bound to."""
+    """SHA-256 over the call as canonical JSON. Approvals are bound to this digest."""
     return hashlib.sha256(_canonical([name, arguments]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -35,7 +36,7 @@ def _canonical(value: object) -> str:
 
 
 def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
-    """For allow rules: all that the rule names is so. Parts of a shell command are `shell`'s business."""
+    """For allow rules: True if every field of the rule matches. `shell.judge` matches rules for parts of a command."""
     if rule.tool not in {"", call.name} or rule.command:
         return False
     if rule.digest:
@@ -53,7 +54,7 @@ def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
 
 
 def widely_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
-    """For deny and ask rules: everything the rule names may be so."""
+    """For deny and ask rules: True if every field of the rule may match."""
     if rule.tool not in {"", call.name}:
         return False
     if rule.digest and rule.digest != call_digest(call.name, call.arguments):
@@ -107,12 +108,12 @@ def _paths(arguments: Mapping[str, Any], command: str, project: str) -> Iterator
 
 
 def _bare(text: str) -> str:
-    """Text without what a shell takes away: quotes, backslashes, joined lines."""
+    """Remove from the text what a shell removes: quotes, backslashes, line continuations."""
     return text.replace("\\\n", "").translate({ord("'"): None, ord('"'): None, ord("\\"): None})
 
 
 def _runs(words: tuple[str, ...], command: str) -> bool:
-    """Whether a program with these first words may run: by what is understood, and by the bare text where it is not."""
+    """Whether a program with these first words may run; checks the bare text if the command is not understood."""
     try:
         simples = scan(command)
     except NotUnderstood:
@@ -130,7 +131,7 @@ def _simple_runs(words: tuple[str, ...], simple: Simple) -> bool:
 
 
 _RUNNERS = {"find", "git", "python", "python3", "command", "awk", "sed"}
-"""Known programs that may run others, when they are not harmless."""
+"""Known programs that may run other programs when they are not harmless."""
 
 
 def _tokens(text: str) -> list[str]:
@@ -143,6 +144,6 @@ def _in_order(words: tuple[str, ...], tokens: list[str]) -> bool:
 
 
 def _follow(words: tuple[str, ...], tokens: list[str]) -> bool:
-    """Whether all words come in this order, with anything between them: options may stand anywhere."""
+    """Whether all words occur in this order, with any tokens in between, since options may appear anywhere."""
     left = iter(tokens)
     return all(any(token == word for token in left) for word in words)

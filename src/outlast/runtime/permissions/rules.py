@@ -1,9 +1,9 @@
-"""Permission rules: what the user has said beforehand, as data.
+"""Permission rules: the user's standing decisions, as data.
 
 A rule file is one JSON object with the lists `allow`, `deny` and `ask`. Each rule is an object with at least one of
 `tool` (the exact name), `contains` (text anywhere in the arguments), `path_contains` (text in a path, as written and as
-resolved), `command` (the first words of a simple command) and `digest` (one exact call; Outlast writes those). All
-that a rule names must fit. Anything else in the file is an error, and the agent does not start.
+resolved), `command` (the first words of a simple command) and `digest` (one exact call; Outlast writes those). A rule
+applies if all its fields match. Anything else in the file is an error, and the agent does not start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATH_TOOLS = frozenset({"read", "write", "edit", "glob", "search"})
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty fields say nothing. `origin` is where it was read, for whoever asks why."""
+    """Empty fields are not compared. `origin` is where the rule was read, for explanations."""
 
     tool: str = ""
     contains: str = ""
@@ -36,7 +36,7 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
 
     def table(self) -> dict[str, str]:
-        """As a rule file writes it."""
+        """The form used in a rule file."""
         written = {"command": shlex.join(self.command)} if self.command else {}
         for key in ("tool", "contains", "path_contains", "digest"):
             if getattr(self, key):
@@ -49,7 +49,7 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleSet(msgspec.Struct, frozen=True, kw_only=True):
-    """All rules in force, of all sources. `source` names the files and flags they came from."""
+    """All rules in force, from all sources. `source` names the files and flags they came from."""
 
     allow: tuple[PermissionRule, ...] = ()
     deny: tuple[PermissionRule, ...] = ()
@@ -75,7 +75,7 @@ NO_RULES = RuleSet()
 
 
 def read_rules(path: Path) -> RuleSet:
-    """The rules in a file; none when there is no such file."""
+    """Return the rules in a file; no rules if the file does not exist."""
     content = read_bytes(path)
     return NO_RULES if content is None else parse_rules(path, content)
 
@@ -113,7 +113,7 @@ def _rule(where: str, given: object) -> PermissionRule:
 
 
 def _command(where: str, text: str) -> tuple[str, ...]:
-    """First words; a last `*` may stand for the rest and says nothing more."""
+    """Split a command into its first words. A trailing `*` is accepted and dropped: it adds nothing to a prefix."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -133,7 +133,7 @@ _FLAG = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)\s*(?:\((?P<pattern>.*)\))?", re.
 
 
 def parse_flag(text: str) -> PermissionRule:
-    """The rule in `--allow TEXT`: `tool`, `bash(first words *)`, or `write(part of a path)`."""
+    """Parse `--allow TEXT`: `tool`, `bash(first words *)`, or `write(part of a path)`."""
     where = f"--allow '{text}'"
     found = _FLAG.fullmatch(text.strip())
     if found is None:

@@ -1,7 +1,7 @@
-"""The gate that a driver asks: the policy of this process, the approvals of a session, one decision.
+"""The permission gate of a driver: combines the policy of this process with a session's approvals into a decision.
 
-Rights come from this process (its ceiling, its rules) and from the user's answers in the log. What a session says about
-its mode can lower what is in force and never raise it, and of its grants only those count that could have been given.
+Rights come from this process (its ceiling, its rules) and from the user's answers in the log. The mode stored in a
+session can lower the mode in force but never raise it, and a stored grant counts only if an answer could have given it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outlast.runtime.permissions.shell.judge import grantable, head_words, judge
 
 _ALL = "always, in this process"
 LOOKING = frozenset({WorkflowMode.CLARIFY, WorkflowMode.PLAN})
-"""Lanes that only look: nothing may be written in them, whatever the mode."""
+"""Workflow modes that only read: nothing may be written in them, whatever the permission mode."""
 
 
 class SessionPolicy:
@@ -50,7 +50,7 @@ class SessionPolicy:
         return self._mode
 
     def request(self, mode: PermissionMode) -> PermissionMode:
-        """Ask for a mode, as a session, a persona or a user may; the mode that is in force then."""
+        """Request a mode for a session, a persona or a user; return the mode that is then in force."""
         self._mode = effective_mode(mode, self.ceiling)
         return self._mode
 
@@ -68,7 +68,11 @@ class SessionPolicy:
         )
 
     def judge(self, call: ToolCall, state: SessionState, hook: Decision | None = None) -> Decision:
-        """The verdict. A call that was asked about before is asked again, not refused, though nobody is here now."""
+        """Decide a call.
+
+        A call that already has an approval request in the log is asked again rather than denied, even if no user can be
+        asked in this process.
+        """
         policy = self.policy(session_grants(state.runtime.get("grants")), hook)
         if state.runtime.get("workflow_mode") in LOOKING:
             policy = msgspec.structs.replace(policy, mode=PermissionMode.READ_ONLY)
@@ -78,11 +82,11 @@ class SessionPolicy:
         return decide(call, policy)
 
     def grant(self, call: ToolCall) -> dict[str, Any]:
-        """What is remembered when a call was approved for the session."""
+        """Return the grant to store when the user approves a call for the session."""
         return Grant(tool=call.name, digest=call_digest(call.name, call.arguments), commands=self._heads(call)).facts()
 
     def always(self, call: ToolCall) -> None:
-        """Remember in the user's own rules for this project, durably where there is a home, that it may run."""
+        """Add allow rules for this call to the user's own rules of the project; durable only if there is a home."""
         heads = self._heads(call)
         rules = tuple(PermissionRule(tool="bash", command=words, origin=_ALL) for words in heads) or (
             PermissionRule(tool=call.name, digest=call_digest(call.name, call.arguments), origin=_ALL),
@@ -92,7 +96,7 @@ class SessionPolicy:
         self.rules += RuleSet(allow=rules)
 
     def facts(self) -> dict[str, Any]:
-        """What a session records of the policy in force."""
+        """The policy in force, as a session records it."""
         return {
             "permission_mode": str(self._mode),
             "permission_prompting_enabled": self.prompting,
@@ -106,7 +110,7 @@ class SessionPolicy:
 
 
 def session_grants(stored: object) -> tuple[Grant, ...]:
-    """The grants that a session's log holds. First words that no answer could have given are left out."""
+    """Parse the grants in a session's log, dropping first words that no answer could have granted."""
     found: list[Grant] = []
     for one in cast("list[object]", stored) if isinstance(stored, list) else []:
         try:

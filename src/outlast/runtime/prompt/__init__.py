@@ -1,1 +1,1 @@
-"""What a model is told before the messages: system prompt, personas, memory files, the identity of the project."""
+"""Inputs of the system prompt (personas, memory files), the prompt itself, and the identity of a project."""

@@ -1,7 +1,7 @@
-"""Front matter: a few keys on top of a Markdown file.
+"""Parser for front matter: a few keys at the top of a Markdown file.
 
-Between `+++` it is TOML. Between `---` it is the small part of YAML that people use for this: `key: value`, quoted or
-not, and lists as `[a, b]` or as dashes below the key. Anything else is refused, not guessed.
+Between `+++` it is TOML. Between `---` it is the small subset of YAML that is common there: `key: value`, quoted or
+not, and lists as `[a, b]` or as dashes below the key. Anything else is an error; the parser does not guess.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _DASH = re.compile(r"[ \t]*-[ \t]+(.+)")
 
 
 class Malformed(ValueError):
-    """What is wrong with a file, and what to do about it, to be put after its name."""
+    """The message says what is wrong with a file and how to fix it; callers put the file's name in front."""
 
 
 def front_matter(text: str, *, body: str) -> dict[str, object]:
-    """The keys of the front matter, and the rest of the text under the key `body`."""
+    """Return the keys of the front matter, and the rest of the text under the key `body`."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     fence = text[:3]
     if fence not in ("---", "+++") or text[3:4] != "\n":

@@ -1,7 +1,7 @@
-"""`AGENTS.md` and `CLAUDE.md`: what a project tells those who work in it.
+"""Memory files: `AGENTS.md` and `CLAUDE.md`, a project's notes for the people and agents that work in it.
 
-They come with the project and not from the user, so they are context and no orders: labelled, fenced, bounded, with
-what is invisible shown. They cannot change permissions; nothing reads them but the model.
+They come with the project and not from the user, so the prompt presents them as context, not as instructions: labelled,
+fenced, bounded, and with invisible characters shown. They cannot change permissions; only the model reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIMIT = 32 * 1024
 
 
 class MemoryFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as the model sees it; `truncated` when it is longer than 32 KiB."""
+    """One file as the model sees it; `truncated` if the file is longer than 32 KiB."""
 
     name: str
     text: str
@@ -37,14 +37,14 @@ NOTICE = (
 
 
 def read_memory(project: Path) -> tuple[MemoryFile, ...]:
-    """The memory files in the project's root. A link out of the project, a folder or a pipe counts as no file."""
+    """Read the memory files in the project's root. A link out of the project, a folder or a pipe counts as absent."""
     found: list[MemoryFile] = []
     for name in NAMES:
         data = read_inside(project, name, LIMIT + 1)
         if data is None or not data.strip():
             continue
         text = show_invisible(data[:LIMIT].decode("utf-8", "replace").replace("\r\n", "\n"))
-        if not any(other.text == text for other in found):  # one is often a link to the other
+        if not any(other.text == text for other in found):  # one file is often a link to the other
             found.append(MemoryFile(name=name, text=text, truncated=len(data) > LIMIT))
     return tuple(found)
 

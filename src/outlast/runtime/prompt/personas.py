@@ -1,8 +1,8 @@
-"""Personas: who the agent is. A prompt, a model, a choice of tools, and a permission mode that never raises.
+"""Personas: a prompt, a model, a set of tools, and a permission mode that can lower the session's mode, never raise it.
 
-They are files: `agents/*.md` (front matter, then the prompt) or `agents/*.toml` in Outlast's home, and the same in a
-project's `.outlast`. The user's own win over those that came with a project, so that a cloned folder cannot replace
-them, and a project's are read without following a link out of it.
+They are files: `agents/*.md` (front matter, then the prompt) or `agents/*.toml` in Outlast's home and in a project's
+`.outlast`. The user's personas take precedence, so that a cloned project cannot replace them, and a project's personas
+are read without following a link out of the project.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` None means all of them. `source` is built-in, home or project."""
+    """`tools` None means all tools. `source` is built-in, home or project."""
 
     name: str
     description: str = ""
@@ -39,7 +39,7 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
 
     def mode_under(self, ceiling: PermissionMode) -> PermissionMode:
-        """The mode to work in: its own where that permits no more than `ceiling`, else `ceiling`."""
+        """Return the persona's own mode if it permits no more than `ceiling`, else `ceiling`."""
         wanted = self.permission_mode
         return wanted if wanted is not None and wanted.is_at_most(ceiling) else ceiling
 
@@ -51,7 +51,7 @@ BUILT_IN = Persona(name=DEFAULT, description="Works with you in the project fold
 
 
 class Personas:
-    """All personas that can be had here. A file that is malformed is no obstacle until its persona is asked for."""
+    """The available personas. A malformed file is an error only when its persona is requested."""
 
     def __init__(self, found: Iterable[Persona] = (), faults: Mapping[str, str] | None = None) -> None:
         self._found = {BUILT_IN.name: BUILT_IN}
@@ -65,7 +65,7 @@ class Personas:
         return [self._found[name] for name in self.names()]
 
     def get(self, name: str | None) -> Persona:
-        """The persona of that name, the built-in one for None. `ConfigError`, one sentence, when there is none."""
+        """Return the persona of that name, for None the default one. Raises `ConfigError` if missing or invalid."""
         wanted = name or DEFAULT
         if wanted in self.faults:
             raise ConfigError(self.faults[wanted])
@@ -75,7 +75,7 @@ class Personas:
 
 
 def load_personas(home: Path | None, project: Path | None) -> Personas:
-    """The personas of this user and this project."""
+    """Load the personas of this user and this project."""
     found: dict[str, Persona] = {}
     faults: dict[str, str] = {}
     places = [(home, "agents", "home")] if home is not None else []
@@ -99,7 +99,7 @@ def load_personas(home: Path | None, project: Path | None) -> Personas:
 def _files(root: Path, folder: str) -> list[str]:
     try:
         names = sorted(path.name for path in (root / folder).iterdir() if path.suffix in (".md", ".toml"))
-    except OSError:  # no such folder, or not ours to read: no personas there
+    except OSError:  # a missing or unreadable folder has no personas
         return []
     return [f"{folder}/{name}" for name in names[:MOST]]
 

@@ -1,7 +1,7 @@
-"""Which project a folder is: by its real path, and by its repository where the folder was moved.
+"""Identity of a project folder: a key from its real path, and a fingerprint that survives when the folder moves.
 
-A fingerprint names a repository by where it came from (`origin`), else by its first commit, and the folder inside it.
-It is read from git's own files; git itself is asked only for a first commit that they do not tell.
+The fingerprint names the repository by its `origin` URL, else by its first commit, and the folder inside it. It is read
+from git's own files; the git program runs only if they do not contain the first commit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MOST = 64 * 1024
 
 
 def project_key(root: Path) -> str:
-    """Names a project folder by its real path."""
+    """Return a key for the real path of a project folder."""
     return hashlib.sha256(str(root.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def project_fingerprint(root: Path) -> str | None:
-    """Names the project by its repository; None when it has none, or one without a past."""
+    """Return a fingerprint from the project's repository; None without a repository, or without origin and commits."""
     root = root.resolve()
     top = next((folder for folder in (root, *root.parents) if _is_there(folder / ".git")), None)
     git = _git_folder(top / ".git") if top is not None else None
@@ -40,12 +40,12 @@ def project_fingerprint(root: Path) -> str | None:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name that is too long, or a folder we may not look into
+    except OSError:  # the name is too long, or the folder is not accessible
         return False
 
 
 def _git_folder(place: Path) -> Path | None:
-    """Where a repository keeps what all of its worktrees share."""
+    """Return the git folder that all worktrees of a repository share, or None."""
     if place.is_dir():
         return place
     told = _text(place).removeprefix("gitdir:").strip()
@@ -57,7 +57,7 @@ def _git_folder(place: Path) -> Path | None:
 
 
 def _origin(git: Path) -> str | None:
-    """The address of `origin`, the same however it is spelled: without scheme, user, password, port and `.git`."""
+    """Return the normalised address of `origin`, without scheme, user, password, port and `.git`."""
     section = _ORIGIN.search(_text(git / "config"))
     url = _URL.search(section[1]) if section else None
     if url is None:
@@ -72,7 +72,7 @@ def _first_commit(git: Path, top: Path) -> str | None:
     told = _FIRST.match(_text(git / "logs" / "HEAD"))
     if told is not None:
         return f"root {told[1]}"
-    import subprocess  # seldom needed, and lists want to start quickly
+    import subprocess  # rarely needed, and listing sessions must start quickly
 
     words = [
         "git",

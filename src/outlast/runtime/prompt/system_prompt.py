@@ -1,9 +1,9 @@
-"""The system prompt: the same inputs give the same bytes, in a fixed order of sections.
+"""System prompt: the same inputs give the same bytes, with the sections in a fixed order.
 
     Introduction > Runtime Config > Tools > the policy's own > Project Context > Memory Files > Persona
 
-No clock, no counters and nothing of the running turn stand in it: it changes when the policy's sections, the
-permissions or the day change, and is otherwise a prefix that providers can cache.
+It contains no time, no counters and nothing about the running turn. It changes when the policy's sections, the
+permissions or the day change; otherwise it is a prefix that providers can cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NATIVE, REACT, CHAT = "native", "react", "chat"
 
 
 class PromptInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a prompt is made of. `date` is a day (2026-11-16), never a time."""
+    """All inputs of a prompt. `date` is a day (2026-11-16), never a time."""
 
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
     project: str = ""
@@ -36,16 +36,16 @@ class PromptInputs(msgspec.Struct, frozen=True, kw_only=True):
     native_tools: bool = True
     chat_profile: bool = False
     prompting: bool = False
-    """Whether the user can be asked."""
+    """Whether the user can answer questions."""
     sections: tuple[tuple[str, str], ...] = ()
-    """What the policy of the turn adds, by name and text, in its order."""
+    """Sections that the turn's policy adds, as name and text, in order."""
     project_notes: tuple[str, ...] = ()
     memory: tuple[MemoryFile, ...] = ()
     persona: Persona | None = None
 
 
 class SystemPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """`sections` names the changing sections, in order; the introduction is not one of them."""
+    """`sections` names the variable sections in order, so without the introduction."""
 
     text: str
     sections: tuple[str, ...]
@@ -53,7 +53,7 @@ class SystemPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def system_prompt(inputs: PromptInputs) -> SystemPrompt:
-    """The prompt. A section with nothing to say is left out."""
+    """Build the prompt without its empty sections."""
     if inputs.chat_profile:
         return _chat(inputs)
     react = not inputs.native_tools

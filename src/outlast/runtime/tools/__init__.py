@@ -1,1 +1,1 @@
-"""The tools of the agent: one file each, the port they all follow, and the registry that knows them by name."""
+"""The agent's tools: one file each, the port they implement, and the registry that finds them by name."""

@@ -1,4 +1,4 @@
-"""Why arguments do not fit: what msgspec says, as one sentence for the model that names the argument and its remedy."""
+"""Turns an argument error of msgspec into one sentence for the model that names the argument and the remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 
 
 def argument_fault(error: str, schema: dict[str, Any]) -> str:
-    """The sentence for an error of `msgspec.convert`; `schema` is that of the arguments."""
+    """Return the sentence for an error of `msgspec.convert`; `schema` is the schema of the arguments."""
     found = _PLACE.fullmatch(error)
     what, where = (found[1], found[2]) if found else (error, "")
     if missing := _MISSING.fullmatch(what):
@@ -40,7 +40,7 @@ def _called(*names: str) -> str:
 
 
 def _at(schema: dict[str, Any], where: str) -> dict[str, Any]:
-    """The part of the schema that a place like `items[0].status` is checked by."""
+    """Return the part of the schema that checks a location such as `items[0].status`."""
     for step in _STEP.findall(where):
         below = schema["items"] if step.startswith("[") else schema["properties"][step]
         options = cast("list[dict[str, Any]]", below.get("anyOf", [below]))

@@ -1,6 +1,6 @@
-"""A tool made of a struct of arguments and a function: what all built-in tools are.
+"""A tool built from a struct of arguments and a function: the form of all built-in tools.
 
-The struct gives the JSON schema that the model sees, and checks what the model sends.
+The struct provides the JSON schema that the model sees, and validates the arguments that the model sends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from outlast.runtime.tools.port import Target, ToolContext, ToolFault, ToolOutco
 
 
 def schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema of a struct, without references or titles: what every provider takes."""
+    """Return the JSON schema of a struct without references and titles, a form that every provider accepts."""
     (top,), components = msgspec.json.schema_components([arguments])
     return cast("dict[str, Any]", _inlined(top, components))
 
@@ -37,14 +37,14 @@ def _inlined(node: Any, components: dict[str, Any]) -> Any:
 
 
 class ToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a tool is called with. Subclasses name it; their fields' descriptions are what the model reads."""
+    """The arguments of a tool. Subclasses declare the fields; the model reads the fields' descriptions."""
 
 
 A = TypeVar("A", bound=ToolArguments)
 
 
 class BuiltinTool(Generic[A]):
-    """A tool by its function. `aim` says what a verifiable write would change."""
+    """A tool that runs a function. `aim` returns what a verifiable write would change."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BuiltinTool(Generic[A]):
             raise ToolFault(f"{self.name} was not run: {error}") from error
 
     def _converted(self, arguments: dict[str, Any]) -> A:
-        """`ValueError` with one sentence when they do not fit."""
+        """Raises ValueError with one sentence if the arguments do not fit."""
         try:
             return msgspec.convert(arguments, self._arguments)
         except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""The head and the tail of what is too long, with a count of what was left out."""
+"""Shortens long text to its head and tail, and states how much was left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEAD_SHARE = 2 / 3
 
 
 def bounded(text: str, limit: int = TEXT_LIMIT) -> str:
-    """`text`, or its head and tail with a line between them that says how much is missing."""
+    """Return `text`, or its head and tail with a line in between that says how much is missing."""
     if len(text) <= limit:
         return text
     head = int(limit * HEAD_SHARE)
@@ -19,7 +19,7 @@ def bounded(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def bounded_file(path: Path, total: int, limit: int = TEXT_LIMIT) -> tuple[str, bool]:
-    """The text of an output log and whether it is only an excerpt. `total` is how much was put out, logged or not."""
+    """Return the text of an output log, and whether it is an excerpt. `total` counts all output, logged or not."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size <= limit and size >= total:
@@ -36,5 +36,5 @@ def joined(head: str, tail: str, missing: str) -> str:
 
 
 def cut(line: str, limit: int) -> str:
-    """A line that is not longer than `limit`, and says so when it was."""
+    """Return the line, cut after `limit` characters with a note of how many more there were."""
     return line if len(line) <= limit else f"{line[:limit]}[... {len(line) - limit} more characters]"

@@ -1,7 +1,7 @@
-"""The port: what a tool is, and what it is given.
+"""The port of all tools: the interface a tool implements and the context it receives.
 
-A tool does one thing and says what doing it twice would mean (`effect`). It never asks for permission and never writes
-to the log; `outlast.runtime.turn.tool_calls` does both around it. `output_limit.bounded` bounds its text.
+A tool does one thing and declares what running it twice would mean (`effect`). It never asks for permission and never
+writes to the log; `outlast.runtime.turn.tool_calls` does both around it. `output_limit.bounded` limits its text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from outlast.runtime.permissions.mode import PermissionMode
 
 
 class Spawned(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that a tool started; recorded so that whoever recovers can tell whether it still runs."""
+    """A process that a tool started; recorded so that recovery can tell whether it still runs."""
 
     pid: int
     started: str
@@ -26,7 +26,7 @@ class Spawned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verifiable write is about to change: digests (SHA-256 hex; "absent" for no file) and the pre-image."""
+    """What a verifiable write will change: SHA-256 hex digests ("absent" if there is no file) and the pre-image."""
 
     path: str
     digest_before: str
@@ -35,10 +35,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool has to say. `facts` are for people and audits, `events` are written together with the result.
+    """The result of a tool. `facts` are for people and audits, `events` are written together with the result.
 
-    `whole` is the whole output when `text` is an excerpt of it: it goes into a blob beside the result. One too large
-    for memory (up to 64 MiB) is left in `whole_file` instead: whoever stores it reads it in pieces and removes it.
+    `whole` is the complete output if `text` is an excerpt of it; it is stored in a blob with the result. Output too
+    large for memory (up to 64 MiB) stays in `whole_file` instead; `turn.tool_calls` reads it in pieces and deletes it.
     """
 
     text: str = ""
@@ -54,10 +54,10 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool may know. Cancelling its task means: stop at once, leave no process behind.
+    """What a tool may know and use. If its task is cancelled, the tool must stop at once and leave no process behind.
 
-    `roots` are the folders it may write into, the project first. `spawned` must be awaited right after a process was
-    started. `ask` puts a question to the user and waits, `delegate` runs a sub-agent, both durably.
+    `roots` are the folders it may write to, the project first. A tool must await `spawned` right after it started a
+    process. `ask` asks the user a question and waits, `delegate` runs a sub-agent; both survive a restart.
     """
 
     session_id: str
@@ -75,11 +75,11 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     confined: bool = True
     """Whether a shell must be confined to the roots and the temporary folder (Landlock)."""
     expected: str | None = None
-    """For a verifiable write, the `digest_before` that was recorded: it refuses to replace anything else."""
+    """For a verifiable write, the recorded `digest_before`: the tool refuses to replace any other content."""
 
 
 class Tool(Protocol):
-    """A tool. `parameters` is its JSON schema; arguments that have a `fault` never reach `run`."""
+    """A tool. `parameters` is its JSON schema; arguments with a `fault` never reach `run`."""
 
     @property
     def name(self) -> str: ...
@@ -94,19 +94,19 @@ class Tool(Protocol):
     def effect(self) -> EffectClass: ...
 
     def fault(self, arguments: dict[str, Any]) -> str | None:
-        """Why the arguments do not fit, in words that name the argument; None when they do. Nothing is coerced."""
+        """Return why the arguments do not fit, naming the argument; None if they fit. Nothing is coerced."""
         ...
 
     async def target(self, arguments: dict[str, Any], context: ToolContext) -> Target | None:
-        """For a verifiable write, what it will change, before it changes it; None for every other tool.
+        """For a verifiable write, return what it will change, before it changes it; None for every other tool.
 
-        `ToolFault` when the arguments cannot be carried out (no such file, text not found)."""
+        Raises ToolFault if the arguments cannot be carried out (no such file, text not found)."""
         ...
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutcome:
-        """Do it. A failure that the model should read is an `Outcome` with `is_error` or a `ToolFault`."""
+        """Run the tool. A failure that the model should read is a `ToolOutcome` with `is_error`, or a `ToolFault`."""
         ...
 
 
 class ToolFault(Exception):
-    """What the model is told when a tool cannot do what it was asked: one sentence, cause and remedy."""
+    """A tool cannot do what the model asked. The message is one sentence for the model: cause and remedy."""

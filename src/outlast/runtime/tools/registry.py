@@ -1,4 +1,4 @@
-"""The tools by name: what the model is told of them, and whether a call fits."""
+"""The registry of tools by name: their specifications for the model, and the check whether a call fits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from outlast.runtime.tools.process.background_jobs import Jobs, kill_tool, outpu
 
 
 def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
-    """Every tool that comes with Outlast, in the order in which the model is told of them."""
+    """Return every tool that comes with Outlast, in the order in which the model sees them."""
     return (
         READ,
         WRITE,
@@ -37,14 +37,14 @@ def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
 
 
 class BuiltinRegistry:
-    """The tools of an agent. Without `tools` the built-in ones; `only` keeps those that are named."""
+    """The tools of an agent: `tools`, or the built-in ones by default. `only` keeps the named ones."""
 
     def __init__(self, tools: Iterable[Tool] | None = None, *, jobs: Jobs | None = None) -> None:
         self.jobs = jobs or Jobs()
         self._tools = {tool.name: tool for tool in (built_in_tools(self.jobs) if tools is None else tools)}
 
     def only(self, names: Iterable[str]) -> BuiltinRegistry:
-        """A registry with some of these tools and the same jobs."""
+        """Return a registry with only the named tools and the same jobs."""
         wanted = set(names)
         return BuiltinRegistry((tool for tool in self._tools.values() if tool.name in wanted), jobs=self.jobs)
 
@@ -55,14 +55,14 @@ class BuiltinRegistry:
         return tuple(self._tools)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """As the model is told. The order never changes, so that a provider's prompt cache stays good."""
+        """The specifications for the model, always in the same order so that a provider's prompt cache is valid."""
         return tuple(
             ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters)
             for tool in self._tools.values()
         )
 
     def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
-        """Why a call cannot be carried out as it is, in one sentence that names what is wrong; None when it can."""
+        """Return why a call cannot be carried out, in one sentence that names what is wrong; None if it can."""
         tool = self._tools.get(name)
         if tool is None:
             return f"there is no tool '{name}'; there are {', '.join(self._tools)}"
@@ -70,5 +70,5 @@ class BuiltinRegistry:
         return f"{name}: {wrong}" if wrong else None
 
     async def close(self, session_id: str | None = None) -> None:
-        """End the background jobs, of one session or of all."""
+        """End the background jobs of one session, or of all sessions."""
         await self.jobs.close(session_id)

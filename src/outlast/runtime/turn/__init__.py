@@ -1,1 +1,1 @@
-"""The parts of one turn: model call, tool calls, approvals, sub-agents, recovery. Its loop is `turn_loop`."""
+"""Parts of one turn: model call, tool calls, approvals, sub-agents, recovery. The loop is `runtime.turn_loop`."""

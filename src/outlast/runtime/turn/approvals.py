@@ -1,7 +1,7 @@
-"""Questions to the user: approvals of calls, and what `ask_user` asks.
+"""Questions to the user: approvals of calls, and the questions of the `ask_user` tool.
 
-A question is an event, and so is its answer: it is asked again after a restart, any door may answer it, and the first
-answer stands. It is bound to the call by its digest.
+A question and its answer are events: the question is asked again after a restart, any door may answer it, and the first
+answer counts. The call's digest binds the question to the call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWERS = ("once", "session", "always", "deny")
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked. For a call the answer is one of once, session, always, deny; for `ask_user` it is any text."""
+    """A question. For a call, the answer is once, session, always or deny; for `ask_user`, it is any text."""
 
     session_id: str
     seq: int
@@ -38,7 +38,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Answerer = Callable[[Question], Awaitable[str]]
-"""Somebody at hand who answers; whoever else answers first, through another door, wins."""
+"""Asks the user of this process. An answer that arrives earlier through another door wins."""
 
 
 def answer_in(state: SessionState, approval_seq: int) -> str | None:
@@ -48,8 +48,8 @@ def answer_in(state: SessionState, approval_seq: int) -> str | None:
 def existing_answer(
     state: SessionState, call_id: str, digest: str, mode: PermissionMode | None = None
 ) -> Approval | None:
-    """The question about this very call, answered or not. One that was answered when more was permitted than `mode`
-    does is none: it has to be asked again."""
+    """Return the question about exactly this call, answered or not. Returns None if it was answered under a mode that
+    permits more than `mode`: the question must then be asked again."""
     fitting = [found for found in state.approvals if found.call_id == call_id and found.call_digest == digest]
     if not fitting or (mode is not None and fitting[-1].answer is not None and not _stands(fitting[-1], mode)):
         return None
@@ -73,8 +73,8 @@ async def ask_and_wait(
     mode: PermissionMode | None = None,
     aside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> tuple[int, str]:
-    """Ask, unless it was asked before, and wait for the answer: the question's seq and the answer. It is waited for
-    within `aside`."""
+    """Record the question unless it was asked before, wait for the answer inside the context `aside`, and return the
+    question's seq and the answer."""
     found = existing_answer(driver.state, call_id, digest, mode)
     if found is None:
         receipt = await driver.write(
@@ -114,7 +114,7 @@ async def _answered(driver: Driver, answerer: Answerer | None, question: Questio
     try:
         await asyncio.wait([task for task in (waiting, asking) if task is not None], return_when="FIRST_COMPLETED")
         if asking is not None and asking.done() and not waiting.done():
-            with suppress(ConflictError):  # another door was faster, and the first answer stands
+            with suppress(ConflictError):  # another door was faster, and the first answer counts
                 await answer(driver.store, driver.session_id, question.seq, asking.result(), question.call_digest)
             await driver.catch_up()
     finally:
@@ -129,7 +129,8 @@ async def _answered(driver: Driver, answerer: Answerer | None, question: Questio
 async def answer(
     store: Store, session_id: str, approval_seq: int, text: str, call_digest: str | None, door: str = "library"
 ) -> int:
-    """A door's answer, durable on return. The same answer twice is one; another one to the same question is refused."""
+    """Record a door's answer, durable on return. The same answer twice counts once; a different second answer is
+    refused with `ConflictError`."""
     write = SessionWrites(door).answer(session_id, approval_seq, text, call_digest)
     try:
         [receipt] = await store.commit_async(write)

@@ -1,4 +1,4 @@
-"""What a driver works with: the model, the tools, who may do what, and how long. Made by `app`, used by `runtime`."""
+"""The context of a turn: model, tools, permissions, budgets. `app` creates it, `runtime` uses it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from outlast.store.port import LEASE_MS
 
 
 class ToolRegistry(Protocol):
-    """The tools that a driver has."""
+    """The tools of a turn."""
 
     def get(self, name: str) -> Tool | None: ...
 
     def specs(self) -> tuple[ToolSpec, ...]: ...
 
     def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
-        """Why these arguments do not fit the tool's schema, if they do not."""
+        """Return why these arguments do not match the tool's schema, or None if they do."""
         ...
 
 
 class PermissionPolicy(Protocol):
-    """Who may do what. `mode` is what is in force now: never above the ceiling that the process was started with."""
+    """Decides on calls. `mode` is the current permission mode, never above the mode the process was started with."""
 
     @property
     def mode(self) -> PermissionMode: ...
@@ -46,20 +46,20 @@ class PermissionPolicy(Protocol):
     def judge(self, call: ToolCall, state: SessionState, hook: Decision | None) -> Decision: ...
 
     def grant(self, call: ToolCall) -> dict[str, Any]:
-        """What is remembered when a call was approved for the session."""
+        """Return the grant to record when the user approves a call for the session."""
         ...
 
     def always(self, call: ToolCall) -> None:
-        """Remember for ever, in the user's own rules, that such a call may run."""
+        """Add a permanent rule to the user's own rules that allows calls like this one."""
         ...
 
     def facts(self) -> dict[str, Any]:
-        """What a session records of the policy in force."""
+        """Return the values that a session records about the active policy."""
         ...
 
 
 class RequestSetup(Protocol):
-    """What decides how large a request may be and is: the model, its tools, and how the agent is configured."""
+    """Determines the size and the size limit of a request: the model, its tools, and the agent's configuration."""
 
     @property
     def model(self) -> Model | None: ...
@@ -73,8 +73,8 @@ class RequestSetup(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TurnContext:
-    """What one turn works with. `dataclasses.replace` makes a variant; only `gate` changes while a turn runs: it holds
-    the permission mode. `sub_agent_context` makes a sub-agent's context from this one and a persona's name."""
+    """The context of one turn. `dataclasses.replace` makes a variant. Only `gate`, which holds the permission mode,
+    changes while a turn runs. `sub_agent_context` makes a sub-agent's context from this one and a persona's name."""
 
     model: Model | None
     tools: ToolRegistry
@@ -102,4 +102,4 @@ class TurnContext:
 
 
 PolicyFactory = Callable[[Driver, TurnContext], TurnPolicy]
-"""Makes the policy that leads a turn of this driver."""
+"""Creates the policy for a turn of this driver."""

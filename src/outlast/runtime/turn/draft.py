@@ -1,7 +1,7 @@
-"""The draft of a reply: what has come so far, on disk before anybody sees it.
+"""The draft of a reply: its pieces so far, stored before any follower of the session sees them.
 
-Append-only chunks, flushed every 100 ms or 2 KiB, gone in the commit that closes the attempt. After a crash they are
-what is left of a reply that broke off; a draft is never shown as an answer.
+A draft is append-only chunks, flushed every 100 ms or 2 KiB; the commit that closes the attempt deletes them. After a
+crash they hold what arrived of the interrupted reply. A draft is never shown as an answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXT, REASONING, CALL = "text", "reasoning", "call"
 
 
 class ReplyDraft:
-    """The chunks of one attempt. Use as a context: it flushes in the background while the reply streams."""
+    """The chunks of one attempt. A background task flushes them while the reply streams; `stop` ends that task."""
 
     def __init__(self, driver: Driver, attempt_seq: int) -> None:
         self.driver = driver
@@ -42,7 +42,7 @@ class ReplyDraft:
             await self.flush()
 
     async def flush(self) -> None:
-        """Everything so far is durable when this returns."""
+        """Store the pieces added so far; they are durable on return."""
         async with self._flushing:
             new, self._flushed, self._waiting = self.pieces[self._flushed :], len(self.pieces), 0
             if not new or self.driver.lease is None:
@@ -63,7 +63,7 @@ class ReplyDraft:
             await self.flush()
 
     async def stop(self) -> None:
-        """No more flushing. A fault of the timer's is raised here: a draft that cannot be stored is a store's fault."""
+        """Stop the background flush. Raises its error, because a draft that cannot be stored is a store failure."""
         if self._timer is not None:
             self._timer.cancel()
             results = await asyncio.gather(self._timer, return_exceptions=True)
@@ -86,7 +86,7 @@ def _part_of(delta: TextDelta | ReasoningDelta | CallDelta) -> str:
 
 
 def _joined(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Neighbours of the same part as one."""
+    """Join adjacent pieces of the same part."""
     joined: list[tuple[str, str]] = []
     for part, text in pieces:
         if joined and joined[-1][0] == part:
@@ -97,7 +97,7 @@ def _joined(pieces: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def parts_of(pieces: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
-    """What there is of a reply. A call that was still being written is left out: it was never asked for."""
+    """Build the parts of an incomplete reply, without tool calls: the model never finished requesting them."""
     parts: list[Part] = []
     for part, text in _joined(piece for piece in pieces if not piece[0].startswith(CALL)):
         parts.append(ReasoningPart(text=text) if part == REASONING else TextPart(text))
@@ -105,11 +105,11 @@ def parts_of(pieces: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
 
 
 def stored_draft(store: Store, session_id: str, after: int) -> tuple[Part, ...]:
-    """What a dead driver left of the open attempt; `after` is the head's seq."""
+    """Return what a dead driver stored of the open attempt; `after` is the head's seq."""
     for batch in store.follow(session_id, after=after, timeout=0):
         return parts_of((chunk.part, _text(chunk)) for chunk in batch.chunks)
     return ()
 
 
 def _text(chunk: Chunk) -> str:
-    return chunk.data.decode("utf-8", "replace")  # a character may be cut where the process died
+    return chunk.data.decode("utf-8", "replace")  # the last character may be cut where the process died

@@ -1,10 +1,8 @@
-"""Whether and when a model is asked again. The only place that does: the SDKs underneath never retry.
+"""Model calls: attempts, each opened and closed in the log, and the only retries; the SDKs below never retry.
 
-Asking the model: attempts, each opened and closed in the log, and the one place that asks again.
-
-`ModelRequested` is durable before the model is asked. Whatever happens then, the attempt is closed by exactly one of
-`AssistantReplied` and `ReplyInterrupted`: the caller writes the former together with what follows from it, everything
-else is closed here.
+`ModelRequested` is durable before the request is sent. Exactly one of `AssistantReplied` and `ReplyInterrupted` then
+closes the attempt: the caller writes `AssistantReplied` together with its consequences, and this module closes every
+failed attempt.
 """
 
 from __future__ import annotations
@@ -24,10 +22,10 @@ FIRST_WAIT = 0.5
 
 
 def wait_before(attempt: int, error: ModelUnavailable, chance: float) -> float | None:
-    """Seconds to wait after this failed attempt (counted from 1); None when it was the last one.
+    """Seconds to wait after this failed attempt (counted from 1); None if there is no further attempt.
 
-    What the provider asks for is honoured up to a minute: one that wants longer is not asked again in this turn.
-    Otherwise the wait doubles, with full jitter, so that many agents do not come back at the same moment.
+    A provider's retry-after is honoured up to a minute; for a longer one there is no retry in this turn. Otherwise the
+    wait doubles, with jitter over its upper half, so that many agents do not retry at the same moment.
     """
     if attempt >= MAX_ATTEMPTS:
         return None
@@ -41,7 +39,7 @@ BROKE_OFF = "the reply broke off before it was complete"
 
 
 class ModelCaller:
-    """The attempts at one reply. `partial` is what there is of the open one, for whoever has to close it."""
+    """The attempts at one reply. `partial` holds the parts received in the open attempt, for the code closing it."""
 
     def __init__(self, driver: Driver, model: Model, observer: TurnObserver) -> None:
         self.driver = driver
@@ -54,15 +52,15 @@ class ModelCaller:
         return self._draft.parts() if self._draft is not None else ()
 
     def requested(self, request: ModelRequest, digest: str | None = None, tokens: int | None = None) -> ModelRequested:
-        """The event that opens the next attempt."""
+        """Build the event that opens the next attempt."""
         turn = self.driver.state.turn
         number = (turn.attempts if turn is not None else 0) + 1
         return ModelRequested(model=self.model.name, attempt=number, window_digest=digest, input_tokens_estimate=tokens)
 
     async def reply(self, request: ModelRequest) -> Finished:
-        """The reply to an attempt that is open; asks again as `retries` allows. The attempt is still open on return.
+        """Return the reply to the open attempt, with retries as `wait_before` allows. The attempt stays open on return.
 
-        `ModelError` when there is no answer: then every attempt is closed.
+        Raises `ModelError` if there is no reply; every attempt is then closed.
         """
         while True:
             reach("model.asked")
@@ -102,7 +100,7 @@ class ModelCaller:
         return finished
 
     async def _close(self, error: ModelError) -> float | None:
-        """Close the attempt; the seconds to wait before the next, None when there is none."""
+        """Close the attempt; return the seconds to wait before the next one, None if there is none."""
         state = self.driver.state
         number = state.turn.attempts if state.turn is not None else 1
         wait = None

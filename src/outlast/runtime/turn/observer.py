@@ -1,4 +1,4 @@
-"""What a running turn tells the process that runs it: one protocol, and an observer that ignores everything."""
+"""Notifications from a running turn to its process: one protocol, and an observer that ignores everything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TurnObserver(Protocol):
         ...
 
     def call_output(self, call_id: str, text: str) -> None:
-        """A tool call that runs put out the next piece of text."""
+        """A running tool call produced the next piece of output."""
         ...
 
     def event_written(self, stored: StoredEvent, event: Event) -> None:
@@ -28,16 +28,16 @@ class TurnObserver(Protocol):
         ...
 
     def state_changed(self, state: SessionState) -> None:
-        """A turn begins with this state, or another writer changed the state while the turn runs."""
+        """A turn starts with this state, or another writer changed the state during the turn."""
         ...
 
     def waiting_for_person(self) -> AbstractAsyncContextManager[None]:
-        """The turn enters this context while it only waits for a person's answer."""
+        """The turn holds this context while it only waits for a user's answer."""
         ...
 
 
 class NullObserver:
-    """Ignores everything. An observer of a few things inherits from this class."""
+    """Ignores everything. Base class for observers that need only some of the notifications."""
 
     def model_event(self, event: ModelEvent) -> None:
         return
@@ -56,7 +56,7 @@ class NullObserver:
 
 
 class ModelEventObserver(NullObserver):
-    """Hands each model event to a function."""
+    """Passes each model event to a function."""
 
     def __init__(self, hear: Callable[[ModelEvent], None]) -> None:
         self._hear = hear
@@ -66,7 +66,7 @@ class ModelEventObserver(NullObserver):
 
 
 class WithoutModelEvents:
-    """Tells another observer everything but the model events: for sub-agents, and for agents that do not stream."""
+    """Passes everything but model events to another observer: for sub-agents, and for agents that do not stream."""
 
     def __init__(self, observer: TurnObserver) -> None:
         self.call_output = observer.call_output

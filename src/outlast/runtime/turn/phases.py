@@ -1,4 +1,4 @@
-"""The phases of a turn: a small machine that knows which may follow which, and raises on anything else."""
+"""The phases of a turn: a state machine that raises on a transition that is not allowed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 
 class PhaseEnd(StrEnum):
-    """Why a phase was left: as usual, again, by another route, after a fault, or for good."""
+    """Why the turn left a phase: as usual, for a retry, for a reroute, for recovery after a crash, or for its end."""
 
     NORMAL = "normal"
     RETRY = "retry"
@@ -55,7 +55,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.before} -> {self.after} [{self.kind}] {self.summary}"
 
     def changes(self) -> dict[str, Any]:
-        """What a session remembers of it."""
+        """Return the runtime values that record this transition."""
         return {
             "active_turn_phase": None if self.after is Phase.FINALIZE else str(self.after),
             "last_turn_transition_summary": self.text(),
@@ -65,7 +65,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Phases:
-    """Where a turn is. `resume` enters at the phase that a recovered turn was in."""
+    """The current phase of a turn. `resume` starts in the phase that a recovered turn was in."""
 
     def __init__(self, now: Phase = Phase.START) -> None:
         self.now = now
@@ -77,7 +77,7 @@ class Phases:
         return cls(Phase(name) if known and name != Phase.FINALIZE else Phase.PREPARE)
 
     def enter(self, phase: Phase, reason_code: str, summary: str, kind: PhaseEnd = PhaseEnd.NORMAL) -> None:
-        """Go there; the same phase again changes nothing. `InvalidTransition` when it may not follow."""
+        """Enter a phase; entering the current one changes nothing. Raises `InvalidTransition` if it may not follow."""
         if phase is self.now:
             return
         if phase not in _NEXT[self.now]:

@@ -1,7 +1,7 @@
-"""The plain policy: the model works until it stops calling tools, and then the turn is over.
+"""The plain policy: the model works until it stops calling tools, and then the turn ends.
 
-It adds no round, no verification and no section of its own to the prompt. It records what every reader of a session
-expects: the task, a definition of done without checks, and one entry of the timeline for the end of the turn.
+It adds no rounds, no verification and no prompt sections, and retries an empty reply once. It records what every reader
+of a session expects: the task, a definition of done without checks, and a timeline entry for the end of the turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EMPTY = "[Outlast runtime] Your last response was empty. Go on with the task, or
 
 
 class PlainPolicy:
-    """A turn that the model leads by itself (`outlast.runtime.turn.policy.TurnPolicy`)."""
+    """Policy of a turn that the model controls alone (`outlast.runtime.turn.policy.TurnPolicy`)."""
 
     def __init__(self, driver: Driver, context: TurnContext) -> None:
         self.driver = driver
@@ -42,7 +42,7 @@ class PlainPolicy:
         return TurnOpening(mode=mode, events=events)
 
     def _mode(self) -> WorkflowMode:
-        """The mode that the caller or the user of the session has set; execute where it is not set."""
+        """Return the mode that the caller or the user has set; execute by default."""
         runtime = self.driver.state.runtime
         asked = runtime.get("workflow_decision_kind") == DecisionKind.REQUESTED
         return mode_of(self.context.config.workflow_mode or (runtime.get("workflow_mode") if asked else None))
@@ -60,7 +60,7 @@ class PlainPolicy:
         return None
 
     def judge_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
-        """The turn is over, unless the reply is empty for the first time or ends on a call in the text protocol."""
+        """End the turn, unless the reply is empty for the first time or ends with a tool call in the text protocol."""
         text = text_of(parts)
         if not text.strip():
             return self._empty(record)
@@ -73,7 +73,7 @@ class PlainPolicy:
         return self._over()
 
     def next_verification(self, record: TurnRecord) -> ToolCall | PolicyVerdict:
-        """A turn that another policy sent to verification, and that this one took over, has its answer already."""
+        """End a turn that another policy sent to verification before this one took over: it has its answer."""
         return self._over()
 
     def _over(self) -> PolicyVerdict:

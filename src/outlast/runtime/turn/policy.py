@@ -1,7 +1,7 @@
-"""What decides how a turn begins, goes on and ends. The turn engine asks a policy and records what it says.
+"""Turn policy: decides how a turn starts, continues and ends. The turn loop asks the policy and records its verdicts.
 
-A policy reads the folded state and the turn's own events, and answers with values: it writes nothing itself, so the
-same question gets the same answer after a crash. It keeps nothing that the log does not hold.
+A policy reads the folded state and the turn's own events, and returns values. It writes nothing and keeps nothing that
+is not in the log, so the same question gets the same answer after a crash.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ FINAL = frozenset({"accept", "complete", "finalize", "failed"})
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from an answer. `outcome` is accept, complete, finalize or failed when the turn is over, else
-    continue, call or verify. `note` goes to the end of the answer, `nudge` to the model; `parts` replace its own."""
+    """Verdict on a reply. `outcome` is accept, complete, finalize or failed if the turn is over, else continue, call
+    or verify. `note` is appended to the answer, `nudge` is sent to the model, `parts` replace those of the reply."""
 
     outcome: str
     code: str
@@ -37,35 +37,35 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnOpening(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn begins with: the mode that it works in, and the events that are recorded beside its start."""
+    """Start of a turn: its workflow mode, and the events to record together with `TurnStarted`."""
 
     mode: WorkflowMode
     events: tuple[Event, ...]
 
 
 class TurnPolicy(Protocol):
-    """How one turn is led."""
+    """The decisions in one turn."""
 
     async def begin(self, inputs: list[int]) -> TurnOpening:
-        """The opening of a turn that answers these inputs."""
+        """Return the opening of a turn that answers these inputs."""
         ...
 
     def system_prompt(self) -> SystemPrompt:
-        """The system prompt as of now; the same until an event is written."""
+        """Return the current system prompt; it stays the same until an event is written."""
         ...
 
     def note_call(self, call: ToolCall, outcome: ToolOutcome, status: str) -> tuple[Event, ...]:
-        """The events that are recorded together with the result of a call."""
+        """Return the events to record together with the result of a call."""
         ...
 
     def after_tools(self, record: TurnRecord) -> PolicyVerdict | None:
-        """The verdict on a finished batch of calls; None when the model is simply asked again."""
+        """Return the verdict on a finished batch of calls; None to send the results to the model."""
         ...
 
     def judge_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
-        """The verdict on a reply without tool calls."""
+        """Return the verdict on a reply without tool calls."""
         ...
 
     def next_verification(self, record: TurnRecord) -> ToolCall | PolicyVerdict:
-        """After the verdict `verify`: the next call that checks the work, or the verdict once every check has run."""
+        """After the verdict `verify`, return the next call that checks the work, or a verdict after the last check."""
         ...

@@ -1,8 +1,8 @@
-"""What is done with a turn that somebody left open: by the folded state, and nothing else.
+"""Recovery of open turns, based on the folded state alone.
 
-Three ways in: a dead process's turn is taken over and goes on; a stopped turn (the user, a cancelled caller, a budget)
-is closed so that every call is answered; a session that is ended or cleared closes its turn first. All of them are
-events; nothing is inferred from clocks.
+There are three cases: a new driver takes over and continues the turn of a dead process; a stopped turn (by the user, a
+cancelled caller or a budget) is closed with every call answered; ending or clearing a session closes its turn first.
+Each case is recorded as events, and nothing is inferred from clocks.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FAILED_RECOVERY = "failed_recovery"
 
 
 async def take_over(driver: Driver) -> bool:
-    """Take over the open turn: record that, and close a reply that broke off. False when the turn was given up.
+    """Take over the open turn: record that, and close an interrupted reply. False if there is no turn to continue.
 
-    A turn that three drivers took over without a new record ends here: whatever kills them would kill the next one.
+    A turn that three drivers took over without progress ends here: what killed them would also kill the next driver.
     """
     await driver.claim()
     reach("lease.claimed")
@@ -40,7 +40,7 @@ async def take_over(driver: Driver) -> bool:
         partial = await stored_partial_reply(driver)
         events.append(ReplyInterrupted(attempt_seq=attempt, parts=partial, reason="the process driving it was gone"))
     await driver.write(*events)
-    if turn.recoveries < RECOVERIES or driver.state.open_approvals:  # it is a person who is waited for
+    if turn.recoveries < RECOVERIES or driver.state.open_approvals:  # or it only waits for a user
         return True
     await driver.write(
         *closing_events(driver.state, FAILED_RECOVERY, f"taken over {turn.recoveries} times without getting further")
@@ -49,7 +49,7 @@ async def take_over(driver: Driver) -> bool:
 
 
 async def stored_partial_reply(driver: Driver) -> tuple[Part, ...]:
-    """What is stored of a reply that another driver was writing: whoever closes it keeps that."""
+    """Return the stored part of another driver's open reply, for the event that closes the attempt."""
     if driver.state.attempt is None:
         return ()
     return await asyncio.to_thread(stored_draft, driver.store, driver.session_id, driver.state.last_seq)
@@ -68,8 +68,8 @@ def _recorded(phase: str) -> RuntimeStateChanged:
 
 
 def handover_events(state: SessionState, partial: tuple[Part, ...] = ()) -> tuple[Event, ...]:
-    """The events with which a driver leaves its turn, alive and on purpose: a reply that breaks off is closed, and the
-    next driver does not count as one that found a dead one."""
+    """Return the events with which a live driver hands its turn over: they close an open reply, and the next driver
+    does not count as a recovery after a crash."""
     if state.turn is None:
         return ()
     left = RuntimeStateChanged(changes={HANDED_OVER: state.turn.turn})
@@ -81,7 +81,8 @@ def handover_events(state: SessionState, partial: tuple[Part, ...] = ()) -> tupl
 def closing_events(
     state: SessionState, outcome: str, reason: str | None, partial: tuple[Part, ...] = ()
 ) -> tuple[Event, ...]:
-    """The events that end the open turn now: the attempt is closed, every call answered, every input too."""
+    """Return the events that end the open turn now: they close the attempt, answer every call, and mark the turn's
+    inputs as answered."""
     turn = state.turn
     if turn is None:
         return ()

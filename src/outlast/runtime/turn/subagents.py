@@ -1,7 +1,7 @@
-"""Sub-agents: a child session with its own log, driven by the same engine, whose answer is the parent's tool result.
+"""Sub-agents: each runs in a child session with its own log, and its answer is the tool result of the parent's call.
 
-The child is created under a key made of the parent's call, so a parent that is resumed finds the child it had begun and
-resumes it, however often that happens.
+The child's id and idempotency key are derived from the parent's call, so a resumed parent always finds and resumes the
+child that it started.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ WRITES = SessionWrites("task")
 _SAID = frozenset({"AssistantReplied", "TurnEnded"})
 
 RunSubAgent = Callable[[Store, str, TurnContext], Awaitable[str]]
-"""Runs the turns of a child session to their end with that context; the last answer. The runner hands it down, because
-this module is below the runner."""
+"""Runs the turns of a child session to their end and returns the last answer. The runner passes it in, because this
+module is in a layer below the runner."""
 
 
 async def delegated(
     driver: Driver, context: TurnContext, run: RunSubAgent, call_id: str, prompt: str, persona: str | None
 ) -> ToolOutcome:
-    """Run the task to its end in a child session, or go on with the one that was begun for this call."""
+    """Run the task to its end in a child session, or resume the child session that this call already started."""
     if context.depth >= MAX_DEPTH:
         raise ToolFault(f"a sub-agent may not start another one below depth {MAX_DEPTH}; do this part yourself")
     assert context.sub_agent_context is not None
@@ -47,27 +47,28 @@ async def delegated(
 
 
 def child_of(session_id: str, requested_seq: int, call_id: str) -> str:
-    """The id of the session that this call begins, as random as the parent's own: whoever looks on can tell it."""
+    """Return the id of this call's child session. Observers of the parent can compute it; it is as hard to guess as
+    the parent's id."""
     named = f"{session_id} {requested_seq} {call_id}".encode("utf-8", "surrogatepass")
     return id_from(hashlib.sha256(named).digest()[:16])
 
 
 async def _drained(driver: Driver, context: TurnContext, run: RunSubAgent, child: str) -> None:
-    """Drive the child until nobody waits in it. While somebody else does that, for example whom we took the parent over
-    from, it is waited for."""
+    """Drive the child until no input waits in it. While another process drives it, for example the parent's previous
+    driver, wait and retry."""
     while True:
         try:
             await run(driver.store, driver.store.tip(child), context)
         except SessionBusy:
             await driver.clock.sleep(driver.ttl_ms / 1000 * RENEW_AFTER)
         except ModelError:
-            return  # its turn ended as failed, and its log says why
+            return  # the child's turn ended as failed, and its log says why
         else:
             return
 
 
 def _answered(store: Store, child: str) -> ToolOutcome:
-    """What the child's log says it came to: it may have ended before the parent heard of it."""
+    """Build the result from the child's log, because the child may have ended before the parent was resumed."""
     facts = {"session_id": child}
     rows = store.read(store.tip(child), kinds=_SAID, limit=2, newest_first=True)
     said = [event for _, event in decode_events(store, rows)]
@@ -83,9 +84,9 @@ def _answered(store: Store, child: str) -> ToolOutcome:
 
 
 async def _child(driver: Driver, context: TurnContext, call_id: str, prompt: str) -> str:
-    """The child session of this call, with the prompt admitted to it; the same one however often it is asked for."""
+    """Create this call's child session and admit the prompt to it. Idempotent."""
     parent = driver.store.head(driver.session_id)
-    # A provider may use the same id again in its next reply; that is another call.
+    # A provider may reuse a call id in its next reply, so the seq of the request is part of the child's id.
     asked_at = next((call.requested_seq for call in driver.state.open_calls if call.call_id == call_id), 0)
     made = child_of(driver.session_id, asked_at, call_id)
     key = f"task-{made}"

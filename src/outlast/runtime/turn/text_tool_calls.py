@@ -1,8 +1,8 @@
 """Tool calls that a model wrote as text: JSON in a code block, `<tool_call>` tags, or ReAct's Action / Action Input.
 
-Text can quote anything, a hostile file too. So a call counts only if the model ends on it: nothing but white space may
-follow, it must name a tool that was offered, and its arguments must be one complete JSON object. It then passes
-schema, permissions and records like any other.
+Text can quote anything, including a hostile file. So a call counts only if the reply ends with it, it names an offered
+tool, and its arguments are one complete JSON object. It then goes through schema checks, permissions and records like
+any other call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input")
 
 
 def calls_in(text: str, tools: Collection[str], id_prefix: str) -> tuple[ToolCall, ...]:
-    """The calls that this text ends on, with ids `<prefix>1`, `<prefix>2`, ...; none when it is just text."""
+    """Return the calls at the end of this text, with ids `<prefix>1`, `<prefix>2`, ...; empty for plain text."""
     if len(text) > MAX_TEXT:
         return ()
     for found in (_tagged(text), _fenced(text), _react(text), _bare(text)):
@@ -42,7 +42,7 @@ def calls_in(text: str, tools: Collection[str], id_prefix: str) -> tuple[ToolCal
 
 
 def before_calls(text: str) -> str:
-    """What the model said before the call it ended on."""
+    """Return the text before the calls at its end."""
     tags, block, action = _tags(text), _last_block(text), _ACTION.search(text)
     starts = [tags[0]] if tags else []
     starts += [block[0]] if block else []
@@ -51,14 +51,14 @@ def before_calls(text: str) -> str:
 
 
 def with_calls(parts: tuple[Part, ...], calls: tuple[ToolCall, ...]) -> tuple[Part, ...]:
-    """The parts of a reply, the calls that it ends on as text replaced by real ones."""
+    """Return the parts of a reply with the calls at the end of its text replaced by `ToolCall` parts."""
     before = before_calls(text_of(parts))
     kept = tuple(part for part in parts if not hasattr(part, "text"))
     return (*((TextPart(before),) if before else ()), *kept, *calls)
 
 
 def _tags(text: str) -> tuple[int, list[str]] | None:
-    """Where the tags that end the text begin, and what is in each; read from the end, so in one pass."""
+    """Return the start of the tags at the end of the text, and the content of each. Scans from the end, in one pass."""
     inner: list[str] = []
     first, rest = 0, text.rstrip()
     while rest.endswith(_CLOSE) and (start := rest.rfind(_OPEN)) >= 0:
@@ -96,7 +96,7 @@ def _bare(text: str) -> Iterator[object]:
 
 
 def _last_block(text: str) -> tuple[int, str] | None:
-    """Where the code block that ends the text begins, and what is in it."""
+    """Return the start and the content of the code block at the end of the text."""
     opened: re.Match[str] | None = None
     last: tuple[int, str] | None = None
     for fence in _FENCE.finditer(text):
@@ -121,7 +121,7 @@ def _inside_a_block(text: str, at: int) -> bool:
 
 
 def _leading_object(text: str) -> tuple[object, str]:
-    """The JSON object that the text begins with, and what follows it."""
+    """Return the JSON object at the start of the text, and the text after it."""
     if not text.startswith("{"):
         return None, text
     depth, quoted, escaped = 0, False, False
@@ -161,7 +161,7 @@ def _calls(value: object, tools: Collection[str]) -> Iterator[tuple[str, dict[st
 def _call(value: Mapping[str, object], tools: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     name = next((value[key] for key in _NAME_KEYS if key in value), None)
     arguments = next((value[key] for key in _ARGUMENT_KEYS if key in value), None)
-    if isinstance(arguments, str):  # OpenAI writes the arguments as text
+    if isinstance(arguments, str):  # OpenAI encodes the arguments as a JSON string
         arguments = _json(arguments)
     if isinstance(name, str) and name in tools and isinstance(arguments, dict):
         yield name, cast("dict[str, Any]", arguments)

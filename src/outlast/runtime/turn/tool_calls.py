@@ -1,12 +1,10 @@
-"""The whole output of a command as it is kept beside its result: compressed piece by piece, so that it never lies in
-memory as a whole.
+"""Execution of tool calls: permission, record, effect, record; and storage of a command's whole output.
 
-Carrying out tool calls: permission, record, effect, record.
-
-`ToolCallStarted` is durable before the effect and `ToolCallFinished` after it. A call that is malformed, unknown, does
-not fit its schema or is not permitted is answered and never executed. After a crash each open call is taken up by its
-class: reads run again, verifiable writes are compared with what they intended (in the folder where they were started,
-and nowhere else), everything else is told as it is, "outcome unknown", and never run again by itself.
+`ToolCallStarted` is durable before the effect and `ToolCallFinished` after it. A call that is malformed, unknown,
+invalid for its schema or not permitted is answered and never executed. After a crash, each open call is resumed by its
+effect class: reads run again; verifiable writes are compared with their target, only in the folder where they started;
+everything else is answered "outcome unknown" and never runs again by itself. Whole output is compressed piece by piece,
+so that it is never in memory uncompressed as a whole.
 """
 
 from __future__ import annotations
@@ -46,11 +44,11 @@ from outlast.runtime.turn.tool_context import tool_context, whereabouts
 
 PIECE = 1024 * 1024
 MOST = 24 * 1024 * 1024
-"""Compressed bytes that are kept; what is beyond is counted, and the result's excerpt shows its end anyway."""
+"""Maximum compressed size of a stored output. The rest is only counted; the result's excerpt shows the end anyway."""
 
 
 def kept(path: Path) -> dict[str, Any]:
-    """What a result's facts say of the output in this file, which is gone afterwards."""
+    """Return the facts that store the output in this file, and delete the file."""
     packer = zlib.compressobj(level=1)
     packed = bytearray()
     size = 0
@@ -60,7 +58,7 @@ def kept(path: Path) -> dict[str, Any]:
                 packed += packer.compress(piece)
                 size += len(piece)
             total = path.stat().st_size
-    except OSError as error:  # the command may have deleted its own log; the excerpt is still there
+    except OSError as error:  # the command may have deleted its own log; the result still has the excerpt
         return {"whole_missing": str(error)}
     finally:
         path.unlink(missing_ok=True)
@@ -70,7 +68,7 @@ def kept(path: Path) -> dict[str, Any]:
 
 
 def unpacked(facts: dict[str, Any]) -> bytes | None:
-    """The output that these facts keep; None when they keep none."""
+    """Return the output stored in these facts, or None."""
     whole = facts.get("whole")
     if not isinstance(whole, bytes):
         return None
@@ -81,11 +79,11 @@ RESUMABLE = frozenset({"task", "ask_user"})
 
 Done = tuple[ToolCall, ToolOutcome, str]
 Noted = Callable[[ToolCall, ToolOutcome, str], tuple[Event, ...]]
-"""What is recorded together with the result of a call."""
+"""Returns the events to record together with the result of a call."""
 
 
 class ToolExecutor:
-    """The calls of one turn."""
+    """Executes the tool calls of one turn."""
 
     def __init__(self, driver: Driver, context: TurnContext, noted: Noted, run_sub_agent: RunSubAgent) -> None:
         self.driver = driver
@@ -96,12 +94,12 @@ class ToolExecutor:
         self._here = whereabouts(context.project)
 
     async def carry_out(self) -> None:
-        """Answer every open call of the newest reply, in its order."""
+        """Answer every open call of the newest reply, in order."""
         for call in list(self.driver.state.open_calls):
             await self._one(call)
 
     async def verify(self, call: ToolCall) -> None:
-        """A call that no reply asked for: a verification command. Same permissions, same records, class N."""
+        """Run a verification command, which no reply requested. Same permissions and records; effect class N."""
         await self._run_if_permitted(call)
 
     async def _one(self, call: OpenCall) -> None:
@@ -116,7 +114,7 @@ class ToolExecutor:
             await self._run_if_permitted(asked)
 
     async def _asked(self, call: OpenCall) -> ToolCall:
-        """The call as the model wrote it, or as it was started when nobody asked for it."""
+        """Return the call as the model requested it, or as it was started if no reply requested it."""
         _, event = await self.driver.event(call.requested_seq or call.started_seq)
         if isinstance(event, AssistantReplied):
             for part in event.parts:
@@ -144,7 +142,8 @@ class ToolExecutor:
     # --- permission
 
     async def _permitted(self, call: ToolCall) -> tuple[int | None, tuple[Event, ...]] | None:
-        """The approval it rests on and what to write with the start; None when it was refused and answered."""
+        """Return the seq of the call's approval and the events to write with its start; None if it was refused and
+        answered."""
         digest = call_digest(call.name, call.arguments)
         decision = self.context.gate.judge(call, self.driver.state, await self.context.hooks.before(call))
         reach("call.decided")
@@ -206,7 +205,7 @@ class ToolExecutor:
         await self._effect(call, tool, msgspec.structs.replace(context, expected=expected))
 
     def _facts(self, tool: Tool, target: Target | None) -> dict[str, Any]:
-        """What undoes it, and where it is done; a read is the same everywhere."""
+        """Return the data to undo the call, and the folder where it runs; a read needs no folder."""
         undo: dict[str, Any] = {"path": target.path, "before": target.before} if target else {}
         return undo if tool.effect is EffectClass.READ else {**undo, "place": self._here}
 
@@ -269,12 +268,12 @@ class ToolExecutor:
             await self._answer(asked, "unknown", OUTCOME_UNKNOWN)
 
     async def _was_here(self, call: OpenCall) -> bool:
-        """Whether it was started in this very folder: what another machine's holds, nobody can see from here."""
+        """Whether the call was started in this folder: the files of another folder or machine cannot be checked."""
         _, event = await self.driver.event(call.started_seq)
         return isinstance(event, ToolCallStarted) and event.facts.get("place", self._here) == self._here
 
     async def _compared(self, call: OpenCall, asked: ToolCall, tool: Tool) -> None:
-        """A verifiable write: what its target holds now says whether it happened."""
+        """Resume a verifiable write: the current content of its target shows whether the write happened."""
         found = await self._digest_now(call, asked)
         if found is not None and found == call.digest_after:
             text = f"Done: {call.name} had been carried out before the interruption."
@@ -285,12 +284,12 @@ class ToolExecutor:
             await self._answer(asked, "unknown", OUTCOME_UNKNOWN)
 
     async def _again(self, asked: ToolCall, tool: Tool, expected: str | None) -> None:
-        """Run a call that was started and did nothing yet, if this process may: it may have been started with less."""
+        """Run a call that started without an effect, if permitted: this process may have fewer permissions."""
         if await self._permitted(asked) is not None:
             await self._effect(asked, tool, msgspec.structs.replace(self._context(asked), expected=expected))
 
     async def _digest_now(self, call: OpenCall, asked: ToolCall) -> str | None:
-        """What the target of a verifiable write holds now; None when it cannot be told."""
+        """Return the current digest of a verifiable write's target; None if it cannot be determined."""
         _, event = await self.driver.event(call.started_seq)
         path = event.facts.get("path") if isinstance(event, ToolCallStarted) else None
         if not isinstance(path, str):
@@ -328,7 +327,7 @@ class ToolExecutor:
 
 
 def cancelled(call: OpenCall) -> ToolCallFinished:
-    """The answer to a call that was open when its turn was stopped."""
+    """Build the answer to a call that was open when its turn was stopped."""
     text = OUTCOME_UNKNOWN if call.started_seq and call.effect is not EffectClass.READ else "Not executed: cancelled."
     return ToolCallFinished(
         call_id=call.call_id, name=call.name, parts=(TextPart(text),), status="cancelled", is_error=True

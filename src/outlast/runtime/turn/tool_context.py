@@ -1,6 +1,6 @@
-"""What a tool is given by a turn context.
+"""Builds the context of a tool from the context of a turn, and names the folder and machine where a turn runs.
 
-Where a turn runs: which folder of which machine. What a call did can only be looked at there.
+The effect of a call can be checked only in that folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNCONFINED = frozenset({PermissionMode.DANGER_FULL_ACCESS, PermissionMode.ALLOW}
 def tool_context(
     context: TurnContext, session_id: str, call_id: str, runtime: Mapping[str, Any] | None = None
 ) -> ToolContext:
-    """The context of a tool that asks nobody and starts nothing; `outlast.runtime.turn.tool_calls` adds what does."""
+    """Return a tool context that cannot ask the user, record processes or delegate; `turn.tool_calls` adds those."""
 
     async def refused(*_: object) -> Never:
         raise ToolFault("this cannot be done here")
@@ -44,5 +44,5 @@ def tool_context(
 
 
 def whereabouts(project: Path) -> str:
-    """The machine and the real path of a project's folder on it, as one name."""
+    """Return one name for the machine and the real path of a project's folder on it."""
     return f"{hostname()}:{os.path.realpath(project)}"

@@ -1,4 +1,4 @@
-"""What every policy records alike: the task and the usage before a turn, and the prompt that the model is given."""
+"""Records that every policy writes: the task and the usage at the start of a turn, and the system prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outlast.runtime.turn.turn_stats import totals
 
 
 async def admitted_text(driver: Driver, inputs: list[int]) -> str:
-    """What the user said in these inputs."""
+    """Return the text of these inputs."""
     texts: list[str] = []
     for seq in inputs:
         _, event = await driver.event(seq)
@@ -28,12 +28,12 @@ async def admitted_text(driver: Driver, inputs: list[int]) -> str:
 
 
 def opening_changes(state: SessionState, task: str) -> dict[str, Any]:
-    """The changes of runtime state that every turn begins with."""
+    """Return the runtime state changes at the start of every turn."""
     return {"current_task": task, "usage_before_turn": totals(state.usage), "active_turn_phase": "prepare"}
 
 
 def prompt_inputs(driver: Driver, context: TurnContext, sections: tuple[tuple[str, str], ...] = ()) -> PromptInputs:
-    """What the context says for a prompt; `sections` are the policy's own, by name and text."""
+    """Build the prompt inputs from the context; `sections` are the policy's own, as name and text."""
     assert context.model is not None
     return PromptInputs(
         permission_mode=context.gate.mode,
@@ -53,7 +53,7 @@ def prompt_inputs(driver: Driver, context: TurnContext, sections: tuple[tuple[st
 
 
 def prompt_events(driver: Driver, context: TurnContext, prompt: SystemPrompt) -> tuple[Event, ...]:
-    """The prompt as a record, unless it is the one that was recorded last."""
+    """Return the events that record this prompt; empty if the last recorded prompt is the same."""
     runtime = driver.state.runtime
     taken = snapshot(
         prompt,

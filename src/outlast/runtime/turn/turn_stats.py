@@ -1,6 +1,6 @@
-"""What the running turn has recorded so far, counted from its own events: nothing of it is lost with a process.
+"""Statistics of a turn: counts for the running turn, and the summary of the last turn that ended.
 
-What a turn came to: a projection of the folded state, so it is there after a restart too.
+Both are derived from the session's events and folded state, so they survive a restart.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RAN = frozenset({"executed", "failed", "recovered"})
 
 
 class TurnRecord:
-    """`answers` are the texts of its replies without calls, oldest first; `repeated_calls` how often the very same call
-    was made in a row, whatever it was told."""
+    """The record of the running turn. `answers` are the texts of replies without calls, oldest first. `repeated_calls`
+    counts identical calls in a row, whatever their results."""
 
     def __init__(self, rows: Iterable[Row], turn_seq: int) -> None:
         self.answers: tuple[str, ...] = ()
@@ -76,8 +76,8 @@ COUNTS = (
 
 
 class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`usage` is this turn's, `cumulative_usage` the session's. `cost_micros` adds up what is known; replies whose
-    price is not known are counted in `unpriced`."""
+    """`usage` is for this turn, `cumulative_usage` for the session. `cost_micros` sums the known costs; `unpriced`
+    counts the replies without a known price."""
 
     session_id: str
     outcome: str
@@ -97,7 +97,7 @@ def totals(usage: UsageTotals) -> dict[str, int]:
 
 
 def last_turn(session_id: str, state: SessionState, final_response: str = "") -> TurnSummary | None:
-    """The last turn that ended here; None when none did."""
+    """Return the summary of the session's last ended turn, or None."""
     told: Any = state.runtime.get("last_turn")
     if not isinstance(told, dict):
         return None

@@ -1,6 +1,6 @@
-"""The doctor: looks at everything that the promises rest on, and says what to do where something is not right.
+"""Health checks of the machine and the store: what the store's promises depend on, with a remedy for each problem.
 
-Changes nothing: creates no store and applies no migration.
+Read-only: creates no store and applies no migration. The contents of sessions are checked by `outlast.store.verify`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Check", "CheckStatus", "examine"]
 
 
 def examine(url: str, home: Path) -> Iterator[Check]:
-    """Every check of this machine, the home directory and the store, in the order in which they are made."""
+    """Run all checks of this machine, the home directory and the store, and yield each result."""
     scheme, path = place_of(url)
     yield from versions()
     if home.exists():

@@ -1,4 +1,4 @@
-"""One thing that the doctor looked at."""
+"""The result of one health check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CheckStatus(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`text` says what was found, `remedy` what to do about it."""
+    """`text` is what was found, `remedy` what the user can do about it."""
 
     name: str
     status: CheckStatus
@@ -34,7 +34,7 @@ def warn(name: str, text: str, remedy: str) -> Check:
 
 
 def unusable(error: OutlastError, remedy: str) -> Check:
-    """A store that cannot be opened; what to do about it depends on why."""
+    """The failed check for a store that cannot be opened; a schema that is too new has its own remedy."""
     if isinstance(error, SchemaTooNew):
         remedy = f"pip install -U {DISTRIBUTION}"
     return fail("store", str(error), remedy)

@@ -1,4 +1,4 @@
-"""Checks of a files store."""
+"""Health checks of a files store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checks(path: Path) -> Iterator[Check]:
 
 
 def _files(path: Path) -> Iterator[Check]:
-    """Thousands of files are one line, unless something is wrong with one."""
+    """One line for all files, or up to ten lines for files with problems."""
     found = [private("store file", file) for file in sorted(path.rglob("*")) if file.is_file()]
     wrong = [check for check in found if check.status is not CheckStatus.OK]
     yield from wrong[:10]
@@ -52,7 +52,7 @@ def _inside(path: Path) -> Iterator[Check]:
 
 
 def _locks(path: Path) -> Iterator[Check]:
-    """Writers wait for each other; one that does not run holds up all who want what it has locked."""
+    """Find stopped processes that hold locks: they block all writers that need the same lock."""
     writers: set[str] = set()
     stopped: dict[str, list[str]] = {}
     for lock in sorted((*path.glob("*.lock"), *(path / SCOPES).glob("*.lock"))):

@@ -1,4 +1,4 @@
-"""Checks of the machine: versions, and the place where a store lies."""
+"""Health checks of the machine: versions, file permissions, disk space, stopped processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def versions() -> Iterator[Check]:
 
 
 def private(name: str, path: Path) -> Check:
-    """Nobody else may read a transcript, let alone write one."""
+    """Check that no other user can read or write a path with transcripts."""
     try:
         found = path.stat()
     except OSError as error:
@@ -54,7 +54,7 @@ def disk(folder: Path) -> Check:
 
 
 def process_is_stopped(pid: int) -> bool:
-    """Whether a process exists and does not run (a debugger, Ctrl-Z, SIGSTOP)."""
+    """Whether a process exists but is stopped (a debugger, Ctrl-Z, SIGSTOP). Always False on macOS."""
     if sys.platform == "darwin":
         return False
     try:

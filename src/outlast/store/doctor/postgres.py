@@ -1,4 +1,4 @@
-"""Checks of a PostgreSQL store."""
+"""Health checks of a PostgreSQL store."""
 
 from __future__ import annotations
 

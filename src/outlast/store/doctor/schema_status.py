@@ -1,4 +1,4 @@
-"""Which migrations a store has, and which it still needs, without applying any."""
+"""Reports which migrations a store has and which it still needs, without applying any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outlast.store.maintenance.migrations import AppliedMigration, migrations, n
 
 
 class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` is the newest migration the store has (0: none), `known` the newest this Outlast has."""
+    """`version` is the store's newest migration (0: none), `known` the newest one of this Outlast."""
 
     store: str
     version: int
@@ -22,7 +22,8 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def schema_of(url: str) -> SchemaStatus:
-    """Read, not changed. `SchemaTooNew` when a newer Outlast wrote it, `StoreUnavailable` when there is none."""
+    """Read a store's schema status. `SchemaTooNew` if this Outlast is too old for it, `StoreUnavailable` if there is no
+    store."""
     scheme, path = place_of(url)
     if scheme == "memory":
         return SchemaStatus(store=scheme, version=0, known=0, applied=[], outstanding=[])
@@ -43,7 +44,7 @@ def schema_of(url: str) -> SchemaStatus:
 
 
 def _format(path: Path) -> SchemaStatus:
-    """A files store has no schema to bring up to date: its directory and every file say their format."""
+    """A files store has no migrations: its directory and every file state their format."""
     from outlast.store.files import setup
 
     if not path.is_dir():

@@ -1,4 +1,4 @@
-"""Checks of a SQLite store. Its log is looked at in another process, before anything here opens the database."""
+"""Health checks of a SQLite store. Another process reads the write-ahead log before this one opens the database."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _wal(path: Path) -> Check:
 
 
 def _gate(path: Path) -> Check:
-    """Writers queue on the gate; one that does not run holds up all others."""
+    """Find a stopped process that holds the writer lock: it blocks all other writers."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -99,7 +99,7 @@ def _gate(path: Path) -> Check:
 
 
 def _inside(path: Path) -> Iterator[Check]:
-    """What a connection of ours sees."""
+    """Check the settings and the schema through a connection."""
     connection = setup.connect(path)
     try:
         setup.identify(connection, path)

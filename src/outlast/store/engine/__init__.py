@@ -1,1 +1,1 @@
-"""What a commit does, for all adapters: encode, validate, apply. `commit.apply_commit` is the entry."""
+"""What a commit does, for all adapters: validate, encode, apply. `commit.apply_commit` is the entry point."""

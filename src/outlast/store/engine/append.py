@@ -1,4 +1,4 @@
-"""How events get into a session's log, inside a transaction."""
+"""Appends events to a session's log inside a transaction, and resolves key scopes and fork bases."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from outlast.store.port import Receipt
 
 
 def live(tx: Transaction, session_id: str) -> HeaderRow:
-    """The row of a session that exists and was not deleted."""
-    row = tx.header(session_id)  # ids were checked when the write was sealed
+    """The header of an existing session; raises if it is unknown or deleted."""
+    row = tx.header(session_id)  # the id was checked when the write was sealed
     if row is None:
         raise SessionNotFound(f"no session {session_id}; `outlast sessions list` shows those there are")
     if row.deleted_at is not None:
@@ -22,7 +22,7 @@ def live(tx: Transaction, session_id: str) -> HeaderRow:
 
 
 def scope_of(tx: Transaction, write: port.Write) -> str:
-    """Where the write's key is looked for: the lineage, unless the caller names another scope."""
+    """The scope of the write's key: the lineage, unless the caller gives another scope."""
     if not isinstance(write, port.Append | port.Create):
         return ""
     if write.scope is not None:
@@ -35,7 +35,7 @@ def scope_of(tx: Transaction, write: port.Write) -> str:
 
 
 def put_events(tx: Transaction, row: HeaderRow, sealed: EncodedWrite, *, touch: bool, epoch: int | None) -> Receipt:
-    """Add a write's events behind the row's last one, with the blobs and the key that go with them."""
+    """Append a write's events to the session, with their blobs and their key."""
     for digest, data in sealed.blobs.items():
         tx.put_blob(row.session_id, digest, data)
     now = tx.clock()
@@ -57,7 +57,7 @@ def put_events(tx: Transaction, row: HeaderRow, sealed: EncodedWrite, *, touch: 
 
 
 def base_of(tx: Transaction, base: port.Base) -> tuple[str, bytes]:
-    """Which session owns the base event (a fork of a fork may stand on an ancestor), and the event's hash."""
+    """The session that owns the base event (for a fork of a fork perhaps an ancestor), and the event's hash."""
     row = live(tx, base.session_id)
     if not 1 <= base.seq <= row.last_seq:
         raise ConflictError(f"session {row.session_id} has no event {base.seq}; its last one is {row.last_seq}")

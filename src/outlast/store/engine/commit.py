@@ -1,7 +1,7 @@
-"""What each write means, once for all adapters.
+"""Applies commits: the meaning of each write, implemented once for all adapters.
 
-Order of checks for an append: key, then existence, lease, state, expectation. A refusal raises; the adapter rolls the
-transaction back.
+An append is checked in this order: key, existence, lease, state, `expect`. A refusal raises, and the adapter rolls the
+transaction back. Adapters only read and write rows (`outlast.store.engine.transaction`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from outlast.store.port import Chunk, Lease, Receipt
 from outlast.store.process_identity import holder_is_gone, holder_pid
 
 DELIVERIES = frozenset({"NoticePosted", "DeliveryBegun", "DeliveryMade", "DeliveryClosed"})
-"""What was said is still brought to a chat, and that is noted, though the session has ended."""
+"""Messages are still delivered to chats after the session has ended, so these events are still accepted."""
 AFTER_THE_END = DELIVERIES | {
     "SessionReopened",
     "SessionRenamed",
@@ -42,14 +42,14 @@ AFTER_THE_END = DELIVERIES | {
 }
 AFTER_ROTATION = AFTER_THE_END - DELIVERIES - {"SessionReopened"}
 OVER = CLOSES_ATTEMPT | {"ModelRequested", "TurnStarted", "TurnEnded"}
-"""After one of these an earlier attempt is not the open one any more."""
+"""After one of these events, no earlier attempt is open any more."""
 PAGE = 256
 
 
 def apply_commit(tx: Transaction, commit: EncodedCommit) -> list[Receipt]:
-    """Carry out one commit inside a transaction."""
+    """Apply one commit inside a transaction."""
     writes = commit.writes
-    if len(writes) == 1 and writes[0].own_key and not commit.rerun:  # its key is new: nothing to look up
+    if len(writes) == 1 and writes[0].own_key and not commit.rerun:  # a fresh key: nothing to look up
         return [_DO[type(writes[0].write)](writes[0].write, tx, writes[0])]
     replayed = _replay(tx, commit)
     if replayed is not None:
@@ -58,7 +58,7 @@ def apply_commit(tx: Transaction, commit: EncodedCommit) -> list[Receipt]:
 
 
 def _replay(tx: Transaction, commit: EncodedCommit) -> list[Receipt] | None:
-    """The first receipts, if a keyed write of this commit was done before."""
+    """Return the first receipts if a keyed write of this commit was applied before."""
     found: dict[int, KeyRow] = {}
     if len(commit.writes) > 1:
         _refuse_shared_keys(tx, commit)
@@ -81,7 +81,7 @@ def _replay(tx: Transaction, commit: EncodedCommit) -> list[Receipt] | None:
 
 
 def _deleted_before(tx: Transaction, commit: EncodedCommit) -> list[Receipt] | None:
-    """Deletions have no key, but leave a tombstone: a commit of nothing else is known by those."""
+    """Recognize a rerun that only deletes: deletions have no key, but leave tombstones."""
     for sealed in commit.writes:
         row = tx.header(sealed.write.session_id) if isinstance(sealed.write, port.Delete) else None
         if row is None or row.deleted_at is None:
@@ -90,7 +90,7 @@ def _deleted_before(tx: Transaction, commit: EncodedCommit) -> list[Receipt] | N
 
 
 def _refuse_shared_keys(tx: Transaction, commit: EncodedCommit) -> None:
-    """One key names one write, so two writes of a commit may not have the same."""
+    """Refuse two writes of one commit with the same key: a key identifies one write."""
     keyed = [(scope_of(tx, sealed.write), sealed.key) for sealed in commit.writes if sealed.key and not sealed.own_key]
     if len(set(keyed)) < len(keyed):
         raise ConflictError("two writes of one commit have the same key; give each its own")
@@ -109,7 +109,7 @@ def _key_row(tx: Transaction, sealed: EncodedWrite) -> KeyRow | None:
 
 
 def _written_to(tx: Transaction, write: port.Write) -> list[str]:
-    """The sessions that an earlier try may have written to: the one that is named, and its lineage's tip."""
+    """The sessions that an earlier attempt may have written to: the named one and its lineage's tip."""
     named = _session_of(write)
     row = tx.header(named) if isinstance(write, port.Append) and write.to_tip else None
     tip = tx.tip(row.root_id) if row is not None and row.rotated_to else None
@@ -139,7 +139,7 @@ def _session_of(write: port.Write) -> str:
 
 
 def sessions_of(write: port.Write) -> list[str]:
-    """Every session that a write names, for adapters that lock before they begin."""
+    """Every session that a write names, for adapters that take locks before the transaction begins."""
     named = [_session_of(write)]
     if isinstance(write, port.Create | port.Restore):
         named += [name for name in (write.base and write.base.session_id, write.continues) if name]
@@ -149,7 +149,7 @@ def sessions_of(write: port.Write) -> list[str]:
 
 
 def held(row: HeaderRow, lease: Lease) -> None:
-    """Refuse a driver whose lease is not the session's any more."""
+    """Raise `StaleLease` unless the lease is the session's current one."""
     if row.lease_token != lease.token or lease.epoch not in (0, row.epoch):
         raise StaleLease(
             f"the lease on session {row.session_id} (epoch {lease.epoch}) was taken over; now epoch {row.epoch}"
@@ -173,7 +173,7 @@ def _append(write: port.Append, tx: Transaction, sealed: EncodedWrite) -> Receip
 
 
 def _still_takes(row: HeaderRow, sealed: EncodedWrite) -> None:
-    """Refuse what an ended session does not take; a rotated one has ended for good, whatever else it is."""
+    """Refuse events that an ended or rotated session does not accept; a rotated session cannot be reopened."""
     if row.rotated_to and any(event.kind not in AFTER_ROTATION for event in sealed.events):
         raise SessionEnded(f"session {row.session_id} has ended; it goes on as {row.rotated_to}")
     if row.has_ended and any(event.kind not in AFTER_THE_END for event in sealed.events):
@@ -181,7 +181,7 @@ def _still_takes(row: HeaderRow, sealed: EncodedWrite) -> None:
 
 
 def _for_session(sealed: EncodedWrite, session_id: str) -> EncodedWrite:
-    """The same write sealed for the lineage's tip: the session's id is part of each row's hash."""
+    """Seal the write again for the lineage's tip: the session id is part of each row's hash."""
     assert isinstance(sealed.write, port.Append)
     moved = port.Append(session_id=session_id, events=sealed.write.events, key=sealed.key, scope=sealed.write.scope)
     [again] = seal((moved,), compress=any(event.enc != "plain" for event in sealed.events)).writes
@@ -199,7 +199,7 @@ def _create(write: port.Create, tx: Transaction, sealed: EncodedWrite) -> Receip
     row.created_at = row.created_at or tx.clock()
     row.root_id = row.session_id
     row.last_seq, row.head_hash = 0, GENESIS
-    row.estimated_tokens, row.requests, row.work_since = 0, 0, None  # only its own events say these
+    row.estimated_tokens, row.requests, row.work_since = 0, 0, None  # derived only from its own events
     if write.base is not None:
         owner, hashed = base_of(tx, write.base)
         row.base_id, row.base_seq = owner, write.base.seq
@@ -212,7 +212,7 @@ def _create(write: port.Create, tx: Transaction, sealed: EncodedWrite) -> Receip
 
 
 def _fit(row: HeaderRow) -> None:
-    """What a list shows is cut to its length, as it is when an event says it; ids and paths were checked before."""
+    """Cut display texts to the length they also have when an event sets them; ids and paths were checked before."""
     for name in ("title", "model", "persona"):
         text = getattr(row, name)
         setattr(row, name, text and shown(text))
@@ -225,7 +225,7 @@ def _put_chunk(write: port.PutChunk, tx: Transaction, sealed: EncodedWrite) -> R
     chunk = Chunk(attempt_seq=write.attempt_seq, n=write.n, part=write.part, data=write.data)
     last = tx.last_chunk(row.session_id, write.attempt_seq)
     if write.n == last + 1:
-        if write.n == 1:  # a later one follows the chunks of an open attempt: they go when it is closed
+        if write.n == 1:  # later chunks need no check: closing the attempt drops its chunks, so n would not match
             _refuse_unless_open(tx, row, write.attempt_seq)
         tx.put_chunk(row.session_id, chunk)
     elif write.n > last:
@@ -236,7 +236,7 @@ def _put_chunk(write: port.PutChunk, tx: Transaction, sealed: EncodedWrite) -> R
 
 
 def _refuse_unless_open(tx: Transaction, row: HeaderRow, attempt_seq: int) -> None:
-    """A draft belongs to an attempt of this session's own that is still open; nobody would ever remove another."""
+    """Refuse a draft unless its attempt is the session's own and still open: no event would ever remove the draft."""
     after = attempt_seq - 1
     while row.base_seq <= after < row.last_seq:
         found = tx.rows(row.session_id, after, min(after + PAGE, row.last_seq))
@@ -288,7 +288,7 @@ def _claim(write: port.Claim, tx: Transaction, sealed: EncodedWrite) -> Receipt:
 
 
 def expired(row: HeaderRow, now: int, boot: str) -> bool:
-    """Whether the lease may be taken over: past its time, of another boot, or its holder is dead."""
+    """Whether the lease may be taken over: it timed out, is from another boot, or its holder is dead."""
     if row.lease_boot != boot or row.lease_expires <= now:
         return True
     return row.lease_holder is not None and holder_is_gone(row.lease_holder)

@@ -1,8 +1,8 @@
-"""The plain append: one message of short text for one session, which is what almost every commit is.
+"""Fast path for the most common commit: one short text message appended to one session.
 
-It says the same as the `Commit` that `seal` makes, byte for byte, but keeps only what such a row needs: between two
-syncs everything is cold, and what is not touched costs nothing. Whoever wants all of `writes` gets them, made from the
-same event, moment and key.
+A `PlainAppend` stores byte for byte the same row as the `EncodedCommit` from `seal`, but holds only what that row
+needs: between two syncs the caches are cold, so untouched memory saves time. `writes` builds the full form on demand
+from the same event, time and key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class PlainAppend(EncodedCommit):
-    """A commit of one append that nothing was asked of but to be stored."""
+    """A commit of one append without a caller's key, lease, scope or `expect`."""
 
     __slots__ = ("actor", "at", "body", "digest", "event", "own", "session_id", "to_tip", "touch")
 
@@ -55,16 +55,16 @@ class PlainAppend(EncodedCommit):
         return self._writes
 
     def fits(self, row: HeaderRow) -> bool:
-        """Whether the session with this header takes it without a question; if not, the engine has to look."""
+        """Whether the session accepts this append without further checks; if not, the engine must apply it."""
         return row.state == ACTIVE and row.deleted_at is None and not row.rotated_to and not self.rerun
 
     def hash_after(self, previous: bytes, seq: int) -> bytes:
-        """The hash of its row after one with this hash."""
+        """The hash of the row, given the hash of the row before it."""
         fields = hashed_fields(self.session_id, KIND, VERSION, self.at, self.actor, None, self.own, PLAIN)
         return chain(previous, seq, None, fields, self.digest)
 
     def add_to(self, row: HeaderRow, seq: int, hashed: bytes, now: int) -> None:
-        """What `apply` would do to the header, for an event that only counts."""
+        """Update the header as `outlast.core.header.apply` would for a message."""
         row.last_seq, row.head_hash = seq, hashed
         row.message_count += 1
         row.last_message_at = self.at
@@ -75,9 +75,9 @@ class PlainAppend(EncodedCommit):
 
 
 def plain_message(session_id: str, event: MessageAppended, actor: str, touch: bool) -> PlainAppend | None:
-    """The append of this message, if it is a plain one and nothing about it has to be refused before it is tried.
+    """The fast append of this message; None if the message is not plain or may have to be refused.
 
-    An id that is none is not looked at closely: no session has it, and then the engine says so.
+    The id is not fully validated: no session has an invalid id, and the engine reports that.
     """
     if len(event.parts) != 1 or type(event.role) is not Role:
         return None
@@ -96,7 +96,7 @@ def plain_message(session_id: str, event: MessageAppended, actor: str, touch: bo
 
 
 def plain_append(write: Write) -> PlainAppend | None:
-    """The same for a write that may ask for anything."""
+    """The fast form of any write; None if it needs the general path."""
     if type(write) is not Append or len(write.events) != 1 or write.key is not None:
         return None
     if write.lease is not None or write.scope is not None or write.expect is not None:

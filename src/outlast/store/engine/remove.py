@@ -1,4 +1,7 @@
-"""Taking away for good, inside a transaction: redaction, deletion, and what nobody can ask for any more."""
+"""Permanent removal inside a transaction: redaction, deletion, and garbage collection of keys and blobs.
+
+Which keys and blobs are garbage is found in `outlast.store.maintenance.gc`; here it is checked again and removed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def mentioned(stored: StoredEvent) -> set[str] | None:
-    """The digests that an event's body mentions, in whatever way it names its blobs; None where that cannot be told."""
+    """All digests in an event's body, in any field; None if the body cannot be read."""
     if stored.redacted:
         return set()
     if stored.enc not in (PLAIN, ZSTD):
@@ -48,7 +51,7 @@ def redact(write: port.Redact, tx: Transaction, sealed: EncodedWrite) -> Receipt
     [stored] = found
     if stored.redacted:
         return Receipt(session_id=row.session_id, seq=row.last_seq, replayed=True)
-    # A deleted session takes no event: the forks that still show this one say that it was redacted.
+    # A deleted session accepts no events: the forks that still show the event record the redaction.
     tell = [row] if row.deleted_at is None else _shown_by(tx, owner, write.seq)
     event = _blank(tx, owner, stored, write)
     receipts = [_told(tx, session, event, write) for session in tell]
@@ -56,7 +59,7 @@ def redact(write: port.Redact, tx: Transaction, sealed: EncodedWrite) -> Receipt
 
 
 def _owner(tx: Transaction, row: HeaderRow, seq: int) -> HeaderRow:
-    """The session that an event of this one's history belongs to."""
+    """The session that owns event `seq` of this session's history."""
     while seq <= row.base_seq and row.base_id is not None:
         base = tx.header(row.base_id)
         if base is None:
@@ -66,7 +69,7 @@ def _owner(tx: Transaction, row: HeaderRow, seq: int) -> HeaderRow:
 
 
 def _shown_by(tx: Transaction, owner: HeaderRow, seq: int) -> list[HeaderRow]:
-    """The living sessions whose history holds this event of a deleted one."""
+    """The sessions, not deleted themselves, whose history contains this event of a deleted session."""
     nearest = [fork for fork in tx.forks(owner.session_id) if fork.base_seq >= seq]
     showing = nearest + [deeper for fork in nearest for deeper in _standing_on(tx, fork)]
     found = [fork for fork in showing if fork.deleted_at is None]
@@ -77,7 +80,7 @@ def _shown_by(tx: Transaction, owner: HeaderRow, seq: int) -> list[HeaderRow]:
 
 def _blank(tx: Transaction, row: HeaderRow, stored: StoredEvent, write: port.Redact) -> EventRedacted:
     digest = body_digest(stored.body)
-    # A text that lies in a blob counts by its length. Whether it is what a header shows is not looked into.
+    # A text in a blob counts by its length. Whether the header shows that text is not checked (see `_scrubbed`).
     unknown = _lies_in_blobs(stored)
     delta = delta_of(event_of(stored, lambda name: tx.blob(row.session_id, name) or b"?"), stored.turn)
     named = mentioned(stored) or set()
@@ -106,7 +109,7 @@ def _told(tx: Transaction, row: HeaderRow, event: EventRedacted, write: port.Red
 
 
 def _drop_named(tx: Transaction, row: HeaderRow, standing: list[HeaderRow], named: set[str]) -> None:
-    """Drop the blobs that only the redacted event named; a fork may name what lies in its base."""
+    """Drop the blobs that only the redacted event named. Forks are checked too: they may name blobs of their base."""
     there = set(tx.blobs(row.session_id))
     for session in (row, *standing):
         if not named & there:
@@ -120,7 +123,7 @@ def _drop_named(tx: Transaction, row: HeaderRow, standing: list[HeaderRow], name
 
 
 def _named_in(events: Iterable[StoredEvent]) -> set[str] | None:
-    """All that these mention; None where that cannot be told of one of them."""
+    """All digests in these events; None if one of the events cannot be read."""
     kept: set[str] = set()
     for stored in events:
         found = mentioned(stored)
@@ -131,7 +134,8 @@ def _named_in(events: Iterable[StoredEvent]) -> set[str] | None:
 
 
 def _scrubbed(row: HeaderRow, delta: Delta, *, unknown: bool) -> bool:
-    """Take from a header what the redacted event had put there; `unknown` when nobody knows what exactly that was."""
+    """Remove from a header the texts of the redacted event; return whether it changed. With `unknown` the exact texts
+    are not known, so every text that may come from the event is removed."""
     before = row.title, row.pending_text
     titles = [title for title in (delta.title, delta.first_title) if title is not None]
     if row.title in titles or (unknown and row.title is not None and titles):
@@ -154,13 +158,13 @@ def delete(write: port.Delete, tx: Transaction, sealed: EncodedWrite) -> Receipt
 
 
 def _standing_on(tx: Transaction, row: HeaderRow) -> list[HeaderRow]:
-    """Forks, and forks of forks, nearest first."""
+    """All forks and forks of forks, nearest first."""
     found = tx.forks(row.session_id)
     return found + [deeper for fork in found for deeper in _standing_on(tx, fork)]
 
 
 def _bury(tx: Transaction, row: HeaderRow, actor: str) -> None:
-    """Leave a tombstone (id, time, actor, last seq and head hash) and nothing that was said."""
+    """Turn a session into a tombstone (id, time, actor, last seq, head hash) without any of its conversation."""
     tx.move_routes(row.session_id, None)
     tx.drop_chunks(row.session_id)
     tx.drop_snapshots(row.session_id)
@@ -173,7 +177,7 @@ def _bury(tx: Transaction, row: HeaderRow, actor: str) -> None:
 
 
 def _sweep(tx: Transaction, row: HeaderRow) -> None:
-    """Erase what no fork stands on; then the same for the buried session that this one stood on."""
+    """Erase the events that no fork shares; if none are left, continue with the base session if it is deleted too."""
     while True:
         standing = [fork.base_seq for fork in tx.forks(row.session_id)]
         keep = max(standing, default=row.base_seq)
@@ -183,7 +187,7 @@ def _sweep(tx: Transaction, row: HeaderRow) -> None:
             tx.drop_blobs(row.session_id, keep=named)
         if standing:
             return
-        # It holds no events any more, so it stands on nothing: let its base go, even one that still lives.
+        # Without events it needs no base: drop the base pointer, even if the base is not deleted.
         base_id, row.base_id = row.base_id, None
         tx.save(row)
         parent = tx.header(base_id) if base_id else None
@@ -203,7 +207,7 @@ def forget(write: port.Forget, tx: Transaction, sealed: EncodedWrite) -> Receipt
 
 
 def drop_blobs(write: port.DropBlobs, tx: Transaction, sealed: EncodedWrite) -> Receipt:
-    """Look once more, now that nobody can write: a blob may have been named or put again since it was looked for."""
+    """Check again inside the transaction: since the search, a blob may have been named or put again."""
     row = tx.header(write.session_id)
     if row is None or row.deleted_at is not None or tx.forks(row.session_id):
         return Receipt(session_id=write.session_id, seq=row.last_seq if row else 0)

@@ -1,4 +1,4 @@
-"""Taking over rows that another store wrote, inside a transaction: their bytes and hashes stay what they are."""
+"""Imports rows of another store inside a transaction; their bytes and hashes stay unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outlast.store.engine.transaction import HeaderRow, KeyRow, Transaction
 from outlast.store.port import Receipt
 
 UNKNOWN_DIGEST = bytes(32)
-"""Of a key whose write cannot be told any more, because a body was redacted: a repeat is refused."""
+"""Digest of a key whose write can no longer be recomputed, because a body was redacted: a repeat is refused."""
 
 
 def restore(write: port.Restore, tx: Transaction, sealed: EncodedWrite) -> Receipt:
@@ -63,7 +63,7 @@ def _begun(write: port.Restore, tx: Transaction) -> HeaderRow:
 
 
 def _refuse_others(row: HeaderRow, write: port.Restore) -> None:
-    """Only what was restored and not touched since goes on."""
+    """Refuse to continue a session unless it was restored and has no new events since."""
     if row.deleted_at is not None:
         raise SessionDeleted(f"session {row.session_id} was deleted here")
     if row.imported_seq != row.last_seq or write.events[0].seq <= row.last_seq:
@@ -80,7 +80,7 @@ def _check(row: HeaderRow, events: list[StoredEvent]) -> None:
 
 
 def _check_sums(row: HeaderRow) -> None:
-    """Rows that were made up may add up to more than a column holds."""
+    """Refuse sums beyond 64 bits, which forged rows can produce."""
     for name in row.__struct_fields__:
         number = getattr(row, name)
         if isinstance(number, int) and not INT_MIN <= number <= INT_MAX:
@@ -93,14 +93,14 @@ def _delta(
     if event.redacted:
         return delta_of_redacted(event.kind, event.turn, counted.get(event.seq, {}))
 
-    def blob(name: str) -> bytes:  # an earlier part may have brought it
+    def blob(name: str) -> bytes:  # may have come with an earlier part
         return blobs.get(name) or tx.blob(event.session_id, name) or b"?"
 
     return delta_of(event_of(event, blob), event.turn)
 
 
 def keys_in(events: Sequence[StoredEvent]) -> list[tuple[str, KeyRow]]:
-    """The keys that callers gave, each with the write that it stood for: up to the event before the next key."""
+    """The callers' keys, each with its original write: the events from the key up to the next key."""
     starts = [place for place, event in enumerate(events) if event.key is not None]
     found: list[tuple[str, KeyRow]] = []
     for start, end in pairwise([*starts, len(events)]):

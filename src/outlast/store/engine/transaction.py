@@ -1,6 +1,6 @@
-"""What the engine needs of an adapter: rows inside one transaction, read and written.
+"""The interface between engine and adapter: reading and writing rows inside one transaction.
 
-An adapter only moves rows. What a write means, in which order things are checked and what a refusal is, lives once, in
+An adapter only moves rows. What a write means, the order of the checks and the refusals are implemented once, in
 `outlast.store.engine.commit`.
 """
 
@@ -15,7 +15,7 @@ from outlast.store.port import Chunk
 
 
 class HeaderRow(Header, kw_only=True, omit_defaults=True):
-    """A header with its lease, as the store keeps it."""
+    """A header with its lease, as stored."""
 
     lease_token: str | None = None
     lease_holder: str | None = None
@@ -39,12 +39,12 @@ class Transaction(Protocol):
         ...
 
     def lease_clock(self) -> tuple[int, str]:
-        """The clock that leases run on in milliseconds, and which boot it belongs to."""
+        """The clock of leases in milliseconds, and the boot it belongs to."""
         ...
 
     def header(self, session_id: str) -> HeaderRow | None:
-        """The row, locked until the end of the transaction; tombstones too. The same object each time it is asked for
-        within the transaction; changes to it are stored by `save` or `append`."""
+        """The row, locked until the end of the transaction; tombstones too. Returns the same object on every call in
+        the transaction; `save` and `append` store changes to it."""
         ...
 
     def create(self, row: HeaderRow) -> None: ...
@@ -60,16 +60,16 @@ class Transaction(Protocol):
         deltas: Mapping[int, Delta],
         keys: Sequence[tuple[str, KeyRow]],
     ) -> None:
-        """Append rows of another store as they are, redacted ones too (`deltas` are what those had added), and the
-        keys that they carry, in the scope of the lineage."""
+        """Append rows of another store unchanged, including redacted ones (`deltas` is what those had added to the
+        header), and their keys, in the scope of the lineage."""
         ...
 
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
-        """Rows that this session owns itself, ascending, unchecked."""
+        """Rows with `after < seq <= upto` that this session itself owns, ascending, unchecked."""
         ...
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        """The hash of a row that this session owns itself."""
+        """The hash of a row that this session itself owns."""
         ...
 
     def key(self, scope: str, key: str) -> KeyRow | None: ...
@@ -77,12 +77,12 @@ class Transaction(Protocol):
     def put_key(self, scope: str, key: str, row: KeyRow) -> None: ...
 
     def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
-        """Forget these (scope, key) of a deleted session."""
+        """Remove these (scope, key) pairs of a deleted session."""
         ...
 
     def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
-        """The same for a key that was made here and is only written in its row (the first of its write); looks at the
-        newest rows, and says only which session and seq."""
+        """Find a generated key, which is stored only in the first row of its write. Searches the newest rows; only
+        session and seq of the result are meaningful."""
         ...
 
     def tip(self, root_id: str) -> str | None: ...
@@ -90,7 +90,7 @@ class Transaction(Protocol):
     def put_tip(self, root_id: str, session_id: str) -> None: ...
 
     def last_chunk(self, session_id: str, attempt_seq: int) -> int:
-        """How many chunks the attempt has."""
+        """The number of the attempt's last chunk; 0 if it has none."""
         ...
 
     def chunk(self, session_id: str, attempt_seq: int, n: int) -> Chunk | None: ...
@@ -100,7 +100,7 @@ class Transaction(Protocol):
     def drop_chunks(self, session_id: str) -> None: ...
 
     def locked_route(self, route: str) -> str | None:
-        """Where the route leads, which nobody else can change before this transaction ends."""
+        """Where the route leads; no other transaction can change it before this one ends."""
         ...
 
     def put_route(self, route: str, session_id: str | None) -> None: ...
@@ -108,7 +108,7 @@ class Transaction(Protocol):
     def move_routes(self, from_session_id: str, to_session_id: str | None) -> None: ...
 
     def blob(self, session_id: str, sha256: str) -> bytes | None:
-        """The bytes as they are, unchecked."""
+        """The stored bytes, unchecked."""
         ...
 
     def put_blob(self, session_id: str, sha256: str, data: bytes) -> None: ...
@@ -124,17 +124,17 @@ class Transaction(Protocol):
     def drop_snapshots(self, session_id: str) -> None: ...
 
     def put_note(self, text: str) -> None:
-        """Remember this instead of the last note; losing it costs some work and nothing else."""
+        """Replace the note. Losing it only costs the garbage collector repeated work."""
         ...
 
     def forks(self, session_id: str) -> list[HeaderRow]:
-        """Sessions that stand on this one's events, not deleted ones and deleted ones that still hold events."""
+        """Direct forks of this session: those that are not deleted, and deleted ones that still hold events."""
         ...
 
     def drop_events(self, session_id: str, after: int) -> None:
-        """Erase this session's own rows past `after`, beyond recovery."""
+        """Erase this session's own rows with `seq > after`, beyond recovery."""
         ...
 
     def blank(self, session_id: str, seq: int, digest: bytes) -> None:
-        """Replace a row's body by its digest, beyond recovery."""
+        """Replace a row's body with its digest, beyond recovery."""
         ...

@@ -1,7 +1,7 @@
-"""What a write may hold beside its events, checked in the calling thread, before it can hurt its neighbours in a batch.
+"""Validates the fields of a write in the calling thread, before it can fail the other commits of its batch.
 
-Names (actors, routes, scopes, owners, titles of headers) go into text columns, which hold neither NUL nor text that is
-not valid Unicode; numbers go into 64 bits. Event bodies have no such limits: their codec takes care of them.
+Names (actors, routes, scopes, owners, titles in headers) go into text columns, which hold neither NUL nor invalid
+Unicode; numbers must fit in 64 bits. Event bodies are not checked here: their codec handles them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _LENGTHS = {
     "route": 512,
     "scope": 512,
 }
-"""In characters. A header is read with every list and written with every append, so nothing in it may grow at will."""
+"""Maximum lengths in characters. Every list reads headers and every append writes one, so they must stay small."""
 ROW_TEXT = 512
 _SESSIONS = frozenset({"session_id", "continues", "from_session_id", "to_session_id"})
 
 
 def storable(text: str) -> bool:
-    """Whether every store can hold it as a name."""
+    """Whether every store can hold this text as a name."""
     if text.isascii():
         return "\0" not in text
     try:
@@ -48,16 +48,16 @@ def storable(text: str) -> bool:
 
 
 def check(write: Write) -> None:
-    """Raise unless every store can hold what this write names."""
+    """Raise unless every store can hold the names and numbers of this write."""
     if type(write) is Append and write.lease is None and write.scope is None and write.expect is None:
-        # What `_check_fields` would check, for the write that is on the hot path.
+        # Same checks as `_check_fields`, unrolled for the hot path.
         if not is_id(write.session_id):
             _check_text(write.session_id, "session_id", "Append", is_header=False)
         for event in write.events:
             _check_event(event, "Append")
         return
     if isinstance(write, Forget | DropBlobs | PutNote):
-        return  # the store's own
+        return  # written by the store itself
     if isinstance(write, Restore):
         _check_rows(write)
         return

@@ -1,1 +1,1 @@
-"""Migrations, garbage collection, rebuilt headers."""
+"""Migrations, garbage collection and recomputed headers."""

@@ -1,8 +1,8 @@
-"""What a store clears away by itself: keys that nobody will repeat any more, blobs that nobody named.
+"""Garbage collection: removes keys of sessions deleted 30 days ago and blobs that no event names.
 
-One step is bounded: it looks at so many rows, and the next one goes on where it stopped. How far it came is a note in
-the store, so that many short-lived processes share the work and do it once an hour. Whatever is to go is looked at once
-more inside the commit that takes it away.
+One step scans a bounded number of rows; the next step continues there. The progress is a note in the store, so that
+many short-lived processes share the work and a pass runs once an hour. The commit that removes something checks its
+conditions again (`outlast.store.engine.remove`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ KEYS_KEPT = 30 * 24 * 3600 * SECOND
 BLOBS_KEPT = 24 * 3600 * SECOND
 EVERY_SECONDS = 3600.0
 SOON_SECONDS = 60.0
-"""When the first step may be taken by a store that stays open, and the next one while there is more to look at."""
+"""Delay before the first step of an open store, and between steps until a pass is complete."""
 ROWS = 1000
 SLICES = 20
 EVENTS = 512
 MOST_EVENTS = 100_000
-"""How many events one step reads, but for the last session it looks at."""
+"""How many events one step reads at most; the last slice of blobs may exceed it."""
 
 
 class GcProgress(msgspec.Struct, omit_defaults=True):
-    """How far housekeeping has come. Blobs that were put before `settled` have been looked at; those between it and
-    `until` are being looked at."""
+    """How far garbage collection has come. Blobs put before `settled` have been checked; those put between `settled`
+    and `until` are being checked."""
 
     at: int = 0
     keys: str = ""
@@ -51,7 +51,7 @@ _write = msgspec.json.Encoder().encode
 
 
 class GarbageCollector:
-    """Takes steps, when asked or by itself. `due` is when it wants to be started next, on the monotonic clock."""
+    """Runs steps on request (`step`) or in its own thread (`start`). `due` is the next start on the monotonic clock."""
 
     def __init__(
         self, commit: Callable[[Write], list[Receipt]], reading: Callable[[], AbstractContextManager[ReadView]]
@@ -63,14 +63,14 @@ class GarbageCollector:
         self.due = time.monotonic() + SOON_SECONDS
 
     def start(self) -> None:
-        """See in a thread of its own whether a step is due in this store, and take it; nobody waits for it."""
+        """Run a step in a separate thread if one is due in this store. Does not wait for it."""
         self.due = time.monotonic() + EVERY_SECONDS
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._by_itself, name="outlast-housekeeping", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Take no more steps; returns when the one that is being taken is over."""
+        """Start no more steps, and wait for the running one to end."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -82,7 +82,7 @@ class GarbageCollector:
             if not last.at <= now < last.at + pause * SECOND and not self.step(now).done:
                 self.due = time.monotonic() + SOON_SECONDS
         except OutlastError:
-            return  # the store has other troubles, which others will hear of; the next hour is soon enough
+            return  # other calls report the store's problem; trying again in an hour is soon enough
 
     def step(self, now: int) -> Swept:
         progress = self._progress()
@@ -99,7 +99,7 @@ class GarbageCollector:
         try:
             return GcProgress() if text is None else _read(text)
         except msgspec.DecodeError:
-            return GcProgress()  # begin again
+            return GcProgress()  # start over
 
     # --- keys
 
@@ -121,7 +121,7 @@ class GarbageCollector:
 
     def _sweep_blobs(self, progress: GcProgress, before: int) -> int:
         if not progress.blobs:
-            # A clock that was set back must not keep anything from being looked at.
+            # If the clock was set back, check all blobs again rather than skip some.
             progress.settled, progress.until = (progress.settled if progress.settled <= before else 0), before
         dropped = events = 0
         for _ in range(SLICES):
@@ -138,13 +138,13 @@ class GarbageCollector:
         return dropped
 
     def _drop_unnamed(self, session_id: str, names: set[str], before: int) -> tuple[int, int]:
-        """How many went, and how many events were read to find out."""
+        """Drop the blobs that no event names; return how many were dropped and how many events were read."""
         try:
             with self._reading() as view:
                 row = view.header(session_id)
                 left, read = (names, 0) if row is None else _unnamed(view, row, names)
         except DamagedSession:
-            return 0, 0  # nobody knows what the damaged part names
+            return 0, 0  # the damaged part may name the blobs
         if row is None or not left:
             return 0, read
         self._commit(DropBlobs(session_id=session_id, names=tuple(left), put_before=before, looked_upto=row.last_seq))
@@ -153,14 +153,14 @@ class GarbageCollector:
 
 
 def _unnamed(view: ReadView, row: HeaderRow, names: set[str]) -> tuple[set[str], int]:
-    """Which of these blobs no event of the session names, newest first; and how many events that took."""
+    """The blobs that no event of the session names, and how many events were read. Reads the newest events first."""
     left, at = set(names), row.last_seq
     while left and at > row.base_seq:
         after = max(row.base_seq, at - EVENTS)
         rows = view.rows(row.session_id, after, at)
         found = [mentioned(stored) for stored in rows]
         if len(rows) != at - after or None in found:
-            return set(), row.last_seq - after  # damaged, or not for us to read
+            return set(), row.last_seq - after  # damaged, or in an encoding that cannot be read here
         left = left.difference(*(named for named in found if named))
         at = after
     return left, row.last_seq - at

@@ -1,13 +1,11 @@
-"""A header, recomputed from its log.
+"""Recomputes headers from their logs: `Recount` for verification, `refold` for migrations.
 
-Not everything in a header comes from events: `Create` gives the owner, the project and what a fork inherits, and a
-redaction takes texts away for good. So a field is compared where the log decides it, and left alone where it cannot.
+Not every header field comes from events: `Create` sets the owner, the project and what a fork inherits, and redaction
+removes texts for good. So `Recount` compares only the fields that the log determines.
 
-What a migration cannot say in SQL: fields of a header that only its events tell.
-
-Migration 4 gave headers an estimate of tokens, plan mode, the boundaries asked for, and since when there is work. For
-sessions that older versions wrote they are added up here, by the very sums that `verify` makes; so every header can be
-verified afterwards, whoever wrote it. A session that cannot be read is left as it is: `verify` names it.
+Migration 4 added estimated tokens, plan mode, requested boundaries and `work_since`, which SQL cannot compute. `refold`
+computes them for sessions of older versions with the same sums as `verify`, so that every header can be verified
+afterwards. Sessions that cannot be read stay unchanged: `verify` reports them.
 """
 
 from __future__ import annotations
@@ -40,13 +38,13 @@ ALWAYS = (
 )
 SUMS = ("input_tokens", "output_tokens")
 WHERE_SAID = ("title", "model", "persona", "pending_text", "pending_at")
-"""Fields that `Create` may have given: compared only where an event sets them."""
+"""Fields that `Create` may have set: compared only if an event sets them."""
 OF_CREATION = ("parent_session_id", "project_key", "project_root", "project_fingerprint", "depth")
 
 
 class Recount:
-    """Adds up a session's own events. `inherited` is the number of messages in the history it stands on, None where
-    that cannot be told; `counted` what redacted events had added; events up to `imported_seq` came from a file."""
+    """Recomputes a header from the session's own events. `inherited` is the number of inherited messages, None if
+    unknown; `counted` is what redacted events had added; events up to `imported_seq` came from a file."""
 
     def __init__(
         self,
@@ -76,13 +74,13 @@ class Recount:
             self.redacted += 1
             return delta_of_redacted(stored.kind, stored.turn, self._counted.get(stored.seq, {}))
         if isinstance(event, e.Opaque):
-            # A newer Outlast may have counted what this one does not know.
+            # A newer Outlast may have counted this event, which this version does not know.
             self.comparable = False
             return NOTHING
         return delta_of(event, stored.turn)
 
     def differences(self, stored: Header) -> Iterator[str]:
-        """In words, where a stored header is not what its log says."""
+        """The differences between the stored header and its log, in words."""
         if not self.comparable:
             return
         told, inherits = self.header, stored.base_seq > 0
@@ -102,7 +100,7 @@ class Recount:
         yield from self._of_creation(stored)
 
     def _may_differ(self, name: str, inherits: bool) -> bool:
-        """Whether `Create` or a redaction can be the reason; only for what no event says."""
+        """Whether `Create` or a redaction can explain the difference; only if no event sets the field."""
         if getattr(self.header, name):
             return False
         match name:
@@ -116,7 +114,7 @@ class Recount:
                 return False
 
     def _may_be_given(self, name: str, stored: Header) -> bool:
-        """A first message does not replace a title that the session was created with."""
+        """Whether `Create` or a redaction can explain the value: a first message does not replace a given title."""
         return self.redacted > 0 or (name == "title" and not self.header.titled and stored.title is not None)
 
     def _of_creation(self, stored: Header) -> Iterator[str]:
@@ -125,7 +123,7 @@ class Recount:
             if said and _plain(said) != _plain(getattr(stored, name)):
                 yield f"{name} is {getattr(stored, name)!r}, its first event says {said!r}"
         place = self._created.settings.get("place") if self._created is not None else None
-        if place and place != stored.place and not stored.imported_seq:  # a file brings no place with it
+        if place and place != stored.place and not stored.imported_seq:  # imports do not carry a place
             yield f"place is {stored.place!r}, its first event says {place!r}"
 
 
@@ -156,28 +154,28 @@ DECISIVE = (
     "TurnEnded",
     "TurnStarted",
 )
-"""The kinds that have a say in these fields; the others need not be read."""
+"""The kinds of events that affect the fields of `refold`; the others need not be read."""
 
 
 PLANNING = ("SessionCreated", "RuntimeStateChanged")
 
 
 class StoredHistory(Protocol):
-    """What an adapter shows of its store while it is being upgraded."""
+    """Read access to a store during its upgrade."""
 
     def row(self, session_id: str) -> HeaderRow | None:
-        """The header as it is stored, a tombstone too; None where it cannot be read."""
+        """The stored header, tombstones included; None if it cannot be read."""
         ...
 
     def events(self, row: HeaderRow, kinds: tuple[str, ...], upto: int) -> Iterable[StoredEvent]:
-        """The session's own events of these kinds up to that one, ascending."""
+        """The session's own events of these kinds up to seq `upto`, ascending."""
         ...
 
     def blob(self, row: HeaderRow, sha256: str) -> bytes: ...
 
 
 def refold(row: HeaderRow, past: StoredHistory) -> bool:
-    """Fill in the fields from the session's own events; whether one changed."""
+    """Compute the fields of migration 4 from the session's events; return whether one changed."""
     before = _fields(row)
     recount = _recounted(row, past, DECISIVE, row.last_seq)
     told = recount.header
@@ -196,7 +194,7 @@ def _recounted(row: HeaderRow, past: StoredHistory, kinds: tuple[str, ...], upto
 
 
 def _inherited_plan(row: HeaderRow, past: StoredHistory) -> bool:
-    """A fork goes on in the mode that its history ends in."""
+    """Whether the inherited history ends in plan mode."""
     while row.base_id is not None and (base := past.row(row.base_id)) is not None:
         recount = _recounted(base, past, PLANNING, row.base_seq)
         if recount.plan_said:

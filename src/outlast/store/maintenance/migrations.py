@@ -1,6 +1,6 @@
-"""Numbered SQL files, and the rules about them: checksummed, applied in order, a newer schema refused.
+"""Numbered SQL migrations: verified by checksum, applied in order; a schema that is too new is refused.
 
-How they are run (locks, backup, transaction) is each adapter's own; what may be run is decided here.
+This module decides which migrations to apply. Each adapter runs them itself (locks, backup, transaction).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MIN_READER = re.compile(r"^-- min_reader: (\d+)$", re.MULTILINE)
 
 
 class Migration(NamedTuple):
-    """`min_reader` is the oldest schema number whose code may still use a store that has this migration."""
+    """`min_reader` is the oldest schema number whose code may still use a store with this migration."""
 
     number: int
     name: str
@@ -31,12 +31,12 @@ class Migration(NamedTuple):
 
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Called with the amount done and the total."""
 
 
 class UpgradeProgress:
-    """For whoever watches an upgrade: is told how far the copy and the work on the headers are. `copy` is the store as
-    it was before, where one was made."""
+    """Callbacks for the progress of an upgrade: of the backup (`copying`) and of the headers (`filling`). `copy` is the
+    path of the backup, if one was made."""
 
     def __init__(self, copying: Progress | None = None, filling: Progress | None = None) -> None:
         self.copying = copying
@@ -71,7 +71,7 @@ def newest(dialect: str) -> int:
 
 
 def outstanding(dialect: str, applied: list[AppliedMigration], where: str) -> list[Migration]:
-    """What is still to be applied. Refuses a store that a newer Outlast wrote, or whose history is not ours."""
+    """The migrations to apply. Refuses a store whose schema is too new or whose migrations have other checksums."""
     ours = {migration.number: migration for migration in migrations(dialect)}
     for done in applied:
         known = ours.get(done.number)

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: any number of processes and machines on one database."""
+"""PostgreSQL store: one database shared by any number of processes and machines."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PostgresStore(LogStore):
         return self._address
 
     def _open(self, watch: UpgradeProgress | None) -> PostgresWriter:
-        """Connect, check and migrate at once: what is wrong with a store is said when it is opened."""
+        """Connect, check the server and migrate, so that problems are reported when the store is opened."""
         try:
             link = PostgresConnection.to(self._address)
         except psycopg.Error as error:
@@ -120,7 +120,7 @@ class PostgresStore(LogStore):
         return self._claims.claim(wanted)
 
     def _append(self, entries: list[PendingCommit]) -> None:
-        """By the SQL function; what it did not write goes to the engine, which knows why."""
+        """Append with the SQL function; commits it did not write go to the engine, which determines the reason."""
         if len(entries) > 1:
             entries = sorted(entries, key=_session)
         commits = [entry.commit for entry in entries]
@@ -149,7 +149,7 @@ class PostgresStore(LogStore):
             self._carry_out(others)
 
     def _take_apart(self, entries: list[PendingCommit]) -> None:
-        """One of them cannot be stored, or its session is locked: that must not be the others' trouble."""
+        """Run each commit on its own: a commit that fails, or whose session is locked, must not affect the others."""
         if len(entries) == 1:
             self._carry_out(entries)
             return
@@ -157,7 +157,7 @@ class PostgresStore(LogStore):
             self._append([entry])
 
     def _carry_out(self, entries: list[PendingCommit]) -> None:
-        """By the engine, all in one transaction; if one is refused, each in its own, so that it is refused alone."""
+        """Run all commits through the engine in one transaction; if one is refused, run each in its own."""
         commits = [entry.commit for entry in entries]
 
         def work(link: PostgresConnection, again: bool) -> list[list[Receipt]]:
@@ -180,9 +180,9 @@ class PostgresStore(LogStore):
                 self._remember(entry.commit, receipts)
 
     def _refuse_forgotten(self, commits: list[EncodedCommit], again: bool) -> None:
-        """Refuse sessions of which the server has forgotten something; it was asked when the connection was made."""
+        """Refuse sessions that lost acknowledged events on the server, as found when the connection was opened."""
         for commit in commits:
-            commit.rerun = commit.rerun or again  # whatever comes of it, an earlier try may have been committed
+            commit.rerun = commit.rerun or again  # stays set: an earlier attempt may have been committed
         self._writer.memory.check(commits)
 
     def _remember(self, commit: EncodedCommit, receipts: list[Receipt]) -> None:
@@ -190,7 +190,7 @@ class PostgresStore(LogStore):
             if receipt.first_seq and sealed.key is not None and not receipt.replayed:
                 self._writer.memory.keep(receipt.session_id, receipt.first_seq, sealed.key)
 
-    # --- reading: a restart of the server is waited out
+    # --- reading: retries while the server restarts
 
     def head(self, session_id: str) -> Header:
         return self._patiently(super().head, session_id)
@@ -268,7 +268,7 @@ class PostgresStore(LogStore):
             raise (ServerAway(str(told)) if errors.is_away(error) else told) from error
 
     def _changed(self) -> bool:
-        """Others' commits are told by the listener; this is for those it missed."""
+        """True once a second, to find commits of other processes whose notification was lost."""
         if self._forked:
             return False
         self._wakeups.listen()
@@ -286,7 +286,7 @@ class PostgresStore(LogStore):
         self._writer.hang_up()
 
     def forget(self) -> None:
-        """In a child process: neither use nor close what belongs to the parent."""
+        """Disable the store in a forked child, which must neither use nor close the parent's connections."""
         self._forked = True
 
 
@@ -297,7 +297,7 @@ def _session(entry: PendingCommit) -> str:
 
 
 def _collisions(entries: list[PendingCommit]) -> int:
-    """How patient to be with others' locks: a batch is soon taken apart, so that nobody waits for a stranger's."""
+    """Return how many lock collisions to tolerate: few for a batch, so that one locked session delays no others."""
     return MOST_COLLISIONS if len(entries) == 1 else 2
 
 
@@ -306,7 +306,7 @@ def _receipt(entry: PendingCommit, seq: int) -> Receipt:
 
 
 def _leave(entries: list[PendingCommit], unsettled: UnsettledCommit) -> None:
-    """Out of time: certainly not written, or not known."""
+    """Set the error of entries whose retry time is over: not written, or outcome unknown."""
     for entry in entries:
         if unsettled.unknown:
             key = next((sealed.key for sealed in entry.commit.writes if sealed.key is not None), None)

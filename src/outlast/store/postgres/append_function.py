@@ -1,7 +1,7 @@
-"""A batch of appends as the arguments of the SQL functions `outlast.append` and `append_one`, and their answers.
+"""Calls the SQL functions `outlast.append` and `append_one`: encodes a batch of appends and decodes the result.
 
-Packed by hand rather than by the driver's adapters, because it is the hot path: records in PostgreSQL's wire format,
-each field with its type and length before it.
+Encoded by hand instead of with the driver's adapters, because this is the hot path: records in PostgreSQL's wire
+format, each field preceded by its type and length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MANY = b"SELECT outlast.append($1, $2, $3, $4)"
 ONE = b"SELECT outlast.append_one($1)"
 TYPES = "SELECT 'outlast.new_event'::regtype::oid, 'outlast.header_change'::regtype::oid"
 MOST_EVENTS = 8
-"""An append of more events is quicker through the engine than in as many rounds."""
+"""An append of more events is faster through the engine: the function takes one round per event."""
 
 BOOL, BYTEA, INT8, TEXT = 16, 17, 20, 25
 _array = Struct(">iiIii").pack
@@ -42,14 +42,14 @@ _CHANGE_FIELDS = 14
 
 
 class RecordTypes(NamedTuple):
-    """The numbers that this database gave to the record types."""
+    """OIDs of the record types in this database."""
 
     event: int
     change: int
 
 
 def is_plain(commit: EncodedCommit) -> bool:
-    """Whether the commit is one append that the SQL functions can carry out."""
+    """Whether the commit is a single append that the SQL functions can execute."""
     if len(commit.writes) != 1:
         return False
     sealed = commit.writes[0]
@@ -59,9 +59,9 @@ def is_plain(commit: EncodedCommit) -> bool:
 def append(
     link: PostgresConnection, commits: Sequence[EncodedCommit], types: RecordTypes, *, again: bool
 ) -> dict[int, int]:
-    """Carry out what can be carried out, durably; the last seq of each commit that was written, by its place.
+    """Write the commits that can be written, durably; return the last seq of each written one, by its place.
 
-    The commits must be sorted by session. `again`: an earlier try may have been committed.
+    The commits must be sorted by session. `again`: an earlier attempt may have been committed.
     """
     batch = _Batch(types)
     for place, commit in enumerate(commits):
@@ -77,7 +77,7 @@ def append(
 
 
 class _Batch:
-    """The events of a batch as records, and what the function is told about all of them."""
+    """The events of a batch as records, and the function's arguments that concern the whole batch."""
 
     def __init__(self, types: RecordTypes) -> None:
         self.records: list[bytes] = []
@@ -140,7 +140,7 @@ def _record(numbers: bytes, session: bytes, event: EncodedEvent, change: bytes, 
 
 
 def _change(delta: Delta, kind: int) -> bytes | None:
-    """What few events change, None where there is nothing of it."""
+    """Encode the header fields that few events change; None if this event changes none of them."""
     if not (
         delta.input_tokens
         or delta.output_tokens
@@ -188,7 +188,7 @@ def _writer(write: Append) -> bytes:
 
 
 def _whole(write: Append, sealed: EncodedWrite, *, fresh: bool) -> bytes:
-    """What belongs to the append and not to one of its events."""
+    """Encode the fields that belong to the append as a whole and not to one of its events."""
     assert sealed.key is not None
     events = sealed.events
     kinds = events[0].kind if len(events) == 1 else " ".join(event.kind for event in events)
@@ -207,7 +207,7 @@ def _whole(write: Append, sealed: EncodedWrite, *, fresh: bool) -> bytes:
 
 @lru_cache(1024)
 def _taken_late(kinds: str, to_tip: bool) -> bytes:
-    """Whether events of these kinds are still taken by a session that was rotated, and by one that has ended."""
+    """Encode whether a rotated session, and an ended one, still accept events of these kinds."""
     found = set(kinds.split(" "))
     rotated = _true if found <= AFTER_ROTATION and not to_tip else _false
     return rotated + (_true if found <= AFTER_THE_END else _false)
@@ -222,7 +222,7 @@ def _number_in(answer: bytes) -> int:
 
 
 def _numbers_in(answer: bytes | None) -> list[int]:
-    """The numbers in an array of bigint without nulls."""
+    """Decode an array of bigint without nulls."""
     if answer is None:
         return []
     return [_number_in(answer[at + 4 : at + 12]) for at in range(20, len(answer), 12)]
@@ -230,7 +230,7 @@ def _numbers_in(answer: bytes | None) -> list[int]:
 
 @lru_cache(1024)
 def _name(text: str | None) -> bytes:
-    """A text that is used again and again."""
+    """Encode a text that recurs often, cached."""
     return _text(text)
 
 

@@ -1,6 +1,6 @@
-"""A batch of commits put into steps: appends together, everything else by the engine, each session in its order.
+"""Splits a batch of commits into steps, and runs the steps that need the engine, each in one transaction.
 
-Commits carried out by the engine, in one transaction over the connection that writes.
+Plain appends share a step, everything else goes through the engine; the commits of each session keep their order.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from outlast.store.postgres.rows import PostgresRows
 
 
 class BatchStep(NamedTuple):
-    """What goes into one transaction. `plain` appends go through the SQL function, the rest through the engine."""
+    """Commits for one transaction. `plain` steps use the SQL function, the others the engine."""
 
     plain: bool
     entries: list[PendingCommit]
 
 
 def steps_of(batch: list[PendingCommit]) -> list[BatchStep]:
-    """The entries in steps, so that no commit overtakes an earlier one that names the same session.
+    """Split the batch into steps in which no commit overtakes an earlier one that names the same session.
 
-    Appends join the newest step of appends that they may join, however many other commits came between.
+    An append joins the newest step of appends if order allows it, however many other commits came between.
     """
     if all(is_plain(entry.commit) for entry in batch) and _differ(batch):
         return [BatchStep(True, batch)]
@@ -41,7 +41,7 @@ def steps_of(batch: list[PendingCommit]) -> list[BatchStep]:
     for entry in batch:
         writes = entry.commit.writes
         sessions = [name for sealed in writes for name in sessions_of(sealed.write)]
-        # The same key twice in one step would be a collision with ourselves.
+        # A step with the same key twice would collide with itself.
         if is_plain(entry.commit) and writes[0].key not in keys:
             keys.add(writes[0].key)
             if appends <= engine_step.get(sessions[0], -1):
@@ -57,11 +57,11 @@ def steps_of(batch: list[PendingCommit]) -> list[BatchStep]:
 
 
 def _differ(appends: list[PendingCommit]) -> bool:
-    """Whether no two of them have the same key."""
+    """Whether all keys are distinct."""
     return len({entry.commit.writes[0].key for entry in appends}) == len(appends)
 
 
-# A process that is stopped in the middle must not hold its locks for ever.
+# The timeouts keep a process that is stopped inside a transaction from holding its locks forever.
 BEGIN: tuple[LiteralString, ...] = (
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
     "SET LOCAL lock_timeout = '5s'",
@@ -72,9 +72,9 @@ BEGIN: tuple[LiteralString, ...] = (
 
 
 def carry_out(link: PostgresConnection, commits: Sequence[EncodedCommit], *, again: bool) -> list[list[Receipt]]:
-    """All of the commits or none, durable on return. `again`: an earlier try may have been committed.
+    """Write all commits or none, durable on return. `again`: an earlier attempt may have been committed.
 
-    What needs no answer is sent without waiting for one, up to the COMMIT itself.
+    Statements whose result is not needed are pipelined, including the COMMIT.
     """
     named = {name for commit in commits for sealed in commit.writes for name in sessions_of(sealed.write)}
     try:
@@ -97,7 +97,7 @@ def carry_out(link: PostgresConnection, commits: Sequence[EncodedCommit], *, aga
 
 
 def _keyed(commit: EncodedCommit) -> EncodedCommit:
-    """The same commit with its keys stored and looked up, those too that were made for it."""
+    """Return the commit with all of its keys stored and looked up, including generated ones."""
     keyed = EncodedCommit(tuple(msgspec.structs.replace(sealed, own_key=False) for sealed in commit.writes))
     keyed.rerun = commit.rerun
     return keyed

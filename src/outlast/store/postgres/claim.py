@@ -1,7 +1,7 @@
-"""Claims: the oldest sessions with work that nobody drives, taken in one statement, however many workers ask at once.
+"""Claims the oldest sessions that have work and no driver, in one statement, for any number of concurrent workers.
 
-Rows that another worker is just taking are passed over (`SKIP LOCKED`), so nobody waits and nobody gets the same one.
-What `outlast.store.claim` decides row by row for other stores is the condition of the statement here.
+Rows that another worker is claiming are skipped (`SKIP LOCKED`), so workers neither wait nor claim the same session.
+The statement's condition matches what `outlast.store.claim` decides row by row for the other stores.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from outlast.store.postgres.rows import CLOCK_OF
 from outlast.store.postgres.writer import PostgresWriter, UnsettledCommit
 from outlast.store.process_identity import boot_id, holder_is_gone, hostname
 
-# A lease of ours is one that we took a moment ago, without hearing of it. Who wrote last is asked row by row: an EXISTS
-# would be answered by reading all events there are.
+# A lease with our own token comes from an earlier attempt whose answer was lost. The last writer is a subquery per row:
+# the planner would answer an EXISTS by reading all events.
 CLAIM = (
     "WITH free AS MATERIALIZED ("
     "SELECT s.session_id, s.lease_token FROM outlast.sessions s, (SELECT outlast.clock() AS now) clock "
@@ -54,7 +54,7 @@ QUEUE = (
 
 
 class PostgresClaims:
-    """Over a connection of their own, so that they do not queue with what is being written."""
+    """Claims over a connection of their own, so that they do not queue behind writes."""
 
     def __init__(self, writer: PostgresWriter) -> None:
         self._writer = writer
@@ -66,7 +66,7 @@ class PostgresClaims:
         with self._mutex:
             try:
                 return self._writer.settle(lambda link, _: _claimed(link, wanted))
-            except UnsettledCommit as unsettled:  # what may have been taken runs out by itself
+            except UnsettledCommit as unsettled:  # leases that may have been taken expire
                 raise unsettled.cause from unsettled
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class PostgresClaims:
 def _claimed(link: PostgresConnection, wanted: ClaimRequest) -> list[Claimed]:
     found = _taken(link, wanted, wanted.most)
     if len(found) < wanted.most and (gone := _gone(link, wanted)):
-        known = [one.lease.session_id for one in found]  # ours by now, and not to be given out twice
+        known = [one.lease.session_id for one in found]  # they carry our token now: do not claim them twice
         found += _taken(link, wanted, wanted.most - len(found), gone, known)
     return found
 
@@ -107,7 +107,7 @@ def _taken(
 
 
 def _gone(link: PostgresConnection, wanted: ClaimRequest) -> list[str]:
-    """Holders of this host and boot whose process has ended; only here can that be seen."""
+    """Return lease holders of this host and boot whose process has ended, which only this host can see."""
     here = f"{hostname()} {boot_id()} "
     return [name for (name,) in link.execute(HOLDERS_HERE, (wanted.owner_id, here)).fetchall() if holder_is_gone(name)]
 

@@ -1,8 +1,8 @@
-"""One connection to the server, made so that it cannot hang for ever and needs nothing that a pooler would lose.
+"""Connection to the server that cannot hang forever and works behind a connection pooler.
 
-No session settings, and no named prepared statements unless it is known that there is no pooler: in transaction mode
-one may give every transaction another connection. Only the listener (`wakeups`) wants a session of its own, and it can
-do without.
+It uses no session settings, and named prepared statements only if there is known to be no pooler: in transaction mode
+a pooler may give every transaction another server connection. Only the listener (`notify`) wants a session of its own,
+and the store also works without it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 READ_SECONDS = 60.0
 LONG_SECONDS = 3600.0
-"""For what may take its time: migrations, and looking for damage in everything there is."""
+"""Timeout for slow work: migrations, search indexing, and checks that read all rows."""
 _WAIT_STEP = 0.5
 _DONE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class PostgresConnection(psycopg.Connection[TupleRow]):
-    """A connection in autocommit mode. One that takes longer than `answer_seconds` to answer counts as lost."""
+    """Connection in autocommit mode; it counts as lost if an answer takes longer than `answer_seconds`."""
 
     answer_seconds = ANSWER_SECONDS
     is_direct = False
-    """Known to end at the server itself, with no pooler in between."""
+    """Whether the connection is known to reach the server without a pooler in between."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -44,7 +44,7 @@ class PostgresConnection(psycopg.Connection[TupleRow]):
 
     @classmethod
     def to(cls, address: PostgresAddress, answer_seconds: float = ANSWER_SECONDS) -> Self:
-        """Connect. Raises `psycopg.Error` when the server is away, `OutlastError` when it would not help to wait."""
+        """Connect. Raises `psycopg.Error` if the server is unreachable, `OutlastError` if waiting would not help."""
         parameters = cast(dict[str, Any], address.parameters)
         try:
             link = cls.connect(autocommit=True, prepare_threshold=None, **parameters)
@@ -60,9 +60,9 @@ class PostgresConnection(psycopg.Connection[TupleRow]):
         return super().wait(_bounded(gen, seconds), interval)
 
     def call(self, command: bytes, arguments: Sequence[bytes]) -> bytes | None:
-        """One statement with arguments in wire format; the one value it returns, in wire format too.
+        """Run one statement with arguments in wire format; return its single value, also in wire format.
 
-        Prepared once where that is safe, which is a fifth faster.
+        The statement is prepared once if that is safe, which is a fifth faster.
         """
         formats = (1,) * len(arguments)
         if self.is_direct:
@@ -73,7 +73,7 @@ class PostgresConnection(psycopg.Connection[TupleRow]):
         return self._answer().get_value(0, 0)
 
     def _prepare(self, command: bytes) -> bytes:
-        """Named after its content: should a pooler be in between after all, the name never means something else."""
+        """Prepare the statement under a hash of its text, so that even behind a pooler the name is unambiguous."""
         name = b"outlast_" + hashlib.sha256(command).hexdigest()[:16].encode()
         self.pgconn.send_prepare(name, command)
         self._answer()
@@ -113,7 +113,7 @@ class PostgresConnection(psycopg.Connection[TupleRow]):
             return psycopg.OperationalError("the connection was lost")
         code = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         if code in errors.NOT_PREPARED:
-            self.is_direct = False  # a pooler after all; the next try does without
+            self.is_direct = False  # there is a pooler: do not prepare again
         text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
         try:
             kind = psycopg_errors.lookup(code)
@@ -123,7 +123,7 @@ class PostgresConnection(psycopg.Connection[TupleRow]):
 
 
 def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-    """The driver's conversation with the server, given up when it takes too long."""
+    """Run the driver's protocol generator with a time limit."""
     deadline = time.monotonic() + seconds
     try:
         wanted = next(gen)

@@ -1,4 +1,4 @@
-"""Where a PostgreSQL store is, how it is to be reached, and how it may be shown (never with its password)."""
+"""Parses the URL of a PostgreSQL store: libpq parameters, our own options, and a form to display without secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET = frozenset(
     {"password", "sslpassword", "passfile", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
 
-# A connection whose other end is gone must not look like a slow one. The caller's own settings go first.
+# Timeouts and keepalives tell a dead connection from a slow one. Parameters in the URL override these.
 DEFAULTS: dict[str, str] = {
     "connect_timeout": "5",
     "keepalives": "1",
@@ -30,7 +30,7 @@ DEFAULTS: dict[str, str] = {
 
 
 class PostgresAddress(NamedTuple):
-    """`parameters` are libpq's. `retry_seconds` bounds how long an outcome is pursued while the server is away."""
+    """`parameters` are for libpq. `retry_seconds` limits how long reads and commits retry an unreachable server."""
 
     parameters: dict[str, str]
     shown: str
@@ -56,7 +56,7 @@ def _parameters(place: str, pairs: list[tuple[str, str]], shown: str) -> dict[st
     try:
         found = conninfo_to_dict(f"{place}?{query}" if query else place)
     except psycopg.ProgrammingError:
-        # The driver's own words may quote the password.
+        # Not chained: the driver's message may contain the password.
         raise ConfigError(
             f"'{shown}' is not a PostgreSQL URL: use postgresql://USER@HOST:PORT/DATABASE or "
             "postgresql://USER@/DATABASE?host=/SOCKET/DIRECTORY, with special characters as %XX"

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors, in our words: which pass by themselves, which say that nothing was written, what to do."""
+"""Classifies PostgreSQL's errors (transient, certainly not written, damage) and translates them for the user."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import psycopg
 from outlast.core.errors import InvalidInput, OutlastError, StoreUnavailable
 from outlast.store.postgres.dsn import PostgresAddress
 
-# Rolled back, and worth another try with the same key: serialization, deadlock, lock timeout, statement timeout, a key
-# or session that somebody else created first, a prepared statement that a pooler has lost.
+# Rolled back, and worth a retry with the same key: serialization, deadlock, lock timeout, statement timeout, a key or
+# session that another process created first, a prepared statement that a pooler has lost.
 NOT_PREPARED = frozenset({"26000", "42P05"})
 PASSING = frozenset({"40001", "40P01", "55P03", "57014", "23505"}) | NOT_PREPARED
-# The server is going, gone or not yet there; so is this connection.
+# The server is stopping, starting or not accepting this connection, which is then of no more use.
 AWAY = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "53300", "25006"})
 
 
 def passes(error: psycopg.Error) -> bool:
-    """Whether the statement was rolled back for a reason that may be gone in a moment."""
+    """Whether the statement was rolled back for a transient reason."""
     return error.sqlstate in PASSING
 
 
 def is_certain(error: psycopg.Error) -> bool:
-    """Whether the server says, without taking its leave, that it did not do what was asked."""
+    """Whether the error proves that the statement was not executed; an error on disconnect proves nothing."""
     return error.sqlstate in ("25006", "53300") or (error.sqlstate is not None and not is_away(error))
 
 
 def is_away(error: psycopg.Error) -> bool:
-    """Whether the server could not be reached, or took its leave, for a reason that may be gone in a moment."""
+    """Whether the server is unreachable or ended the connection for a transient reason."""
     if error.sqlstate is not None:
         return error.sqlstate in AWAY or error.sqlstate.startswith("08")
     text = str(error)
@@ -34,11 +34,11 @@ def is_away(error: psycopg.Error) -> bool:
 
 
 def is_damage(error: psycopg.Error) -> bool:
-    """Whether stored bytes could not be read: damaged pages or indexes, failing disks, text that is none."""
+    """Whether stored bytes cannot be read: damaged pages or indexes, a failing disk, invalid text."""
     return error.sqlstate is not None and (error.sqlstate[:2] in ("XX", "58") or error.sqlstate in ("22021", "22P05"))
 
 
-# libpq gives no code for an error while connecting.
+# Errors while connecting have no SQLSTATE, so they are recognized by their text.
 _NO_DATABASE = "does not exist"
 _NO_PASSWORD = (
     "password authentication failed",
@@ -51,7 +51,7 @@ _FOR_GOOD = (_NO_DATABASE, *_NO_PASSWORD, *_NO_HOST, "permission denied for data
 
 
 def translation(error: psycopg.Error, address: PostgresAddress) -> OutlastError:
-    """One sentence with cause and remedy; never the URL's password."""
+    """Translate to one sentence with cause and remedy, never with the URL's password."""
     said = _first_line(error)
     where = address.shown
     match error.sqlstate:
@@ -99,7 +99,7 @@ def _unreachable(said: str, whole: str, address: PostgresAddress) -> str:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """What it says, without the connection's address before it and the hints behind it."""
+    """Return the message without the leading connection address and the trailing hints."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[0] if lines else type(error).__name__
     for mark in ("FATAL: ", "failed: ", "ERROR: "):

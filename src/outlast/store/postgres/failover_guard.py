@@ -1,8 +1,8 @@
-"""What the server has acknowledged to this process, in case it forgets.
+"""Detects acknowledged events that the server has lost in a failover.
 
-After a failover to a copy that lacks the last commits, a session would go on from an older event and its history would
-fork without anybody noticing. So the last append of each session is remembered by its key, which stands in its row, and
-looked for after every new connection, which a failover always brings. An append pays with a dictionary entry.
+After a failover to a replica that lacks the last commits, a session would continue from an older event and its history
+would silently fork. So this process remembers the key of the last append of each session, which is stored in the event
+row, and looks for it after every reconnect, which a failover always causes. The cost is a dictionary entry per append.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ FORGOTTEN = (
 
 
 class AcknowledgedAppends:
-    """The newest acknowledged append of each of the sessions written to last. Used by the writing thread only."""
+    """Newest acknowledged append of each recently written session. Used only by the writing thread."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._lost: dict[str, int] = {}
 
     def keep(self, session_id: str, seq: int, key: str) -> None:
-        """Event `seq` was acknowledged; it carries this key."""
+        """Remember that the server acknowledged event `seq`, which carries this key."""
         told = self._told
         known = told.get(session_id)
         if known is not None and seq <= known[0]:
-            self._lost[session_id] = known[0]  # behind a pooler the server may change under one connection
+            self._lost[session_id] = known[0]  # behind a pooler the server can change without a reconnect
         told[session_id] = (seq, key)
         told.move_to_end(session_id)
         if len(told) > REMEMBERED:
             told.popitem(last=False)
 
     def compare(self, link: PostgresConnection) -> None:
-        """See on a new connection whether everything is still there."""
+        """Check on a new connection whether the remembered appends still exist."""
         if self._told:
             names = list(self._told)
             seqs, keys = zip(*self._told.values(), strict=True)
@@ -51,7 +51,7 @@ class AcknowledgedAppends:
             self._lost.update((session_id, seq) for session_id, seq in found)
 
     def check(self, commits: Iterable[EncodedCommit]) -> None:
-        """Refuse to write to a session whose last events are gone."""
+        """Raise DamagedSession for a commit to a session whose last events are gone."""
         if not self._lost:
             return
         for commit in commits:

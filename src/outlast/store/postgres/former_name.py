@@ -1,7 +1,7 @@
-"""The schema as it was called before migration 6 renamed it.
+"""Statements for the schema name `holdfast`, which migration 6 renames to `outlast`.
 
-Migrations 1 to 5 were written for that name, so a fresh database has it for a moment too. A database that nobody has
-opened since the project was renamed still has it, and those who only look find its migrations there.
+Migrations 1 to 5 use the old name, so a new database has it too until migration 6 runs. A database that has not been
+opened since the project was renamed still has it, and its migrations are read there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from outlast.core.errors import StoreUnavailable
 
 RENAMED_BY = 6
-"""The number of the migration; those before it find and leave the schema under its former name."""
+"""Number of the renaming migration; earlier migrations use the former name."""
 
-# From the tables themselves: `to_regclass` may answer from before the migration lock was waited for.
+# Reads the catalog tables: `to_regclass` may return the state from before the wait for the migration lock.
 LOOK = (
     "SELECT n.nspname, EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'migrations') "
     "FROM pg_namespace n WHERE n.nspname IN ('holdfast', 'outlast')"
@@ -19,7 +19,7 @@ LOOK = (
 SCHEMA = "holdfast"
 CREATE = "CREATE SCHEMA holdfast"
 TAKE = "ALTER SCHEMA outlast RENAME TO holdfast"
-"""For a schema that was made beforehand and is empty: it gets its name back with migration 6."""
+"""For an empty schema that the user created beforehand; migration 6 gives it back its name."""
 APPLIED = "SELECT number, checksum, min_reader FROM holdfast.migrations ORDER BY number"
 RECORD = "INSERT INTO holdfast.migrations VALUES (%s, %s, %s, %s, %s)"
 STORAGE = """

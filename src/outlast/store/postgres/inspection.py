@@ -1,7 +1,7 @@
-"""What readers see of a PostgreSQL store, and what those see who look for damage.
+"""Read view of a PostgreSQL store, including the checks for damage.
 
-A page that cannot be read ends the statement and with it the transaction. So a read that fails begins a new one: what
-is damaged is named, and the rest stays readable.
+An unreadable page aborts the statement and with it the transaction. So a failed read starts a new transaction: the
+damage is reported, and the rest stays readable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from outlast.store.read.read_view import EventSlice, place_in
 
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 BLOCKS = "SELECT pg_relation_size('outlast.events') / current_setting('block_size')::bigint"
-# By position in the file, because an index may be what is damaged.
+# By position in the table's file, because an index may be damaged.
 SCAN = (
     "SELECT seq, kind, v, at, actor, turn, key, epoch, enc, body, hash, redacted FROM outlast.events "
     "WHERE session_id = %s AND ctid >= %s::tid AND ctid < %s::tid"
@@ -56,7 +56,7 @@ class Unreadable(StoreUnavailable):
 
 
 class PostgresView(PostgresRows):
-    """What readers get."""
+    """Read view of one transaction, replaced by a new transaction after a read that hit damage."""
 
     def _all(self, statement: Any, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
@@ -70,7 +70,7 @@ class PostgresView(PostgresRows):
             raise Unreadable(f"a part of the database cannot be read ({error}); check the server's log") from error
 
     def _slowly(self, statement: Any, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """What may have to read all there is."""
+        """Run a statement that may read whole tables, with a long timeout."""
         usual, self._link.answer_seconds = self._link.answer_seconds, LONG_SECONDS
         try:
             return self._all(statement, values)
@@ -92,8 +92,6 @@ class PostgresView(PostgresRows):
             return super().rows(session_id, after, upto)
         except Unreadable as error:
             raise DamagedSession(session_id, None, str(error)) from error
-
-    # --- for `outlast verify`
 
     # --- housekeeping
 
@@ -117,7 +115,7 @@ class PostgresView(PostgresRows):
         ]
         return EventSlice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
 
-    # --- everything there is
+    # --- for `outlast verify`
 
     def everything(self) -> tuple[list[str], list[str]]:
         try:
@@ -132,7 +130,7 @@ class PostgresView(PostgresRows):
         yield from self._scan(session_id, 0, blocks)
 
     def _scan(self, session_id: str, first: int, end: int) -> Iterator[StoredEvent]:
-        """The rows in these blocks; where they cannot be read together, those of each half."""
+        """Yield the session's rows in these blocks; if they cannot be read together, read each half on its own."""
         if first >= end:
             return
         try:
@@ -163,7 +161,7 @@ class PostgresView(PostgresRows):
         return [(root, tip) for root, tip in found]
 
     def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
-        return iter(())  # a session is its rows, and those are compared with each other
+        return iter(())  # the verifier compares a session's rows with each other
 
     def checks(self, deep: bool) -> Iterator[StoreFlaw]:
         return map(StoreFlaw, self._checks(deep))

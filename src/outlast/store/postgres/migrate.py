@@ -1,9 +1,8 @@
-"""Is this a server that can keep our promises, and are the tables in it ours?
+"""Checks the server, and migrates the schema of a PostgreSQL store, including the data steps of migrations.
 
-What a migration of a PostgreSQL store does besides its SQL, inside the same transaction.
-
-It sees the tables as that migration leaves them, so it names the columns that it reads: later ones are not there yet,
-and until migration 6 the schema has its former name (`former_name`).
+A data step runs after its migration's SQL, inside the same transaction, and sees the tables as that migration leaves
+them. So it names the columns it reads: later ones do not exist yet, and until migration 6 the schema has its former
+name (`former_name`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from outlast.store.postgres.dsn import PostgresAddress
 from outlast.store.process_identity import now_us
 
 OLDEST = 140_000
-MIGRATION_LOCK = 0x486F6C64  # all versions take the same one
+MIGRATION_LOCK = 0x486F6C64  # the same in all versions
 SCHEMA = "outlast"
 
 SETTINGS = (
@@ -33,16 +32,16 @@ SETTINGS = (
     "pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, pg_backend_pid()"
 )
 APPLIED = "SELECT number, checksum, min_reader FROM outlast.migrations ORDER BY number"
-# A table is created with its columns' storage only since PostgreSQL 16; before, it is told afterwards.
+# CREATE TABLE accepts STORAGE since PostgreSQL 16; older servers need ALTER TABLE afterwards.
 TAKES_STORAGE = 160_000
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 RECORD = "INSERT INTO outlast.migrations VALUES (%s, %s, %s, %s, %s)"
 
 
 def check_server(link: PostgresConnection, address: PostgresAddress) -> None:
-    """Refuse a server that may lose what it has acknowledged, or cannot store what we write."""
+    """Refuse a server that may lose acknowledged commits or cannot store our data; also detects a pooler."""
     fsync, encoding, version, read_only, backend = _row(link, SETTINGS)
-    link.is_direct = backend == link.pgconn.backend_pid  # a pooler gives out numbers of its own
+    link.is_direct = backend == link.pgconn.backend_pid  # a pooler reports pids of its own
     where = address.shown
     if fsync != "on" and not address.allow_unsafe:
         raise StoreUnavailable(
@@ -63,7 +62,7 @@ def check_server(link: PostgresConnection, address: PostgresAddress) -> None:
 def migrate(
     link: PostgresConnection, address: PostgresAddress, watch: UpgradeProgress | None = None
 ) -> append_function.RecordTypes:
-    """Bring the tables up to date, and tell the numbers of the record types that appends are sent in."""
+    """Apply the outstanding migrations; return the OIDs of the record types used by appends."""
     try:
         if outstanding("postgres", applied_in(link, address), address.shown):
             _migrate(link, address, watch or UpgradeProgress())
@@ -73,7 +72,7 @@ def migrate(
 
 
 def applied(url: str) -> list[AppliedMigration]:
-    """Which migrations the store at a URL has, read without changing it."""
+    """Return the migrations of the store at a URL, without changing it."""
     address = PostgresAddress.parse(url)
     try:
         with PostgresConnection.to(address) as link:
@@ -83,10 +82,10 @@ def applied(url: str) -> list[AppliedMigration]:
 
 
 def applied_in(link: PostgresConnection, address: PostgresAddress) -> list[AppliedMigration]:
-    """Which migrations it has, under whichever name the schema has."""
+    """Return the applied migrations, under either name of the schema."""
     try:
         return _applied_in(link, address)
-    except psycopg.errors.UndefinedTable:  # renamed since we looked; inside a transaction nothing could be asked again
+    except psycopg.errors.UndefinedTable:  # renamed meanwhile; inside a transaction a retry is impossible
         if link.pgconn.transaction_status != TransactionStatus.IDLE:
             raise
     return _applied_in(link, address)
@@ -100,7 +99,7 @@ def _applied_in(link: PostgresConnection, address: PostgresAddress) -> list[Appl
 
 
 def _schemas(link: PostgresConnection, address: PostgresAddress) -> dict[str, bool]:
-    """Which of our schemas is there, and whether it holds our tables."""
+    """Return which of our schema names exists, and whether it has a `migrations` table. Raises if both exist."""
     found: dict[str, bool] = dict(link.execute(former_name.LOOK).fetchall())
     if len(found) > 1:
         raise former_name.refusal(address.shown)
@@ -108,9 +107,9 @@ def _schemas(link: PostgresConnection, address: PostgresAddress) -> dict[str, bo
 
 
 def _migrate(link: PostgresConnection, address: PostgresAddress, watch: UpgradeProgress) -> None:
-    """All of them in one transaction, by one process at a time; whoever comes second finds nothing left to do.
+    """Apply all migrations in one transaction, one process at a time; the next process finds nothing left to do.
 
-    It sees what was committed while it waited for the lock, whatever isolation the database has by default.
+    READ COMMITTED makes it see commits made while it waited for the lock, whatever the database's default isolation.
     """
     link.answer_seconds = LONG_SECONDS
     with link.transaction():
@@ -125,14 +124,14 @@ def _migrate(link: PostgresConnection, address: PostgresAddress, watch: UpgradeP
 
 
 def _make_room(link: PostgresConnection, address: PostgresAddress) -> None:
-    """The schema in which the first migrations run."""
+    """Create the schema for the first migrations under its former name, or rename an empty `outlast` to it."""
     found = _schemas(link, address)
     if former_name.SCHEMA not in found:
         link.execute(former_name.TAKE if SCHEMA in found else former_name.CREATE)
 
 
 def _apply(link: PostgresConnection, migration: Migration, watch: UpgradeProgress) -> None:
-    from outlast.store.postgres.migrate import AFTER  # here and not above: a store is upgraded once
+    from outlast.store.postgres.migrate import AFTER  # defined at the end of this module
 
     if link.info.server_version < TAKES_STORAGE and migration.number == 1:
         link.execute(migration.sql.replace(" STORAGE EXTERNAL", "").encode())
@@ -172,7 +171,7 @@ FILL = (
 
 
 def fill_headers(link: PostgresConnection, progress: Progress | None) -> None:
-    """The fields of migration 4."""
+    """Fill the header fields of migration 4."""
     [(total,)] = link.execute(SESSIONS).fetchall()
     past, done, after = _PostgresHistory(link), 0, ""
     while names := [name for (name,) in link.execute(NAMES, (after, PAGE)).fetchall()]:
@@ -188,7 +187,7 @@ def fill_headers(link: PostgresConnection, progress: Progress | None) -> None:
 
 
 class _PostgresHistory:
-    """What is there, as `refold` reads it."""
+    """Stored sessions, in the form that `refold` reads."""
 
     def __init__(self, link: PostgresConnection) -> None:
         self._link = link
@@ -220,4 +219,4 @@ class _PostgresHistory:
 
 
 AFTER: dict[int, Callable[[PostgresConnection, Progress | None], None]] = {4: fill_headers}
-"""By the number of the migration that it belongs to."""
+"""Data steps by migration number."""

@@ -1,9 +1,9 @@
-"""NOTIFY and LISTEN: a hint to other processes that something was written, and theirs to us.
+"""Change hints between processes over NOTIFY and LISTEN.
 
-A hint only. It is sent after the commit, on a connection of its own, at most once in 20 ms however much is written
-(inside the commit it would halve the throughput). It says which sessions to look at, and whether there may be work; and
-it may be lost: followers look once a second anyway. After a lost connection we listen first and then ring, so that
-nothing falls between.
+A hint names the changed sessions and says whether there may be work. It is sent after the commit, on a separate
+connection, at most every 20 ms however much is written (inside the commit it would halve the throughput). Hints may be
+lost: followers also poll once a second. After a reconnect the listener first listens and then wakes all local waiters,
+so that no change is missed in between.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ BETWEEN_SECONDS = 0.02
 RECONNECT_SECONDS = 1.0
 NAME = "SET application_name = 'outlast wake-ups'"
 LISTEN = "LISTEN outlast"
-# The hint itself need not survive a power cut, so it does not wait for the disk.
+# A hint need not survive a power cut, so it does not wait for the disk.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('outlast', %s)"
 MOST_NAMED = 200
-"""A payload holds less than 8,000 bytes; with more sessions in it, it is about all of them."""
+"""A payload must stay below 8,000 bytes; a hint about more sessions than this is sent as one about all of them."""
 EVERYBODY, WORK, NO_WORK = "*", "w", "-"
 
 
@@ -38,7 +38,7 @@ class RingListener(Protocol):
 
 
 class ChangeHint(msgspec.Struct):
-    """What there is to tell, gathered until it is told. `sessions` is None for all of them."""
+    """Changes collected until they are sent or passed on. `sessions` is None for all sessions."""
 
     sessions: set[str] | None = msgspec.field(default_factory=set[str])
     work: bool = False
@@ -55,7 +55,7 @@ class ChangeHint(msgspec.Struct):
         return (WORK if self.work else NO_WORK) + named
 
     def add_text(self, text: str) -> None:
-        """What somebody told; whoever tells it in another way, an older version perhaps, means everything."""
+        """Add a received hint; an unknown format, perhaps from an older version, means all sessions."""
         known = text[:1] in (WORK, NO_WORK) and text[1:] != EVERYBODY
         self.add(text[1:].split(",") if known else None, text[:1] != NO_WORK)
 
@@ -75,7 +75,7 @@ class NotifyConnection:
         self._sent_at = 0.0
 
     def announce(self, sessions: Collection[str] | None = None, *, work: bool = True) -> None:
-        """Tell the others, soon. Costs the caller next to nothing."""
+        """Schedule a hint to other processes. Does not block on the network."""
         with self._mutex:
             is_new, self._news = self._news is None, self._news or ChangeHint()
             self._news.add(sessions, work)
@@ -91,7 +91,7 @@ class NotifyConnection:
                     self._thread.start()
 
     def close(self) -> None:
-        """Send what is still to be told, then stop."""
+        """Send the hints still pending, then stop."""
         with self._mutex:
             self._closed = True
             thread = self._thread
@@ -121,7 +121,7 @@ class NotifyConnection:
         return link
 
     def _serve(self, link: PostgresConnection) -> None:
-        """Until closed: send our news, and ring for that of others."""
+        """Send our hints and pass on those of other processes, until closed."""
         ready = select.poll()
         ready.register(link.pgconn.socket, select.POLLIN)
         ready.register(self._wake_read, select.POLLIN)
@@ -155,7 +155,7 @@ class NotifyConnection:
             self._ring(heard.sessions, work=heard.work)
 
     def _told(self, notice: psycopg.Notify) -> None:
-        """The driver found one in the answer to something else."""
+        """Handle a notification that the driver received with the result of another statement."""
         if self._link is None or notice.pid != self._link.pgconn.backend_pid:
             self._take(notice.payload)
 
@@ -164,7 +164,7 @@ class NotifyConnection:
         self._heard.add_text(text)
 
     def _pause(self, seconds: float) -> None:
-        """Wait before the next try; a commit of ours is no reason to hurry, closing is."""
+        """Wait before reconnecting; only `close` ends the wait early, a new hint does not."""
         end = time.monotonic() + seconds
         while not self._closed and time.monotonic() < end:
             if select.select([self._wake_read], [], [], max(0.0, end - time.monotonic()))[0]:

@@ -1,4 +1,4 @@
-"""Connections for reads: a few, handed out one thread at a time, each read in one snapshot."""
+"""Pool of connections for reads: at most eight, each used by one thread at a time, each read in one snapshot."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class ReadPool:
 
     @contextmanager
     def view(self) -> Generator[PostgresView]:
-        """Rows as of one moment. Raises `psycopg.Error` when the server goes away meanwhile."""
+        """Yield a read view of one snapshot. Raises `psycopg.Error` if the server becomes unreachable."""
         with self.link() as link:
             yield PostgresView(link)
 
     @contextmanager
     def link(self) -> Generator[PostgresConnection]:
-        """A connection inside a transaction that only reads, as of one moment."""
+        """Yield a connection inside a read-only transaction of one snapshot."""
         if not self._free.acquire(timeout=WAIT_SECONDS):
             raise StoreUnavailable(f"all {MOST} connections for reading are in use; read less at once")
         try:
@@ -54,7 +54,7 @@ class ReadPool:
             link.close()
 
     def _begun(self) -> PostgresConnection:
-        """A connection inside a transaction; one that died while it lay idle is replaced."""
+        """Return a connection inside a transaction; an idle connection that has died is replaced."""
         with self._mutex:
             link = self._idle.pop() if self._idle else None
         if link is not None:

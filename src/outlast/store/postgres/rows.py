@@ -1,4 +1,8 @@
-"""Rows in PostgreSQL: what the engine writes and what reads see. SQL lives here and in the migrations, nowhere else."""
+"""Row access of the PostgreSQL store, for the engine's writes and for reads.
+
+Appends, claims and checks have their own SQL in `append_function`, `claim` and `inspection`; the schema is in the
+migrations.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,11 @@ from outlast.store.read.read_view import ListedSession, ReadMark, place_of
 
 MIB = 1024 * 1024
 CLOCK_OF = "postgres"
-"""Leases run on the server's own clock, the same for every host."""
+"""Leases use the server's clock, which is the same for every host."""
 
 FIELDS = HeaderRow.__struct_fields__
 ACTIVITY = 16
-"""Lists are ordered by the time shifted so far to the right, then by the time itself."""
+"""Lists are ordered by the time shifted right by this many bits, then by the time itself."""
 
 
 def _with_columns(statement: sql.SQL) -> bytes:
@@ -49,7 +53,7 @@ LISTED = _with_columns(
         "ORDER BY activity DESC, updated_at DESC, session_id DESC LIMIT %s"
     )
 )
-# Deleted sessions have no work; saying so here would make the list of all others look useful to the planner.
+# Deleted sessions have no work; a condition on deleted_at would lead the planner to the index of all live sessions.
 WITH_WORK = _with_columns(
     sql.SQL(
         "SELECT {columns} FROM outlast.sessions WHERE work_since IS NOT NULL AND owner_id = %s "
@@ -101,7 +105,10 @@ PUT_SNAPSHOT = (
 
 
 class PostgresRows:
-    """Both sides, `Tx` and `View`, over one connection inside one transaction. `writing` locks what it reads."""
+    """Implements `Transaction` and the row reads of `ReadView` over one connection inside one transaction.
+
+    With `writing`, reading a header locks its row.
+    """
 
     def __init__(self, link: PostgresConnection, *, writing: bool = False) -> None:
         self._link = link
@@ -123,7 +130,7 @@ class PostgresRows:
     # --- headers
 
     def clock(self) -> int:
-        """The server's, asked for once; what has passed since is measured here."""
+        """Return the server's time, fetched once and advanced with the local monotonic clock."""
         if self._clock is None:
             self._set_clock(self._one(CLOCK, ()))
         assert self._clock is not None
@@ -138,12 +145,12 @@ class PostgresRows:
         return self.clock() // 1000, CLOCK_OF
 
     def lock(self, session_ids: Sequence[str]) -> None:
-        """Lock these headers in one order, whatever order the writes come in, so that nobody deadlocks."""
+        """Lock these headers in id order, whatever the order of the writes, so that transactions do not deadlock."""
         locked = self._link.execute(ALL_LOCKED, (list(session_ids),), binary=True)
-        clock = self._link.execute(CLOCK, binary=True)  # in the same message; read when the locks are ours
+        clock = self._link.execute(CLOCK, binary=True)  # pipelined with the locks; runs once they are granted
         for values in locked.fetchall():
             self._know(_row(values))
-        # Whoever makes one of the others meanwhile collides with us when we make it, and we begin again.
+        # If another process creates one of these meanwhile, our own insert collides and the transaction is retried.
         self._absent = set(session_ids) - self._known.keys()
         self._set_clock(clock.fetchone())
 
@@ -155,7 +162,7 @@ class PostgresRows:
         return row
 
     def _know(self, row: HeaderRow) -> HeaderRow:
-        """One object a session, however often it is read."""
+        """Return the same object for a session, however often it is read."""
         return self._known.setdefault(row.session_id, row)
 
     def create(self, row: HeaderRow) -> None:
@@ -166,13 +173,13 @@ class PostgresRows:
         self._dirty[row.session_id] = row
 
     def flush(self) -> None:
-        """Write the changed headers, each once."""
+        """Write each changed header once."""
         for row in self._dirty.values():
             self._do(SAVE, (*_values(row), row.session_id))
         self._dirty.clear()
 
     def forks(self, session_id: str) -> list[HeaderRow]:
-        # What this transaction changed itself is not written yet: the rows we know are newer than those found.
+        # This transaction's own changes are not written yet, so known rows are newer than the ones read here.
         rows = [self._know(_row(values)) for values in self._all(FORKS, (session_id,))]
         return [row for row in rows if row.base_id == session_id]
 
@@ -223,7 +230,7 @@ class PostgresRows:
         self._do(statement, ([scope for scope, _ in keys], [key for _, key in keys], session_id))
 
     def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
-        return None  # here every key is in `keys`
+        return None  # this store keeps every key in the table `keys`
 
     def tip(self, root_id: str) -> str | None:
         found = self._one("SELECT tip_id FROM outlast.lineage WHERE root_id = %s", (root_id,))
@@ -275,7 +282,7 @@ class PostgresRows:
         return None if found is None else found[0]
 
     def locked_route(self, route: str) -> str | None:
-        self._do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 7))", (route,))  # one that is not there has no row
+        self._do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 7))", (route,))  # a new route has no row to lock
         found = self._one("SELECT session_id FROM outlast.routes WHERE route = %s FOR UPDATE", (route,))
         return None if found is None else found[0]
 
@@ -361,7 +368,7 @@ def _row(values: Sequence[Any]) -> HeaderRow:
 
 
 def _values(row: HeaderRow) -> list[Any]:
-    """The fields, and the activity that lists are ordered by."""
+    """Return the header's fields and its activity, by which lists are ordered."""
     return [*(getattr(row, name) for name in FIELDS), row.updated_at >> ACTIVITY]
 
 

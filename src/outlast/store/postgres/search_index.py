@@ -1,7 +1,7 @@
-"""The shelf of a PostgreSQL store: tables in a schema of their own, `outlast_search`, which may be dropped at will.
+"""Search index of a PostgreSQL store: tables in a separate schema, `outlast_search`, which may be dropped at any time.
 
-Needs no extension: documents are compared with the query as they are. Where `pg_trgm` is installed already, an index of
-it makes longer queries fast; what it leads to is compared all the same.
+Needs no extension: the query is matched against the documents with LIKE. If `pg_trgm` is already installed, a trigram
+index makes longer queries fast; its candidates are still compared with the query.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from outlast.store.postgres.dsn import PostgresAddress
 from outlast.store.search.documents import SearchDocument, folded
 from outlast.store.search.index import IndexMatch, IndexPosition, Progress, SearchIndex, catch_up
 
-LOCK = 0x486F6C65  # one at a time
+LOCK = 0x486F6C65  # advisory lock: one writer at a time
 PAGE = 500
-OTHERS = ("42P01", "42703", "42804")  # no such table or column, or of another type: another version made it
+OTHERS = ("42P01", "42703", "42804")  # missing table or column, or another type: made by another version
 FIRST = 2**63 - 1
 
 TABLES = """
@@ -66,7 +66,7 @@ DROP_DOCS = "DELETE FROM outlast_search.docs WHERE session_id = %s AND (%s::bigi
 
 
 def pattern(query: str) -> str:
-    """A LIKE pattern that matches the text literally, anywhere."""
+    """Return a LIKE pattern that matches the text literally, anywhere."""
     escaped = query.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
 

@@ -1,8 +1,8 @@
-"""The one connection that writes, and the pursuit of every outcome.
+"""The writing connection: runs a transaction and retries it until its outcome is known.
 
-A lost connection decides nothing: the commit may or may not have reached the disk. So the same transaction is run again
-with the same key, on a new connection, for a bounded time; the key is looked up under the header's lock, so it is
-written once or found written. Only when the time is over is the outcome left unknown.
+When the connection is lost, the commit may or may not have reached the disk. So the same transaction is retried with
+the same key on a new connection, for a limited time. The key is looked up under the header's lock, so the commit is
+either written once or found already written. The outcome stays unknown only if the time runs out.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ T = TypeVar("T")
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.5
 MOST_COLLISIONS = 8
-"""How often a transaction that the server rolled back (a deadlock, a lock timeout) is tried again."""
+"""How often a transaction may be rolled back by the server (deadlock, lock timeout) before it fails."""
 
 
 class UnsettledCommit(Exception):
-    """The time is over. `unknown` tells whether a try may have been committed after all."""
+    """Retrying has ended without success. `unknown` tells whether an attempt may have been committed."""
 
     def __init__(self, cause: OutlastError, *, unknown: bool) -> None:
         super().__init__(str(cause))
@@ -39,7 +39,7 @@ class UnsettledCommit(Exception):
 
 
 class PostgresWriter:
-    """Not thread-safe; group commit lets one thread write at a time."""
+    """Not thread-safe; the caller (group commit, `PostgresClaims`) lets one thread write at a time."""
 
     def __init__(self, address: PostgresAddress, link: PostgresConnection | None, types: RecordTypes) -> None:
         self.types = types
@@ -48,11 +48,11 @@ class PostgresWriter:
         self._link: PostgresConnection | None = link
 
     def settle(self, work: Callable[[PostgresConnection, bool], T], collisions: int = MOST_COLLISIONS) -> T:
-        """Run `work` until its outcome is known. Its flag says whether an earlier try may have been committed.
+        """Run `work` until its outcome is known. Its flag says whether an earlier attempt may have been committed.
 
-        Raises what `work` raises on purpose; `Unsettled` when the server stayed away; other faults of the database as
-        `OutlastError`, and then nothing was written. A transaction that the server rolls back because of somebody
-        else's is tried again so many times.
+        Raises the `OutlastError` that `work` raises; `UnsettledCommit` if the server stays unreachable; other database
+        errors as `OutlastError`, and then nothing was written. `collisions` limits how often a transaction is retried
+        after the server rolled it back because of another transaction.
         """
         search = _OutcomeSearch(self._address, collisions)
         while True:
@@ -70,7 +70,7 @@ class PostgresWriter:
                     raise
                 search.kept_out(error)
             except BaseException:
-                self.hang_up()  # interrupted: whatever the server was about to say is not for the next batch
+                self.hang_up()  # interrupted: the next batch must not receive this answer
                 raise
             search.pause()
 
@@ -93,7 +93,7 @@ class PostgresWriter:
 
 
 class _OutcomeSearch:
-    """One pursuit of an outcome: how long it may take still, and what is known so far."""
+    """State of the retries of one transaction: deadline, collisions left, and whether the outcome is in doubt."""
 
     def __init__(self, address: PostgresAddress, collisions: int) -> None:
         self.unknown = False
@@ -103,7 +103,7 @@ class _OutcomeSearch:
         self._pause = FIRST_PAUSE
 
     def failed(self, error: psycopg.Error, *, gone: bool, decided: bool) -> None:
-        """Take note of a try that failed; raise unless there is time for another, and a reason for it."""
+        """Record a failed attempt; raise unless another attempt is useful and there is time for it."""
         self.unknown = self.unknown or (gone and not decided)
         self._collisions -= errors.passes(error)
         worth_it = gone or (errors.passes(error) and self._collisions > 0)
@@ -114,7 +114,7 @@ class _OutcomeSearch:
             raise UnsettledCommit(cause, unknown=self.unknown) from error
 
     def kept_out(self, error: OutlastError) -> None:
-        """The server is there and does not let us write; with a commit in doubt that is no answer."""
+        """Handle a reachable server that refuses us while a commit is in doubt: raise only after the deadline."""
         if time.monotonic() >= self._end:
             raise UnsettledCommit(error, unknown=self.unknown) from error
 
@@ -124,5 +124,5 @@ class _OutcomeSearch:
 
 
 def _is_gone(link: PostgresConnection, error: psycopg.Error) -> bool:
-    """Whether the connection is of no more use; what the server said on parting counts for nothing."""
+    """Whether the connection is unusable, whatever error the server sent with the disconnect."""
     return link.closed or link.pgconn.status != psycopg.pq.ConnStatus.OK or errors.is_away(error)

@@ -1,1 +1,1 @@
-"""Reading a store: snapshots of its tables, verified logs, decoded events."""
+"""Reading a store: consistent views of its tables, verified logs, decoded events."""

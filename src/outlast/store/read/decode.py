@@ -1,4 +1,4 @@
-"""From rows to events: decoding with blobs, and the folded state from the newest snapshot on."""
+"""Decodes rows into events, with their blobs, and loads a session's folded state from its newest snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLD_PAGE = 512
 
 
 def decode_events(store: Store, rows: Iterable[StoredEvent]) -> list[Row]:
-    """Each row with its event; texts that lie in blobs are fetched."""
+    """Each row with its event; texts stored in blobs are loaded."""
     return [(stored, plain_event(stored) or event_of(stored, blobs_of(store, stored))) for stored in rows]
 
 
@@ -26,9 +26,9 @@ def blobs_of(store: Store, stored: StoredEvent) -> BlobReader:
 
 
 def load_state(store: Store, session_id: str, *, upto: int | None = None) -> SessionState:
-    """The state after event `upto` (the head's by default), read from the newest snapshot on.
+    """The state after event `upto` (default: the head), folded from the newest usable snapshot.
 
-    Leaves a snapshot behind when it had to read far; a store that cannot take it now loses nothing.
+    Stores a new snapshot after folding many events; a store that cannot take it now loses nothing.
     """
     head = store.head(session_id).last_seq
     last = head if upto is None else min(upto, head)
@@ -52,4 +52,4 @@ def _leave_snapshot(store: Store, session_id: str, state: SessionState) -> None:
     try:
         store.commit(PutSnapshot(session_id=session_id, seq=state.last_seq, fold_version=FOLD_VERSION, state=data))
     except StoreUnavailable:
-        return  # only a cache: a full or read-only disk must not keep anybody from reading
+        return  # only a cache: a full or read-only disk must not prevent reading

@@ -1,4 +1,4 @@
-"""What an adapter shows to those who look for damage (`outlast.store.verify`), beside what every reader sees."""
+"""The interface for inspecting a store: what `outlast.store.verify` needs from an adapter beyond ordinary reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outlast.store.engine.transaction import KeyRow
 
 
 class StoredKey(NamedTuple):
-    """A key and the receipt that it stands for."""
+    """A stored key and its receipt."""
 
     scope: str
     key: str
@@ -18,24 +18,24 @@ class StoredKey(NamedTuple):
 
 
 class StoreFlaw(NamedTuple):
-    """What an adapter itself finds, in words. `damage` False: nothing is lost or wrong, it is only worth knowing."""
+    """A problem found by the adapter itself, in words. `damage` False: information only, nothing is lost or wrong."""
 
     text: str
     damage: bool = True
 
 
 class Inspection(Protocol):
-    """The rest of a store, unchecked, as of one moment. `everything`, `scan`, `flaws` and `checks` must cope with
-    damage; the others may raise `DamagedSession` or `StoreUnavailable`."""
+    """Unchecked data of a store, as of one moment. `everything`, `scan`, `flaws` and `checks` must tolerate damage;
+    the others may raise `DamagedSession` or `StoreUnavailable`."""
 
     def everything(self) -> tuple[list[str], list[str]]:
-        """Every session there is, sorted: of all owners, tombstones and those whose header cannot be read included.
-        Second, in words, what of that list could not be read."""
+        """All session ids, sorted: of all owners, including tombstones and sessions with an unreadable header.
+        Second, in words, the parts of that list that could not be read."""
         ...
 
     def scan(self, session_id: str) -> Iterator[StoredEvent]:
-        """Every row that may be the session's own, found without its header and without trusting any order: unchecked,
-        in any order, perhaps twice. Leaves out what cannot be read. May cost as much as reading the whole store."""
+        """Every row that may belong to the session itself, found without its header and without relying on row order:
+        unchecked, in any order, perhaps twice. Skips unreadable rows. May cost as much as reading the whole store."""
         ...
 
     def keys_of(self, session_ids: Collection[str]) -> list[StoredKey]:
@@ -47,17 +47,17 @@ class Inspection(Protocol):
         ...
 
     def routes(self, prefix: str = "") -> list[tuple[str, str]]:
-        """Every route that begins so and the session it leads to, sorted by route."""
+        """Every route with this prefix and the session it leads to, sorted by route."""
         ...
 
     def lineages(self) -> list[tuple[str, str]]:
-        """Every rotated lineage: its first session and its newest."""
+        """The first and the newest session of every rotated lineage."""
         ...
 
     def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
-        """What the adapter itself finds wrong with one session, beside its events."""
+        """Problems of one session that the adapter itself finds, apart from its events."""
         ...
 
     def checks(self, deep: bool) -> Iterator[StoreFlaw]:
-        """What the adapter itself finds wrong with its files or tables; `deep` may take long."""
+        """Problems that the adapter itself finds in its files or tables; `deep` may take long."""
         ...

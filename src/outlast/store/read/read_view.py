@@ -1,6 +1,6 @@
-"""What reads need of an adapter: rows as of one moment.
+"""The read interface of an adapter (`ReadView`: rows as of one moment), and the shared parts of listing sessions.
 
-Pages of a list, and the cursors that lead from one to the next.
+Those parts are filters, order, pages and cursors. Rows are not verified here: see `outlast.store.read.verified_log`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 class ListedSession(NamedTuple):
-    """A row of a list: the header, with its lease or without; None where it cannot be read. `at` is what the list is
-    ordered by: `updated_at`, or `work_since` where those that have waited longest come first."""
+    """An entry of a list: the header, with or without its lease; None if it cannot be read. `at` is the sort key:
+    `updated_at`, or `work_since` if the list is `oldest_first`."""
 
     session_id: str
     at: int
@@ -32,7 +32,7 @@ class ListedSession(NamedTuple):
 
 
 class ReadMark(NamedTuple):
-    """Where a session stands: as much as a projection has to know to follow it."""
+    """The position of a session: what a projection, such as the search index, needs to follow it."""
 
     session_id: str
     base_id: str | None
@@ -44,15 +44,16 @@ class ReadMark(NamedTuple):
 
 
 class EventSlice(NamedTuple):
-    """What was found in a part of the store that begins at a cursor: pairs of names by session. `cursor` is where the
-    next part begins, empty at the end. At most `limit` rows are looked at, whatever is found among them."""
+    """One slice of a scan over the store: the pairs of names found, by session, and the cursor of the next slice (empty
+    at the end). A slice scans at most `limit` rows, however many of them match."""
 
     found: dict[str, list[tuple[str, str]]]
     cursor: str
 
     @classmethod
     def of(cls, rows: Sequence[tuple[str, tuple[str, str] | None]], last: Any, *, more: bool) -> EventSlice:
-        """Of rows as (session, what was found there or None); `last` tells the place of the last of them."""
+        """Build a slice from the scanned rows (session, the pair or None if no match); `last` is the last row's
+        position."""
         found: dict[str, list[tuple[str, str]]] = {}
         for session_id, pair in rows:
             if pair is not None:
@@ -61,7 +62,7 @@ class EventSlice(NamedTuple):
 
 
 def place_in(cursor: str, first: T) -> T:
-    """Where a slice begins: the place in the cursor, `first` if it is empty or not one of ours."""
+    """The position in a slice's cursor; `first` if the cursor is empty or invalid."""
     try:
         return msgspec.json.decode(cursor, type=type(first)) if cursor else first
     except msgspec.DecodeError:
@@ -69,7 +70,7 @@ def place_in(cursor: str, first: T) -> T:
 
 
 def fits(row: Header, query: Query) -> bool:
-    """Whether a list of the query's owner, state, project, base and work shows a session with this header."""
+    """Whether a header matches the query's owner, state, project, base and work; deleted sessions never match."""
     return (
         row.deleted_at is None
         and row.owner_id == query.owner_id
@@ -81,17 +82,17 @@ def fits(row: Header, query: Query) -> bool:
 
 
 def place_of(row: Header, query: Query) -> int:
-    """What the query's list is ordered by."""
+    """The session's sort key in the query's list."""
     return (row.work_since or 0) if query.oldest_first else row.updated_at
 
 
 def last_in(query: Query) -> int:
-    """The place of a session whose header cannot be read, where nothing else tells one."""
+    """The sort key of a session with an unreadable header and no other known sort key: the end of the list."""
     return 2**63 - 1 if query.oldest_first else 0
 
 
 def in_order(rows: list[ListedSession], query: Query, position: tuple[int, str]) -> list[ListedSession]:
-    """Those behind the position, in the query's order."""
+    """The rows after the position, in the query's order."""
     rows = sorted(rows, key=lambda row: (row.at, row.session_id), reverse=not query.oldest_first)
     if query.oldest_first:
         return [row for row in rows if (row.at, row.session_id) > position]
@@ -117,14 +118,14 @@ def public(row: Header) -> Header:
 
 
 class ReadView(Inspection, Protocol):
-    """Rows as of one moment. Raises `DamagedSession` where a stored row cannot be read."""
+    """Rows as of one moment. Raises `DamagedSession` if a stored row cannot be read."""
 
     def lease_clock(self) -> tuple[int, str]: ...
 
     def header(self, session_id: str) -> HeaderRow | None: ...
 
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
-        """Rows that this session owns itself with `after < seq <= upto`, ascending, unchecked."""
+        """Rows with `after < seq <= upto` that this session itself owns, ascending, unchecked."""
         ...
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None: ...
@@ -138,46 +139,46 @@ class ReadView(Inspection, Protocol):
     def route(self, route: str) -> str | None: ...
 
     def blob(self, session_id: str, sha256: str) -> bytes | None:
-        """The bytes as they are, unchecked."""
+        """The stored bytes, unchecked."""
         ...
 
     def snapshot(self, session_id: str, at_most: int) -> Snapshot | None: ...
 
     def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
-        """Sessions of the query's owner, state, project and base behind the position, in the query's order; of those
-        with work, if they are asked for, and without looking at the others. The other conditions may be left to the
-        caller."""
+        """Sessions that match the query's owner, state, project and base, after the position, in the query's order. For
+        a query for sessions with work it must not read the others. The caller checks the other conditions
+        (`wanted`)."""
         ...
 
     def note(self) -> str | None:
-        """The last note of `Tx.put_note`, if it is still there."""
+        """The last note of `Transaction.put_note`, if it still exists."""
         ...
 
     def old_keys(self, cursor: str, deleted_before: int, limit: int) -> EventSlice:
-        """The keys (scope, key) of sessions deleted before that moment."""
+        """The keys (scope, key) of sessions deleted before `deleted_before`."""
         ...
 
     def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
-        """The names of blobs of living sessions, put at `after` or later and before `before`; their first half is the
-        name, the second half is empty."""
+        """The blobs of sessions that are not deleted, put at `after` or later and before `before`, as pairs of the name
+        and an empty string."""
         ...
 
     def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]: ...
 
     def marks(self) -> list[ReadMark]:
-        """Where every session stands, of all owners, tombstones included; without those whose header is damaged."""
+        """The positions of all sessions, of all owners, including tombstones; without damaged headers."""
         ...
 
 
 def page_of(rows: list[ListedSession], limit: int, damaged: list[str]) -> Page:
-    """All of these rows that a page holds."""
+    """A page of the first `limit` rows, with a cursor if there are more."""
     headers = [row if type(row) is Header else public(row) for _, _, row in rows[:limit] if row is not None]
     more = rows[limit - 1] if len(rows) > limit else None
     return Page(headers=headers, cursor=more and cursor_at(more.at, more.session_id), damaged=damaged)
 
 
 def wanted(row: Header, query: Query) -> bool:
-    """Whether the conditions hold that no store looks at by itself."""
+    """Whether a header matches the conditions that adapters need not check: title, id prefix, work."""
     if query.title is not None and query.title.casefold() not in (row.title or "").casefold():
         return False
     if query.prefix is not None and not row.session_id.startswith(query.prefix):
@@ -186,7 +187,7 @@ def wanted(row: Header, query: Query) -> bool:
 
 
 FIRST = (2**63 - 1, "~")
-"""Before everything in a list that begins with the newest."""
+"""The position before all entries of a newest-first list."""
 FIRST_OF_OLDEST = (-(2**63), "")
 
 

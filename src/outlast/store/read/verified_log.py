@@ -1,4 +1,7 @@
-"""A session's events as readers get them: in pages, each row checked against its predecessor."""
+"""Reads a session's events in pages and verifies each row against its predecessor.
+
+Damage raises `DamagedSession`; `outlast.store.verify` is the reader that continues behind damage.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ PAGE = 512
 
 
 class VerifiedLog:
-    """One session's events, its own and those of the sessions it stands on, read in checked pages."""
+    """One session's events, its own and the inherited ones, read in verified pages."""
 
     def __init__(self, view: ReadView, row: HeaderRow) -> None:
         self.row = row
@@ -22,7 +25,7 @@ class VerifiedLog:
 
     @staticmethod
     def _walk(view: ReadView, row: HeaderRow) -> list[tuple[str, int, int]]:
-        """(owner, after, upto), newest first."""
+        """The segments of the history as (owner, after, upto), newest first."""
         segments = [(row.session_id, row.base_seq, row.last_seq)]
         while row.base_id is not None:
             upto = row.base_seq
@@ -79,5 +82,5 @@ class VerifiedLog:
 
 
 def _page_size(limit: int | None) -> int:
-    """The first page's size; the next ones grow, for those who look for something rare."""
+    """The first page's size. Later pages grow, for callers that filter for rare events."""
     return PAGE if limit is None else max(1, min(limit, PAGE))

@@ -1,5 +1,5 @@
-"""Full-text search: a projection beside the store, brought up to date before it answers, and thrown away at will.
+"""Full-text search: an index next to the store, brought up to date before each search, and disposable at any time.
 
-`documents` says what can be found, `catching_up` how a shelf follows the log, `scanning` how to do without a shelf. The
-shelves lie beside their adapters: `outlast.store.sqlite.search_index`, `outlast.store.postgres.search_index`.
+`documents` defines what can be found, `index` how an index follows the log, `full_scan` searches without an index. The
+indexes are part of the adapters: `outlast.store.sqlite.search_index`, `outlast.store.postgres.search_index`.
 """

@@ -1,7 +1,7 @@
-"""What search finds: the words of one event, as they were said, and folded so that case does not matter.
+"""Documents of the search: the text of one event, in the original and case-folded for comparison.
 
-A query matches where its folded text stands in the folded text of a document: a plain substring, in any script, at any
-length. Every shelf must find exactly that.
+A query matches if its folded text is a substring of a document's folded text, in any script and of any length. Every
+index must find exactly these matches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_TEXT = re.compile("[\ud800-\udfff\0]")
 
 
 class SearchDocument(NamedTuple):
-    """The words of event `seq`. `role` is who said them, or `title`."""
+    """The text of event `seq`. `role` is the message's role, or `title`."""
 
     session_id: str
     seq: int
@@ -35,7 +35,7 @@ class SearchDocument(NamedTuple):
 
 
 class Snippet(msgspec.Struct, frozen=True):
-    """A match with the words around it, on one line."""
+    """A match with the text around it, on one line."""
 
     before: str
     match: str
@@ -43,7 +43,7 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def document_of(session_id: str, stored: StoredEvent, event: e.Event | e.Opaque) -> SearchDocument | None:
-    """The document that an event is, in the session through which it is read; redacted ones are none."""
+    """The document of an event, under the session through which it is read; None if it is redacted or has no text."""
     if stored.redacted:
         return None
     match event:
@@ -85,17 +85,17 @@ def _argument(value: object) -> str:
 
 
 def cleaned(text: str) -> str:
-    """The text as every shelf can hold it."""
+    """The text without NUL and surrogates, which not every index can hold."""
     return text if text.isascii() and "\0" not in text else _NOT_TEXT.sub("\ufffd", text)
 
 
 def folded(text: str) -> str:
-    """The text as it is compared: each character by itself, so that a part of a text folds to a part of its folding."""
+    """The text for comparison. Folding works per character, so a substring folds to a substring of the folded text."""
     return cleaned(text).casefold()
 
 
 def snippet_of(text: str, query: str) -> Snippet | None:
-    """Where the folded query stands in a text first; None where it does not."""
+    """The first match of the folded query in a text; None if there is none."""
     place = folded(text).find(query)
     if place < 0:
         return None
@@ -109,7 +109,7 @@ def snippet_of(text: str, query: str) -> Snippet | None:
 
 
 def _unfolded(text: str, start: int, end: int) -> tuple[int, int]:
-    """Places in the folded text as places in the text; one character may fold to several."""
+    """Convert positions in the folded text to positions in the text; one character may fold to several."""
     if len(text.casefold()) == len(text):
         return start, end
     first = last = 0

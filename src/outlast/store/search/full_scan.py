@@ -1,4 +1,4 @@
-"""Search without a shelf: every session is read. Right by its nature, and as slow as the store is large."""
+"""Search without an index: reads every session. Always correct; slow in proportion to the size of the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Progress = Callable[[int, int], None]
 def scan(
     store: LogStore, query: str, owner_id: str, damaged: list[str], progress: Progress | None = None
 ) -> Iterator[IndexMatch]:
-    """What a shelf would find, session by session, newest activity first, in each the newest document first."""
+    """Yield what an index would find: sessions by newest activity, in each session the newest document first."""
     with store.inspect() as view:
         marks = {mark.session_id: mark for mark in view.marks()}
     for done, header in enumerate(_headers(store, owner_id)):

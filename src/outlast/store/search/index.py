@@ -1,10 +1,9 @@
-"""How a shelf follows the log: session by session, each with its own watermark, never in anybody's commit.
+"""How a search index follows the log: session by session, each with its own watermark, never inside a commit.
 
-A shelf holds the documents of each session's own events. What a session inherits is found in the session that said it;
-once that one is deleted, its forks hold what they inherited. A watermark is the last event's seq and hash: a session
-that is not what the shelf has seen of it, restored from a backup for example, is read again from its beginning.
-
-What a store's adapter does for search, if it can: keep a shelf beside the store.
+An index holds the documents of each session's own events. Inherited events are found in the session that owns them;
+once that session is deleted, its forks hold what they inherited. A watermark is the last event's seq and hash: a
+session that no longer contains it, for example after a restore from a backup, is indexed again from its beginning.
+Adapters that support search implement `SearchIndex` and `SearchProvider`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Progress = Callable[[int, int], None]
 
 
 class IndexPosition(NamedTuple):
-    """How far a session is on the shelf: events after `start` up to `upto`, the last with this hash."""
+    """The indexed part of a session: the events after `start` up to `upto`, whose hash is `hash`."""
 
     start: int
     upto: int
@@ -33,7 +32,7 @@ class IndexPosition(NamedTuple):
 
 
 class IndexMatch(NamedTuple):
-    """A document on the shelf, and what a list shows of its session."""
+    """A matching document, and the list fields of its session."""
 
     document: SearchDocument
     owner_id: str
@@ -48,29 +47,30 @@ class IndexMatch(NamedTuple):
 
 
 class SearchIndex(Protocol):
-    """Where documents lie. Each method is one transaction."""
+    """Storage of documents. Each method is one transaction."""
 
     def known(self) -> Mapping[str, IndexPosition]: ...
 
     def put(
         self, header: Header, place: IndexPosition, documents: list[SearchDocument], *, anew: bool, gone: list[int]
     ) -> None:
-        """Documents of a session, at `place` then; `anew`: in the place of all it had; `gone`: without these events."""
+        """Add documents of a session and move its position to `place`. `anew` first removes all its documents; `gone`
+        lists the seqs of redacted events to remove."""
         ...
 
     def drop(self, session_ids: Iterable[str]) -> None:
-        """Take these sessions away, beyond recovery."""
+        """Remove these sessions, beyond recovery."""
         ...
 
     def found(self, query: str, owner_id: str) -> Iterator[IndexMatch]:
-        """Documents that hold the folded query, the newest on the shelf first; no other."""
+        """Exactly the documents that contain the folded query, most recently indexed first."""
         ...
 
     def close(self) -> None: ...
 
 
 def catch_up(store: LogStore, search_index: SearchIndex, progress: Progress | None = None) -> list[str]:
-    """Bring a shelf up to date; the sessions that are damaged, of which it holds what comes before the damage."""
+    """Bring an index up to date; return the damaged sessions, which are indexed only up to the damage."""
     with store.inspect() as view:
         marks = {mark.session_id: mark for mark in view.marks()}
     known = search_index.known()
@@ -88,7 +88,7 @@ def catch_up(store: LogStore, search_index: SearchIndex, progress: Progress | No
             done += count
             if progress is not None:
                 progress(min(done, total), total)
-    for name in again:  # what they inherited was redacted through another fork
+    for name in again:  # an event that they inherited was redacted through another fork
         mark = marks[name]
         for _ in _follow(store, search_index, mark, _start(mark, marks), None, set(), damaged):
             pass
@@ -104,7 +104,8 @@ def _from(place: IndexPosition | None, start: int) -> int:
 
 
 def _start(mark: ReadMark, marks: Mapping[str, ReadMark]) -> int:
-    """After which event a session's documents begin: where its own events do, unless what it stands on was deleted."""
+    """The seq after which a session's documents begin: its base, or an earlier event if its base session was
+    deleted."""
     start, base = mark.base_seq, marks.get(mark.base_id or "")
     while base is not None and base.deleted:
         start, base = base.base_seq, marks.get(base.base_id or "")
@@ -120,7 +121,7 @@ def _follow(
     again: set[str],
     damaged: list[str],
 ) -> Iterator[int]:
-    """Read a session on from its watermark; how many events at a time."""
+    """Index a session from its watermark on; yield the number of events of each page."""
     session_id = mark.session_id
     try:
         header = store.head(session_id)
@@ -151,13 +152,13 @@ def _follow(
             if len(page) < PAGE:
                 return
     except SessionNotFound:
-        return  # deleted meanwhile; the next search takes it from the shelf
+        return  # deleted meanwhile; the next search removes it from the index
     except DamagedSession:
         damaged.append(session_id)
 
 
 def _still_there(store: LogStore, session_id: str, place: IndexPosition) -> bool:
-    """Whether the log still holds the event that the watermark names."""
+    """Whether the log still contains the watermark's event."""
     if place.upto == 0:
         return True
     rows = store.read(session_id, after=place.upto - 1, before=place.upto + 1)
@@ -165,25 +166,25 @@ def _still_there(store: LogStore, session_id: str, place: IndexPosition) -> bool
 
 
 class SearchProvider(Protocol):
-    """Opens the shelf of one store, brings it up to date, throws it away."""
+    """Opens, updates and removes the index of one store."""
 
     @property
     def trouble(self) -> tuple[type[Exception], ...]:
-        """What these and the shelf's methods raise when the shelf cannot be used."""
+        """The exceptions that this provider and its index raise if the index cannot be used."""
         ...
 
     def is_broken(self, error: Exception) -> bool:
-        """Whether that is the shelf's own fault, so that it must be made anew; else it is only not to be had now."""
+        """Whether the index is broken and must be rebuilt; otherwise it is only unavailable at the moment."""
         ...
 
     def exists(self) -> bool: ...
 
     def open(self) -> SearchIndex:
-        """The shelf, made if there is none."""
+        """Open the index; create it if there is none."""
         ...
 
     def catch_up(self, store: LogStore, search_index: SearchIndex, progress: Progress | None = None) -> list[str]:
-        """Bring it up to date; the damaged sessions, of which it holds only a part."""
+        """Bring the index up to date; return the damaged sessions, which are indexed only in part."""
         ...
 
     def remove(self) -> None: ...

@@ -1,4 +1,7 @@
-"""The SQLite store: the default. WAL with `synchronous=FULL`, through apsw, which brings a current SQLite with it."""
+"""SQLite store, the default: one database file in WAL mode with `synchronous=FULL`.
+
+Uses apsw, which bundles a current SQLite.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,11 @@ class SqliteStore(LogStore):
             self._together(batch)
             self._database.checkpoint(sum([entry.commit.size for entry in batch]))
         except apsw.Error as error:
-            # Only a checkpoint can end here; what was decided stays decided, and the next batch tries again.
+            # Only the checkpoint can raise here; decided commits stay decided, and the next batch retries it.
             _refuse(batch, setup.translation(error, self.path))
 
     def _together(self, batch: list[PendingCommit]) -> None:
-        """All commits of the batch in one transaction; if that fails, each in its own, so that one fails alone."""
+        """Write the whole batch in one transaction; if that fails, write each commit in a transaction of its own."""
         try:
             self._database.check_in_place()
             writer = self._database.ready()
@@ -108,7 +111,7 @@ class SqliteStore(LogStore):
     def _put(
         self, batch: list[PendingCommit], writer: apsw.Connection, heads: Heads, first: First | None
     ) -> tuple[list[list[Receipt]], First | None]:
-        """What each commit of the batch writes; `heads` are then as they will be."""
+        """Execute the writes of every commit of the batch; updates `heads` to their state after the COMMIT."""
         commit = batch[0].commit
         if len(batch) == 1 and type(commit) is PlainAppend and commit.session_id in heads:
             receipt = put_alone(writer, heads[commit.session_id], first, commit)
@@ -127,7 +130,7 @@ class SqliteStore(LogStore):
             self._database.distrust()
 
     def _find_out(self, batch: list[PendingCommit], error: apsw.Error) -> None:
-        """COMMIT failed, which decides nothing: it may come back after a recovery. Run it again under its keys."""
+        """Run the batch again under its keys: a failed COMMIT may still take effect after a recovery."""
         cause = setup.translation(error, self.path)
         self._database.distrust()
         for entry in batch:
@@ -141,7 +144,7 @@ class SqliteStore(LogStore):
                 _leave_unknown([entry], cause)
 
     def close(self) -> None:
-        if not self._database.forked:  # what the parent opened is not the child's to close
+        if not self._database.forked:  # the child must not close the parent's connections
             super().close()
 
     # --- reading

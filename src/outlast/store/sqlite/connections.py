@@ -1,7 +1,7 @@
-"""One database file in this process: the writer's connection, the readers', the gate, the checkpoints.
+"""Connections of this process to one database file: writer, readers, `WriterLock`, checkpoints and migrations.
 
-There is one of these per real path and process, however many stores are open on it, because SQLite's locks belong to
-the process and two writers of one process would only get in each other's way.
+Each process has one `SqliteDatabase` per real path, however many stores are open on it: SQLite's locks belong to the
+process, and two writers in one process would only block each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from outlast.store.sqlite import setup
 from outlast.store.sqlite.rows import First, Heads
 from outlast.store.sqlite.writer_lock import WriterLock
 
-CHECKPOINT_PAGES = 1_000  # as SQLite's own: a log that is written over is synced sooner than one that grows
+CHECKPOINT_PAGES = 1_000  # SQLite's default: syncing a WAL that is overwritten is faster than one that grows
 MUCH = 256 * 1024  # bytes
 FORCED_PAGES = 32_768  # 64 MiB
 FORCED_WAIT_MS = 200
@@ -39,11 +39,11 @@ _databases: dict[Path, SqliteDatabase] = {}
 _mutex = threading.Lock()
 _left_behind: list[SqliteDatabase] = []
 _carried: set[tuple[int, int] | None] = set()
-"""Files that were in use at the moment of a fork, so that SQLite's memory of their locks came along."""
+"""Files that were in use during a fork: the child inherited SQLite's in-memory record of their locks."""
 
 
 class SqliteDatabase:
-    """Use `shared`; the constructor opens, checks and migrates."""
+    """Get it from `shared`; the constructor opens, checks and migrates the database."""
 
     def __init__(self, path: Path, watch: UpgradeProgress | None = None) -> None:
         self.path = path
@@ -68,7 +68,7 @@ class SqliteDatabase:
         setup.create(path)
         self._refuse_inherited()
         setup.check_file_system(path)
-        self.writer = self._open_writer()  # before the gate: no file is left beside a database that is not ours
+        self.writer = self._open_writer()  # before the lock file: leave no file next to a foreign database
         try:
             self.gate = WriterLock(path.with_name(path.name + ".gate"), GATE_SECONDS)
         except BaseException:
@@ -101,29 +101,29 @@ class SqliteDatabase:
         with self.writing:
             with self._watching, self._readers_lock:
                 self._close_readers()
-            with contextlib.suppress(apsw.Error):  # what could not be moved into the database stays in the log
+            with contextlib.suppress(apsw.Error):  # pages that were not checkpointed stay in the WAL
                 self.writer.close(force=True)
             self.gate.close()
 
     # --- writing
 
     def ready(self) -> apsw.Connection:
-        """The writer's connection, fit to write.
+        """Return the writer's connection, safe to write with.
 
-        What a recovery found in the log may never have reached the disk: a failed sync leaves pages that only look
-        written. Whatever went into the log behind them, or from them into the database, could be lost with them. So the
-        log is written once more over itself: after a commit that failed, and once after opening, because another
-        process may have left it so. Until then nothing moves from the log to the database, not by closing either.
+        Frames that a recovery found in the WAL may never have reached the disk: after a failed sync, pages only look
+        written. Later frames, and pages checkpointed from them, could be lost with them. So the WAL is rewritten in
+        place after a failed commit, and once after opening, because another process may have left it in that state.
+        Until then nothing is checkpointed into the database, not even on close.
         """
         if self._failed:
             self.writer.close(force=True)
             self.writer = self._open_writer()
             self._failed = self._sound = False
-            self._heads = {}  # versions of one connection mean nothing to another
-        if self.writer.in_transaction:  # whoever had it was interrupted
+            self._heads = {}  # data_version values are per connection
+        if self.writer.in_transaction:  # an earlier batch was interrupted
             self.writer.execute("ROLLBACK")
         if not self._sound:
-            self.writer.execute("BEGIN IMMEDIATE")  # nobody may write meanwhile, not even without our gate
+            self.writer.execute("BEGIN IMMEDIATE")  # keeps out all writers, even those that bypass `WriterLock`
             try:
                 setup.rewrite_log(self.path)
             finally:
@@ -133,9 +133,9 @@ class SqliteDatabase:
         return self.writer
 
     def take_heads(self) -> tuple[Heads, First | None]:
-        """The headers as this process stored them last, unless anybody has written since; inside a transaction.
+        """Return the cached headers, or nothing if another connection has committed since; call inside a transaction.
 
-        They are given away: whoever takes them changes them, and only what is committed may be kept.
+        The cache is emptied: the caller changes the headers, and may put them back only after the commit.
         """
         heads, self._heads = self._heads, {}
         if heads and self.writer.data_version() == self._heads_at:
@@ -143,30 +143,30 @@ class SqliteDatabase:
         return {}, None
 
     def keep_heads(self, heads: Heads, first: First | None) -> None:
-        """After the commit: it saves the next one reading them."""
+        """Cache the headers after the commit, so that the next batch need not read them."""
         if len(heads) <= MAX_HEADS:
             self._heads, self._first, self._heads_at = heads, first, self.writer.data_version()
 
     def distrust(self) -> None:
-        """Commit or rollback failed: what this connection thinks is stored may not be. The next `ready` replaces it."""
+        """Mark the connection as unreliable after a failed commit or rollback; the next `ready` replaces it."""
         self._failed = True
         self.writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def checkpoint(self, written: int) -> None:
-        """Between batches: move the log into the database now and then, and never let it grow past 64 MiB.
+        """Checkpoint between batches: regularly, and by force once the WAL exceeds 64 MiB.
 
-        How long it is, is looked up when it may have grown by a few hundredths of that, or when much was written.
+        The WAL's length is checked every 31 batches, and after each batch that wrote at least 256 KiB.
         """
         self._unlooked += 1
         if (self._unlooked < CHECKPOINT_PAGES // 32 and written < MUCH) or self._failed or not self._sound:
             return
         self._unlooked = 0
         pages, _ = self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-        if pages < self._checkpoint_at - CHECKPOINT_PAGES:  # the log began anew
+        if pages < self._checkpoint_at - CHECKPOINT_PAGES:  # the WAL was restarted
             self._checkpoint_at = CHECKPOINT_PAGES
         if pages < self._checkpoint_at:
             return
-        # Whoever reads right now may keep the log from being emptied: then try again later, not with every batch.
+        # An active reader can prevent the WAL from being emptied: retry after more pages, not with every batch.
         self._checkpoint_at = pages + CHECKPOINT_PAGES
         if pages < FORCED_PAGES:
             self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -180,7 +180,7 @@ class SqliteDatabase:
             self.writer.set_busy_timeout(setup.BUSY_MS)
 
     def check_in_place(self) -> None:
-        """Refuse to write to a file that is not under its name any more."""
+        """Refuse to write if the open file is no longer the one at its path."""
         try:
             found = os.stat(self._name)
             here = (found.st_dev, found.st_ino) == self.inode
@@ -192,7 +192,7 @@ class SqliteDatabase:
             )
 
     def _refuse_inherited(self) -> None:
-        """SQLite believes to hold the locks that the parent has; the kernel does not give them to a child."""
+        """Refuse a file whose locks SQLite believes this child holds; the kernel leaves them with the parent."""
         if self._stat() in _carried:
             raise StoreUnavailable(
                 f"{self.path} was in use at the moment this process was forked, and its locks do not pass to a child; "
@@ -216,7 +216,7 @@ class SqliteDatabase:
         return connection
 
     def _identify(self, connection: apsw.Connection) -> None:
-        """Several processes may open a new database at once, and SQLite does not wait for one that changes its mode."""
+        """Retry while another process switches a new database to WAL mode: SQLite does not wait for that."""
         deadline = time.monotonic() + setup.BUSY_MS / 1000
         while True:
             try:
@@ -232,7 +232,7 @@ class SqliteDatabase:
 
     @contextmanager
     def reader(self) -> Generator[apsw.Connection]:
-        """A connection inside a read transaction."""
+        """Yield a connection inside a read transaction."""
         with self._readers_lock:
             connection = self._readers.pop() if self._readers else None
             self._reading += 1
@@ -260,7 +260,7 @@ class SqliteDatabase:
                 self._readers_lock.notify_all()
 
     def version(self) -> int:
-        """A number that changes whenever any connection, of any process, has committed."""
+        """Return a number that changes after every commit by any connection of any process."""
         with self._watching:
             if self._watcher is None:
                 self._watcher = setup.connect(self.path)
@@ -274,20 +274,20 @@ class SqliteDatabase:
     # --- forking
 
     def before_fork(self) -> None:
-        """Close every connection: SQLite would believe that the child holds the locks which the parent has.
+        """Close every connection: SQLite would otherwise believe that the child holds the parent's locks.
 
-        They are opened again by whoever needs them, in the parent. All of this object's locks stay taken until then.
+        The parent reopens them on demand. All of this object's locks stay held until `after_fork_in_parent`.
         """
         free = self.writing.acquire(timeout=FORK_WAIT_SECONDS)
         self._watching.acquire()
         self._readers_lock.acquire()
         if free and self._readers_lock.wait_for(lambda: self._reading == 0, FORK_WAIT_SECONDS):
             self._close_readers()
-            with contextlib.suppress(apsw.Error):  # closed by an earlier fork and not needed since
+            with contextlib.suppress(apsw.Error):  # closed before an earlier fork and not reopened since
                 self.distrust()
                 self.writer.close(force=True)
         else:
-            _carried.add(self.inode)  # somebody is at work: the child cannot have this store
+            _carried.add(self.inode)  # a thread is reading or writing: the child must not open this store
         self._held = free
 
     def after_fork_in_parent(self) -> None:
@@ -314,7 +314,7 @@ class SqliteDatabase:
 
     def applied(self) -> list[AppliedMigration]:
         with setup.translated(self.path):
-            # Asked by SQL: `table_exists` answers from what this connection has read of the schema, which may be old.
+            # By SQL: `table_exists` answers from this connection's cached schema, which may be stale.
             if not self.writer.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'").get:
                 return []
             found = self.writer.execute(
@@ -328,7 +328,7 @@ class SqliteDatabase:
         return outstanding("sqlite", self.applied(), str(self.path))
 
     def _prepare(self, todo: list[Migration], watch: UpgradeProgress) -> None:
-        """Room for the work and a copy of what was there, unless there was nothing."""
+        """Check the free disk space and copy the database; does nothing for a new, empty one."""
         if not self.applied():
             return
         size = self.path.stat().st_size
@@ -344,7 +344,7 @@ class SqliteDatabase:
         watch.copy = copy
 
     def _apply(self, todo: list[Migration], watch: UpgradeProgress) -> None:
-        from outlast.store.sqlite.migrate import AFTER  # here and not above: a store is upgraded once
+        from outlast.store.sqlite.migrate import AFTER  # imported here because upgrades are rare
 
         self.writer.pragma("application_id", setup.APPLICATION_ID)
         self.writer.execute("BEGIN IMMEDIATE")
@@ -363,9 +363,9 @@ class SqliteDatabase:
 
 
 def copy_to(connection: apsw.Connection, target: Path, progress: Callable[[int, int], None] | None = None) -> None:
-    """An online copy: consistent, made while others write; synced before it takes its name.
+    """Make a consistent copy while other processes write; it is synced before it is renamed to `target`.
 
-    `progress` is told how many pages are copied, and of how many.
+    `progress` receives the number of pages copied and the total.
     """
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
@@ -388,7 +388,7 @@ def _copy_pages(connection: apsw.Connection, partial: Path, progress: Callable[[
     with setup.translated(partial):
         copy = apsw.Connection(str(partial))
         try:
-            # Reading begins the transaction, if there is to be one: then all steps see the same moment.
+            # If the caller opened a transaction, this read starts its snapshot: all steps then copy the same state.
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             with copy.backup("main", connection, "main") as backup:
                 while not backup.done:
@@ -412,10 +412,10 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """What the parent opened is not the child's: it opens stores of its own.
+    """Disown the parent's databases: the child must open stores of its own.
 
-    The gate's descriptor is closed: while the child has it, the parent's lock would outlive the parent. Connections
-    that could not be closed before are kept, unused, until the child ends.
+    The descriptor of `WriterLock` is closed: while the child has it open, the parent's lock would outlive the parent.
+    Connections that could not be closed before the fork are kept, unused, until the child ends.
     """
     global _mutex
     _mutex = threading.Lock()

@@ -1,7 +1,7 @@
-"""What almost every commit is, done with fewer steps than the engine takes: a plain append to a session that takes it.
+"""Fast path for the most common commit: a plain append to an active session, in fewer steps than the engine takes.
 
-The rules and the rows are the engine's. A session that is not there or not active, and a commit that is run again, are
-the engine's own business.
+It applies the engine's rules and writes the same rows. Missing or inactive sessions and repeated commits go to the
+engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from outlast.store.sqlite.rows import INSERT_EVENT, SAVE_HEADER, First, SqliteRo
 
 
 def put(connection: apsw.Connection, rows: SqliteRows, commit: EncodedCommit) -> list[Receipt]:
-    """Carry out one commit inside a transaction of this connection."""
+    """Execute one commit inside the open transaction of this connection."""
     row = rows.header(commit.session_id) if type(commit) is PlainAppend else None
     if row is None or type(commit) is not PlainAppend or not commit.fits(row):
         return apply_commit(rows, commit)
@@ -32,9 +32,9 @@ def put(connection: apsw.Connection, rows: SqliteRows, commit: EncodedCommit) ->
 def put_alone(
     connection: apsw.Connection, known: tuple[int, HeaderRow], first: First | None, commit: PlainAppend
 ) -> Receipt | None:
-    """The only commit of a transaction, to the session that a list shows first: then no index has to be touched.
+    """Write the only commit of a transaction if its session is already first in the list: no index changes then.
 
-    None, and nothing was done, when it has to be done in another way.
+    Returns None, having written nothing, if the commit needs the general path.
     """
     sid, row = known
     if not commit.fits(row) or first != (row.session_id, row.state, row.base_id, None):

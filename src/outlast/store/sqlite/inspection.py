@@ -1,7 +1,7 @@
-"""A SQLite store for those who look for damage: rows found without trusting b-trees, and what SQLite itself finds.
+"""Read view of a SQLite store that also finds damage: reads rows without trusting b-trees, and runs SQLite's checks.
 
-A damaged key hides rows from every search while they still lie there, so `scan` reads the whole table and then the
-pages of the file (`pages`); whether a row is genuine is decided by its hash, not here.
+A damaged key hides rows from every lookup although they are still in the file, so `scan` reads the whole table and then
+the file's pages (`page_salvage`). The caller decides by its hash whether a row is genuine.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from outlast.store.read.read_view import EventSlice, ListedSession, fits, in_ord
 from outlast.store.sqlite.page_salvage import PageSalvage
 from outlast.store.sqlite.rows import UNREADABLE, SqliteRows, readable
 
-CHEAP_PAGES = 131_072  # up to 256 MiB SQLite's quick check is always made
+CHEAP_PAGES = 131_072  # SQLite's quick check always runs up to 256 MiB
 SEQS = 2**32 - 1
 
-# By place, not by name: the events are whole even where the definition of their table is not.
+# Columns by position, not by name: the events may be intact when the definition of their table is not.
 UPWARDS = "SELECT rowid, * FROM events ORDER BY rowid"
 NEXT_OWNER = "SELECT id >> 32 FROM events WHERE id > ? ORDER BY id LIMIT 1"
-# As bytes: a text that is no longer UTF-8 could not be read at all.
+# As bytes: reading text that is no longer valid UTF-8 would fail.
 SESSIONS_UP = "SELECT sid, CAST(session_id AS BLOB) FROM sessions NOT INDEXED ORDER BY sid"
 UNINDEXED = "SELECT sid FROM sessions NOT INDEXED WHERE session_id = ?"
 SESSIONS_BY_NAME = "SELECT sid, CAST(session_id AS BLOB) FROM sessions ORDER BY session_id"
@@ -62,14 +62,14 @@ SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIK
 
 
 class SqliteView(SqliteRows):
-    """What readers get. Close it to let go of the file, which is opened only where the database is damaged."""
+    """Read view of one transaction. `close` releases the database file, which is opened only if there is damage."""
 
     _pages_read: PageSalvage | None = None
 
     # --- sessions
 
     def _find(self, session_id: str) -> tuple[int, HeaderRow] | None:
-        """Absent is only what is not in the table either: a damaged index must not make a session look missing."""
+        """Check the table before reporting a session as missing: a damaged index must not hide it."""
         known = super()._find(session_id)
         if known is None and self._execute(UNINDEXED, (session_id,)).fetchone() is not None:
             raise DamagedSession(session_id, None, "its entry in the index of sessions is wrong")
@@ -97,14 +97,14 @@ class SqliteView(SqliteRows):
         ]
         return EventSlice.of(found, rows and rows[-1][:3], more=len(rows) == limit)
 
-    # --- everything there is
+    # --- all sessions
 
     def everything(self) -> tuple[list[str], list[str]]:
         owners, trouble = self._owners()
         return sorted({name for name, _ in owners}), trouble
 
     def _owners(self) -> tuple[set[tuple[str, int]], list[str]]:
-        """Every session with its number, from the table and from the index; where they cannot be read, from pages."""
+        """Return every session id with its number, from table and index, and from the pages if those are damaged."""
         found: set[tuple[str, int]] = set()
         trouble: list[str] = []
         for sql in (SESSIONS_UP, SESSIONS_BY_NAME):
@@ -129,11 +129,11 @@ class SqliteView(SqliteRows):
         known = {sid for _, sid in owners}
         try:
             for values in self._execute(UPWARDS):
-                # A row under a number that nobody has may be ours: the number may be what is damaged.
+                # A row with an unknown session number may belong to this session: the number may be damaged.
                 if values[0] >> 32 in mine or values[0] >> 32 not in known:
                     yield _event(session_id, values)
         except UNREADABLE:
-            pass  # the pages themselves hold what is behind
+            pass  # the rows after the damage are read from the pages below
         pages = self._pages_of_file()
         for sid in mine | (pages.numbers() - known):
             for rowid, values in pages.events(sid):
@@ -150,7 +150,7 @@ class SqliteView(SqliteRows):
             self._pages_read.close()
             self._pages_read = None
 
-    # --- the rest, with unreadable rows told in our words
+    # --- other reads, with errors about unreadable rows translated
 
     def keys_of(self, session_ids: Collection[str]) -> list[StoredKey]:
         with _told():
@@ -202,8 +202,10 @@ class SqliteView(SqliteRows):
             return self._listed_singly(query, position, limit)
 
     def _listed_singly(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
-        """The list from the headers themselves, where the table or its index cannot be read as a whole; those that
-        cannot be read come last, and `?` stands for sessions whose very ids cannot."""
+        """List sessions one header at a time, because the table or its index cannot be read as a whole.
+
+        Sessions with unreadable headers come last; `?` stands for sessions whose ids cannot be read.
+        """
         names, trouble = self.everything()
         found = [ListedSession("?", last_in(query), None)] if trouble else []
         for name in names:
@@ -226,14 +228,14 @@ class SqliteView(SqliteRows):
             rows = {name: self._readable(name) for name in names}
             return [name for name, row in rows.items() if row is None or fits(row, Query(owner_id=owner_id))][:limit]
 
-    # --- what the database itself finds
+    # --- consistency checks
 
     def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
-        """What lists select by must be what the header says."""
+        """Compare the columns that lists filter by, and the work table, with the header."""
         try:
             found = self._execute(COLUMNS, (session_id,)).fetchone()
         except UNREADABLE:
-            return  # its header cannot be read either, which is told already
+            return  # its header cannot be read either, which is already reported
         if found is None or (row := readable(*found[-2:])) is None:
             return
         told = (row.owner_id, row.state, row.project_key, row.base_id, row.deleted_at)
@@ -246,7 +248,7 @@ class SqliteView(SqliteRows):
         try:
             return self._execute(NOTED, (row.owner_id, row.work_since, row.session_id)).get is not None
         except UNREADABLE:
-            return True  # the table as a whole is told of where it is checked
+            return True  # `checks` reports damage to the table as a whole
 
     def checks(self, deep: bool) -> Iterator[StoreFlaw]:
         for check in (self._schema, self._strangers, self._lost_keys, self._work, lambda: self._pages(deep)):
@@ -256,17 +258,17 @@ class SqliteView(SqliteRows):
                 yield StoreFlaw(f"SQLite: {error}")
 
     def _lost_keys(self) -> Iterator[str]:
-        """A repeat looks a key up: it must be found so, not only by reading them all."""
+        """Find keys that exist but that an index lookup misses: a repeated commit relies on the lookup."""
         for key, seq in self._execute(LOST_KEYS):
             yield f"the key {_text(key)!r} of an event {seq} is stored, but a look-up does not find it"
 
     def _work(self) -> Iterator[str]:
-        """What is noted as work must be what headers say."""
+        """Find rows of the work table that contradict the session's header."""
         for owner_id, since, session_id in self._execute("SELECT owner_id, since, session_id FROM work"):
             try:
                 row = self.header(session_id)
             except DamagedSession:
-                continue  # that is told of the session itself
+                continue  # reported for the session itself
             if row is None or (row.owner_id, row.work_since) != (owner_id, since):
                 yield f"work since {since} is noted of session {session_id}, whose header does not say so"
 
@@ -280,7 +282,7 @@ class SqliteView(SqliteRows):
         yield from (f"SQLite: {line}" for (text,) in found for line in text.splitlines() if text != "ok")
 
     def _schema(self) -> Iterator[str]:
-        """The tables must be those that the applied migrations make."""
+        """Compare the schema with the one that the applied migrations create."""
         applied = {number for (number,) in self._execute("SELECT number FROM migrations")}
         fresh = apsw.Connection(":memory:")
         try:
@@ -296,7 +298,7 @@ class SqliteView(SqliteRows):
                 yield f"the definition of {name[0]} {name[1]} is not the one that the migrations make"
 
     def _strangers(self) -> Iterator[str]:
-        """Rows of the log that belong to no session."""
+        """Find events that belong to no session."""
         owners, _ = self._owners()
         known = {sid for _, sid in owners}
         sid = -1
@@ -320,7 +322,7 @@ def _told() -> Generator[None]:
 
 
 def _event(session_id: str, values: tuple[Any, ...]) -> StoredEvent:
-    """A row of `rowid, *`, in which the second value is the row's id again."""
+    """Build an event from a row of `rowid, *`, whose second value repeats the row's id."""
     return StoredEvent(session_id, values[0] & SEQS, *values[2:12])._replace(redacted=values[12] == 1)
 
 

@@ -1,6 +1,6 @@
-"""What a migration of a SQLite store does besides its SQL, inside the same transaction.
+"""Data steps of SQLite migrations, run after a migration's SQL inside the same transaction.
 
-The schema version of a database, read without changing it.
+Also reads which migrations a database has, without migrating it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BLOB = "SELECT data FROM blobs WHERE sid = ? AND sha256 = ? ORDER BY chunk"
 
 
 def fill_headers(connection: apsw.Connection, progress: Progress | None) -> None:
-    """The fields of migration 4, and the table of what there is to do."""
+    """Fill the header fields of migration 4 and the work table."""
     past = _SqliteHistory(connection)
     try:
         total = connection.execute(SESSIONS).get
@@ -41,7 +41,7 @@ def fill_headers(connection: apsw.Connection, progress: Progress | None) -> None
             if progress is not None:
                 progress(min(done, total), total)
     except UNREADABLE:
-        return  # behind this the list of sessions is damaged: nothing is made worse, and `verify` says so
+        return  # the rest of the session list is damaged: leave it as it is, `verify` reports it
 
 
 def _fill(connection: apsw.Connection, past: _SqliteHistory, sid: int, row: HeaderRow) -> None:
@@ -57,7 +57,7 @@ def _fill(connection: apsw.Connection, past: _SqliteHistory, sid: int, row: Head
 
 
 class _SqliteHistory:
-    """What is there, as `refold` reads it."""
+    """Stored sessions, in the form that `refold` reads."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute: Callable[..., Any] = connection.execute
@@ -90,7 +90,7 @@ class _SqliteHistory:
 
 
 AFTER: dict[int, Callable[[apsw.Connection, Progress | None], None]] = {4: fill_headers}
-"""By the number of the migration that it belongs to."""
+"""Data steps by migration number."""
 
 
 APPLIED = "SELECT number, checksum, min_reader FROM migrations ORDER BY number"

@@ -1,8 +1,8 @@
-"""Rows read from the pages of a database file, one page at a time, without any tree, index or schema.
+"""Salvages rows from the pages of a database file, one page at a time, without using b-trees, indexes or the schema.
 
-A truncated file, a damaged root page or a damaged schema hides whole tables from SQL while most of their leaves still
-lie there. What is found here may be old (a page that is free now) or damaged: whoever asks must prove it. Only rows of
-our own three tables are known, each by its shape.
+A truncated file, a damaged root page or a damaged schema hides whole tables from SQL while most of their leaf pages are
+still in the file. Salvaged rows may be outdated (from a page that is free now) or damaged: the caller must verify them.
+Only rows of our own three tables are recognized, each by its shape.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from outlast.store.sqlite.wal import recovered_pages
 LEAF, INDEX_LEAF = 0x0D, 0x0A
 SIZES = frozenset(2**power for power in range(9, 17))
 LENGTHS = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
-"""How many bytes the values of the first serial types have."""
-MANY = 64 * 1024 * 1024  # no value of ours is nearly as large
+"""Length in bytes of a value, by serial type 0 to 9."""
+MANY = 64 * 1024 * 1024  # far larger than any value we write
 DAMAGED = (IndexError, struct.error, ValueError, OverflowError)
 
 
@@ -32,13 +32,13 @@ class SalvagedRow(NamedTuple):
 
 
 class PageSalvage:
-    """One pass over the file, the committed pages of its log included, made when it is first needed."""
+    """Index of the rows found in one pass over the file, including the committed pages of its WAL."""
 
     def __init__(self, path: Path) -> None:
         self.sessions: dict[int, set[str]] = {}
-        """Ids by number."""
+        """Session ids by session number."""
         self.headers: dict[str, list[tuple[bytes, int]]] = {}
-        """Headers with their checksums by id; some may be old."""
+        """Headers with their checksums by session id; some may be outdated."""
         self._events: dict[int, list[tuple[int, int]]] = {}
         self._blobs: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self._file = apsw.VFSFile(
@@ -60,19 +60,19 @@ class PageSalvage:
         self._file.xClose()
 
     def events(self, sid: int) -> Iterator[SalvagedRow]:
-        """Rows of the session's number, in any order, some perhaps twice."""
+        """Return the event rows of a session number, in any order and possibly with duplicates."""
         return self._rows(self._events.get(sid, []))
 
     def found_sessions(self) -> bool:
-        """Whether there is anything here that only we can have written."""
+        """Whether the file holds rows that only Outlast can have written."""
         return bool(self.headers) or not self._events.keys().isdisjoint(self.sessions)
 
     def numbers(self) -> set[int]:
-        """The numbers of all sessions that have events."""
+        """Return the numbers of all sessions that have events."""
         return set(self._events)
 
     def blob(self, sids: set[int], sha256: str) -> bytes | None:
-        """The chunks that there are, in order; whether they are the blob is told by its name."""
+        """Return the chunks found, in order; the caller checks them against the hash."""
         found: dict[int, bytes] = {}
         for sid in sids:
             for _, values in self._rows(self._blobs.get((sid, sha256), [])):
@@ -83,7 +83,7 @@ class PageSalvage:
     # --- pages
 
     def _read(self, at: int, size: int) -> bytes:
-        """Reading behind the end gives zeros."""
+        """Read bytes. Reading past the end gives zeros, a disk error gives no bytes."""
         try:
             return self._file.xRead(size, at)
         except apsw.IOError:
@@ -108,7 +108,7 @@ class PageSalvage:
                 continue
 
     def _sort(self, number: int, page: bytes, offset: int) -> None:
-        """Remember what this cell may be a row of."""
+        """Record the cell under the table whose row it may be."""
         _, at = _varint(page, offset)
         rowid, at = _varint(page, at)
         types = _types(page, at)
@@ -121,11 +121,11 @@ class PageSalvage:
             self._blobs.setdefault((row.values[0], row.values[1]), []).append((number, offset))
 
     def _sort_index(self, number: int, page: bytes, offset: int) -> None:
-        """The index that lists are made from knows the ids and numbers of sessions too."""
+        """Take session ids and numbers from the index behind the session list."""
         size, at = _varint(page, offset)
         types = _types(page, at)
         if len(types) == 6 and types[2] == 65:
-            values = _values(page[at : at + size])  # short ones, in their page as a whole
+            values = _values(page[at : at + size])  # short payloads never overflow their page
             if isinstance(values[5], int) and is_id(values[2]):
                 self.sessions.setdefault(values[5], set()).add(values[2])
 
@@ -151,7 +151,7 @@ class PageSalvage:
         return SalvagedRow(rowid, _values(self._payload(page, at, size)))
 
     def _payload(self, page: bytes, at: int, size: int) -> bytes:
-        """All bytes of a table's row: what does not fit into its page goes on in others."""
+        """Return all bytes of a table row, including its overflow pages."""
         if size > MANY:
             raise ValueError("too large")
         if size <= self._usable - 35:
@@ -172,7 +172,7 @@ class PageSalvage:
 
 
 def _sizes(head: bytes) -> tuple[int, int]:
-    """A page's bytes, and how many of them are used; ours where the header does not tell."""
+    """Return the page size and its usable part; our own page size if the header holds no valid one."""
     size = int.from_bytes(head[16:18], "big")
     size = 65_536 if size == 1 else size
     size = size if size in SIZES else setup.PAGE_SIZE

@@ -1,8 +1,8 @@
-"""A SQLite store that is only looked at: it may not be written, or it is too damaged to be used.
+"""Read-only SQLite store, for databases that this user may not write or that are too damaged to use.
 
-A write-ahead log wants to write even to be read, so a folder that may not be written needs other ways: with the log's
-shared memory that a running owner has made, as a file that nobody changes, or by a private copy of file and log. A
-database that cannot be opened is read as far as SQL can (a truncated one needs `writable_schema`), and page by page.
+Reading a WAL database normally writes files, so a read-only folder needs another way: the shared memory file of a
+running owner, `immutable` mode if there is no WAL, or a private copy of database and WAL. A database that cannot be
+opened is read with SQL as far as possible (a truncated one needs `writable_schema`), and page by page.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 def open_database(path: Path, url: str) -> LogStore:
-    """The store in the ordinary way, if that can be; else one that can only be read."""
+    """Open the store normally if possible, otherwise read-only."""
     setup.check_version()
     setup.check_plain(path)
     setup.check_file_system(path)
@@ -56,7 +56,7 @@ def _may_be_damage(error: StoreUnavailable) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether sessions can be found in this file; one of ours in which there are none is refused here."""
+    """Whether sessions can be salvaged from this file. Raises StoreUnavailable for an Outlast file without any."""
     try:
         with closing(PageSalvage(path)) as pages:
             if pages.signed and not pages.found_sessions():
@@ -67,7 +67,7 @@ def _is_ours(path: Path) -> bool:
 
 
 class SqliteReader(LogStore):
-    """`trouble` says why the database could not be opened; without it, it is whole as far as is known."""
+    """Read-only store. `trouble` is the reason why the database could not be opened; None if no damage is known."""
 
     def __init__(self, path: Path, url: str, *, trouble: str | None = None) -> None:
         self.path = path.resolve()
@@ -83,7 +83,7 @@ class SqliteReader(LogStore):
         super().__init__(url)
 
     def _find_address(self) -> str:
-        """How SQLite must be told to open the file."""
+        """Return the URI under which SQLite can open the file."""
         plain = self.path.as_uri() + "?mode=ro"
         log = self.path.with_name(self.path.name + "-wal")
         if self._trouble is not None or self._opens(plain):
@@ -123,7 +123,7 @@ class SqliteReader(LogStore):
                 connection.execute("PRAGMA trusted_schema=OFF")
                 connection.execute("PRAGMA temp_store=MEMORY")
                 if self._trouble is not None:
-                    connection.execute("PRAGMA writable_schema=ON")  # it reads a file that is shorter than it says
+                    connection.execute("PRAGMA writable_schema=ON")  # lets SQLite read a truncated file
                 yield connection
             finally:
                 connection.close()
@@ -163,7 +163,7 @@ class SqliteReader(LogStore):
 
 
 class DamagedView(SqliteView):
-    """What is left of a database that cannot be opened."""
+    """Read view of a database that cannot be opened normally; `checks` reports the reason first."""
 
     def __init__(self, connection: apsw.Connection, trouble: str) -> None:
         super().__init__(connection)

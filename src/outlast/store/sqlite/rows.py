@@ -1,4 +1,7 @@
-"""Rows in SQLite: what the engine writes and what reads see. SQL lives here and in the migrations, nowhere else."""
+"""Row access of the SQLite store, for the engine's writes and for reads: its statements and its header encoding.
+
+Checks for damage add their own SQL in `inspection`; the schema is in the migrations.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ MIB = 1024 * 1024
 KEY_LOOK_BACK = 4096
 
 UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.TooBigError, apsw.SQLError, UnicodeDecodeError)
-"""What reading a damaged row raises; an SQLError, when the definition of its table is damaged."""
+"""Errors raised by reading a damaged row; SQLError if the definition of its table is damaged."""
 
 encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(HeaderRow).decode
@@ -62,7 +65,7 @@ ALL_LISTED = (
     "WHERE deleted_at IS NULL AND owner_id = :owner AND (listed_at, session_id) < (:at, :id) "
     "ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
 )
-# From the short table of what there is to do, whatever else there is.
+# CROSS JOIN makes SQLite start from the short work table, however many sessions there are.
 WITH_WORK = (
     "SELECT s.session_id, s.listed_at, s.header, s.crc FROM work w "
     "CROSS JOIN sessions s ON s.session_id = w.session_id "
@@ -81,7 +84,7 @@ WITH_OLDEST_WORK = (
 )
 PUT_WORK = "INSERT OR REPLACE INTO work VALUES (?, ?, ?)"
 DROP_WORK = "DELETE FROM work WHERE owner_id = ? AND since = ? AND session_id = ?"
-# Read by SQLite itself, because there may be very many; a header that is no JSON gives a row without a hash.
+# SQLite parses the headers itself, because there may be very many; invalid JSON gives a row without a hash.
 MARKS = (
     "SELECT session_id, base_id, ifnull(j ->> '$.base_seq', 0), j ->> '$.last_seq', j ->> '$.head_hash', "
     "ifnull(j ->> '$.updated_at', 0), deleted_at IS NOT NULL "
@@ -96,14 +99,14 @@ FORKS = "SELECT session_id FROM sessions WHERE base_id = ?"
 
 
 Heads = dict[str, tuple[int, HeaderRow]]
-"""Sessions' numbers and headers by id: those read or written, as they are once the transaction is committed."""
+"""Session number and header by session id, of the sessions read or written, as they will be after the commit."""
 
 First = tuple[Any, ...]
-"""The session that a list shows first: its id and what else an index knows of it."""
+"""The first session of the list: its id and its other indexed columns."""
 
 
 class SqliteRows:
-    """Both sides, `Tx` and `View`, over one connection inside one transaction."""
+    """Implements `Transaction` and the row reads of `ReadView` over one connection inside one transaction."""
 
     def __init__(self, connection: apsw.Connection, known: Heads | None = None, first: First | None = None) -> None:
         self._execute: Callable[..., Any] = connection.execute
@@ -112,7 +115,7 @@ class SqliteRows:
         self.first = first
         self.dirty: Heads = {}
         self._worked: dict[str, int | None] = {}
-        """Since when there was work before this transaction, of the sessions that were asked for."""
+        """`work_since` before this transaction, by session id, of the sessions read so far."""
 
     # --- headers
 
@@ -141,19 +144,19 @@ class SqliteRows:
             row = readable(found[1], found[2])
             if row is None or row.session_id != session_id:
                 raise DamagedSession(session_id, None, "its header does not match its checksum")
-            if type(found[0]) is not int:  # only a damaged schema gives a session no number
+            if type(found[0]) is not int:  # happens only if the schema is damaged
                 raise DamagedSession(session_id, None, "the definition of the table of sessions is damaged")
             known = self.heads[session_id] = (found[0], row)
         return known
 
     def _sid(self, session_id: str) -> int:
-        """-1, which owns nothing, for a session that is not there."""
+        """Return the session's number; -1, which owns no rows, if the session does not exist."""
         known = self._find(session_id)
         return -1 if known is None else known[0]
 
     def create(self, row: HeaderRow) -> None:
         header = encode(row)
-        listed_at = max(row.updated_at, self.clock())  # it may be the first of its list at once, and then stays there
+        listed_at = max(row.updated_at, self.clock())  # kept while it stays first in its list
         values = (row.session_id, row.owner_id, listed_at, row.state, row.project_key, row.base_id, header)
         self._execute(CREATE, (*values, _crc(header)))
         self.heads[row.session_id] = (self._connection.last_insert_rowid(), row)
@@ -163,13 +166,13 @@ class SqliteRows:
         self.dirty[row.session_id] = self.heads[row.session_id]
 
     def flush(self) -> None:
-        """Write the changed headers, each once, however many commits of the batch changed it.
+        """Write each changed header once, however many commits of the batch changed it.
 
-        A session that is first in the list already stays there: then no index has to be touched.
+        A session that is already first in the list keeps its `listed_at`, so that no index changes.
         """
         if len(self.dirty) == 1:
             [(sid, row)] = self.dirty.values()
-            if self.first is None:  # somebody else has written since
+            if self.first is None:  # unknown: another connection has written since
                 self.first = self._execute(FIRST_LISTED, (row.owner_id,)).fetchone()
             if self.first == (row.session_id, row.state, row.base_id, row.deleted_at):
                 header = encode(row)
@@ -193,7 +196,7 @@ class SqliteRows:
         self.first = self._execute(FIRST_LISTED, (next(reversed(owners)),)).fetchone()
 
     def _save_work(self, row: HeaderRow) -> None:
-        """Only where work began or ended is anything written."""
+        """Update the work table if `work_since` changed in this transaction."""
         before = self._worked.get(row.session_id)
         if before == row.work_since:
             return
@@ -204,15 +207,17 @@ class SqliteRows:
         self._worked[row.session_id] = row.work_since
 
     def _settle_first(self, owner: str, lowest: int) -> None:
-        """The first of a list may have a position that lags behind its time. Where a clock went back, what is written
-        now would overtake it: then it gets the position that it deserves, before."""
+        """Write the true `listed_at` of the first session in the list if the sessions saved next would overtake it.
+
+        Its stored `listed_at` may lag behind its `updated_at`, which matters after a clock was set back.
+        """
         first = self._execute(FIRST_LISTED, (owner,)).fetchone()
         if first is None or first[0] in self.dirty:
             return
         try:
             known = self._find(first[0])
         except DamagedSession:
-            return  # it keeps nobody else from writing
+            return  # damage in this session must not block writes to others
         if known is not None and known[1].updated_at >= lowest:
             self._execute(SETTLE, (known[1].updated_at, known[0]))
 
@@ -234,7 +239,7 @@ class SqliteRows:
     ) -> None:
         self.append(row, events)
         sid = self.heads[row.session_id][0] << 32
-        # It is listed where it belongs, and that may be far from the first place.
+        # Listed by its own time, which may be far from the first place.
         self._execute("UPDATE sessions SET listed_at = ? WHERE sid = ?", (row.updated_at, sid >> 32))
         self.first = None
         for seq in deltas:
@@ -329,7 +334,7 @@ class SqliteRows:
     def route(self, route: str) -> str | None:
         return self._execute("SELECT session_id FROM routes WHERE route = ?", (route,)).get
 
-    locked_route = route  # whoever writes is alone
+    locked_route = route  # there is only one writer at a time
 
     def put_route(self, route: str, session_id: str | None) -> None:
         if session_id is None:
@@ -348,7 +353,7 @@ class SqliteRows:
         found = self._execute(
             "SELECT data FROM blobs WHERE sid = ? AND sha256 = ? ORDER BY chunk", (self._sid(session_id), sha256)
         ).fetchall()
-        # A damaged row may hold another type; without it the bytes do not match their name.
+        # A damaged row may hold another type; it is skipped, and the result then fails its hash check.
         return b"".join(data for (data,) in found if isinstance(data, bytes)) if found else None
 
     def put_blob(self, session_id: str, sha256: str, data: bytes) -> None:
@@ -392,7 +397,7 @@ class SqliteRows:
         values: dict[str, Any] = {"owner": query.owner_id, "at": position[0], "id": position[1], "limit": limit}
         if statement is not ALL_LISTED:
             values |= {"state": query.state, "project": query.project_key, "base": query.base_id}
-            repository = query.project_fingerprint  # as it stands in a header's JSON, which is not read for it
+            repository = query.project_fingerprint  # matched as bytes in the header's JSON, without parsing it
             values["mark"] = repository and b'"project_fingerprint":%b' % encode(repository)
         found = self._execute(statement, values).fetchall()
         try:
@@ -427,7 +432,7 @@ def _statement(query: Query) -> str:
 
 
 def _listed(header: Any, crc: Any) -> Header | None:
-    """The same as `readable`, without the lease."""
+    """Like `readable`, but without the lease fields."""
     if not isinstance(header, bytes) or _crc(header) != crc:
         return None
     try:
@@ -437,7 +442,7 @@ def _listed(header: Any, crc: Any) -> Header | None:
 
 
 def readable(header: Any, crc: Any) -> HeaderRow | None:
-    """The header in these bytes, unless they were changed."""
+    """Decode a header; None if the bytes do not match the checksum or are not a header."""
     if not isinstance(header, bytes) or _crc(header) != crc:
         return None
     try:

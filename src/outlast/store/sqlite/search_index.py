@@ -1,8 +1,8 @@
-"""The shelf of a SQLite store: a database of its own beside it, `<store>.search`, which may be removed at any time.
+"""Search index of a SQLite store: a separate database next to it, `<store>.search`, which may be removed at any time.
 
-Each document is indexed by the pieces of one, two and three characters that occur in its folded text, made here and not
-by a tokenizer: so every script and every query length is found alike. A longer query asks for all of its pieces, and
-what they lead to is compared with the text itself. Nothing here is synced with care: a lost shelf is made again.
+Each document is indexed by all pieces of one, two and three characters of its folded text. They are made here and not
+by a tokenizer, so that every script and query length works alike. A longer query must match all of its pieces, and each
+candidate is then compared with the query itself. Writes are not synced carefully: a lost index is rebuilt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUSY_MS = 30_000
 ENDINGS = ("", "-wal", "-shm")
 CACHE_KIB = 65_536
 SETTLED_NS = 100_000_000
-"""How long ago a file must have changed for its time to tell a later change: clocks of file systems are coarse."""
+"""Minimum age of a file's mtime before it can reveal later changes: file system clocks are coarse."""
 
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
@@ -64,18 +64,18 @@ DROP_DOCS = "DELETE FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
 DROP_PIECES = "INSERT INTO pieces (pieces, rowid, text) VALUES ('delete', ?, ?)"
 
 _LETTERS = {code: 0xF0000 + code for code in range(128) if not chr(code).isalnum()}
-"""The tokenizer splits at these; as private characters they are parts of words like any other."""
+"""Maps ASCII characters at which the tokenizer would split to private-use characters, which it keeps in words."""
 
 
 def pieces_of(text: str) -> str:
-    """Every piece of one to three characters in a folded text, once each."""
+    """Return each distinct piece of one to three characters of a folded text, separated by spaces."""
     letters = text.translate(_LETTERS)
     pairs = list(map(add, letters, letters[1:]))
     return " ".join({*letters, *pairs, *map(add, pairs, letters[2:])})
 
 
 def pieces_for(query: str) -> str:
-    """What a document must have that holds this folded query."""
+    """Return the FTS5 expression that every document containing this folded query matches."""
     letters = query.translate(_LETTERS)
     size = min(len(letters), 3)
     wanted = {letters[at : at + size] for at in range(len(letters) - size + 1)}
@@ -87,7 +87,7 @@ def shelf_path(store: Path) -> Path:
 
 
 class SqliteSearchIndex:
-    """Open it for one search or for many; a damaged one raises `apsw.Error` at any time, and is to be removed then."""
+    """Serves one or many searches. Any method may raise `apsw.Error` if the index is damaged; remove it then."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,7 +116,7 @@ class SqliteSearchIndex:
             return
         with self._writing():
             if self._connection.pragma("user_version") == VERSION:
-                return  # another process was faster
+                return  # another process created it meanwhile
             if execute("SELECT count(*) FROM sqlite_schema").get:
                 raise apsw.CorruptError("another version made it")
             execute(SCHEMA)
@@ -136,7 +136,7 @@ class SqliteSearchIndex:
 
     @property
     def token(self) -> str | None:
-        """What the store looked like when the shelf was up to date last."""
+        """Fingerprint of the store's files when the index was last up to date."""
         found = self._connection.execute("SELECT value FROM meta WHERE name = 'token'").get
         return found if isinstance(found, str) else None
 
@@ -163,7 +163,7 @@ class SqliteSearchIndex:
             assert sid is not None
             for document in documents:
                 execute(PUT_DOC, (sid, *document[1:]))
-                if self._connection.changes():  # another process may have put it meanwhile
+                if self._connection.changes():  # 0 if another process has already inserted it
                     execute(PUT_PIECES, (self._connection.last_insert_rowid(), pieces_of(folded(document.text))))
             for seq in gone:
                 self._drop_docs(sid, seq)
@@ -172,7 +172,7 @@ class SqliteSearchIndex:
         return self._connection.execute("SELECT sid FROM sessions WHERE session_id = ?", (session_id,)).get
 
     def _drop_docs(self, sid: int, seq: int | None) -> None:
-        """One document of a session, or all; the index is told what it has to forget."""
+        """Delete one document of a session, or all if `seq` is None, together with its pieces in the FTS5 index."""
         rows: list[tuple[Any, ...]] = self._connection.execute(DOCS, (sid, seq)).fetchall()
         for number, text in rows:
             self._connection.execute(DROP_PIECES, (number, pieces_of(folded(text))))
@@ -185,7 +185,7 @@ class SqliteSearchIndex:
                 if sid is not None:
                     self._drop_docs(sid, None)
                     self._connection.execute("DELETE FROM sessions WHERE sid = ?", (sid,))
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the log held the words too
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the WAL held the deleted text too
 
     # --- finding
 
@@ -199,7 +199,7 @@ class SqliteSearchIndex:
 
 
 class SqliteSearchProvider:
-    """The shelf of the store at this path."""
+    """`SearchProvider` of the SQLite store at this path."""
 
     trouble = (apsw.Error, OSError, UnicodeDecodeError)
     _passing = (
@@ -237,7 +237,7 @@ class SqliteSearchProvider:
         return damaged
 
     def _looks(self) -> str | None:
-        """What the store's files look like; None when they changed so lately that a next change might not show."""
+        """Return a fingerprint of the store's files; None if they changed so recently that it could miss a change."""
         found: list[tuple[int, int, int]] = []
         for path in (self._store, self._store.with_name(self._store.name + "-wal")):
             try:

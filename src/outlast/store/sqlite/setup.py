@@ -1,8 +1,8 @@
-"""Opening a SQLite database so that it keeps its promises, or refusing to.
+"""Opens a SQLite database with the settings that durability needs, or refuses to; translates SQLite's errors.
 
-Nobody but SQLite ever opens the database's files in a process that has a connection: closing any descriptor of a file
-drops all of the process's locks on it. So the file is created here before the first connection, and only looked at with
-`stat` afterwards.
+In a process that has a connection, only SQLite may open the database's files: closing any descriptor of a file drops
+all of the process's locks on it. So the file is created here before the first connection, and only `stat` is used
+afterwards.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from outlast.core.errors import OutlastError, StoreUnavailable
 OLDEST = (3, 51, 3)
 BUSY_MS = 10_000
 REWRITTEN_AT_ONCE = 64 * 1024  # SQLite writes at most 128 KiB at a time
-PAGE_SIZE = 2048  # an append changes a little on several pages: a third less to write than with 4096, in the same time
-APPLICATION_ID = 0x486F6C64  # in every store there is, so it never changes
-VFS_NAME: str | None = None  # the fault tests put a disk here that fails
+PAGE_SIZE = 2048  # an append changes several pages slightly: a third fewer bytes than with 4096, in the same time
+APPLICATION_ID = 0x486F6C64  # stored in every existing database, so it must never change
+VFS_NAME: str | None = None  # the fault tests set a VFS that simulates a failing disk
 NETWORK = frozenset(
     {
         "nfs",
@@ -48,7 +48,7 @@ NETWORK = frozenset(
 
 
 def check_version(version: str | None = None) -> None:
-    """SQLite 3.7.0 to 3.51.2 can corrupt a WAL database that several processes use."""
+    """Refuse SQLite 3.7.0 to 3.51.2, which can corrupt a WAL database used by several processes."""
     found = version or apsw.sqlite_lib_version()
     if tuple(int(part) for part in found.split(".")[:3]) < OLDEST:
         raise StoreUnavailable(
@@ -57,7 +57,7 @@ def check_version(version: str | None = None) -> None:
 
 
 def check_file_system(path: Path, mounts: str | None = None) -> None:
-    """A write-ahead log needs shared memory, which network file systems do not have."""
+    """Refuse network file systems: a WAL needs shared memory, which they do not provide."""
     kind = file_system(path.parent, mounts)
     if kind in NETWORK:
         raise StoreUnavailable(
@@ -67,7 +67,7 @@ def check_file_system(path: Path, mounts: str | None = None) -> None:
 
 
 def file_system(folder: Path, mounts: str | None = None) -> str:
-    """The type of the file system that a folder lies on, as the system calls it; '?' when it cannot be told."""
+    """Return the system's name for the file system type of a folder; '?' if it is unknown."""
     if sys.platform == "darwin":
         told = mounts or subprocess.run(["/sbin/mount"], capture_output=True, text=True, check=True).stdout
         found = [
@@ -83,7 +83,7 @@ def file_system(folder: Path, mounts: str | None = None) -> str:
 
 
 def create(path: Path) -> None:
-    """The folder 0700 and the file 0600, before SQLite sees them (it would take the umask's)."""
+    """Create the folder with mode 0700 and the file with 0600, because SQLite would apply the umask."""
     try:
         _make_folder(path.parent)
         check_plain(path)
@@ -98,7 +98,7 @@ def create(path: Path) -> None:
 
 
 def check_plain(path: Path) -> None:
-    """Refuse what is there and can be no database."""
+    """Refuse an existing path that is not a regular file."""
     if path.is_dir():
         raise StoreUnavailable(f"{path} is a directory; a SQLite store is a file")
     if path.exists() and not path.is_file():
@@ -106,7 +106,7 @@ def check_plain(path: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """It and those above it, 0700 each; a new folder outlives a power cut only once the one above it is synced."""
+    """Create the folder and its parents with mode 0700; each parent is synced so that it survives a power cut."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -126,12 +126,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def connect(path: Path) -> apsw.Connection:
-    """A connection with every setting that the promises rest on."""
+    """Open a connection with all settings that durability depends on."""
     with translated(path):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=VFS_NAME)
         connection.set_busy_timeout(BUSY_MS)
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # only a writer that trusts the log may
-        # Without it SQLite compiles a statement that uses a partial index anew for each value it is given.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # `SqliteDatabase.ready` enables it
+        # Without it SQLite recompiles a statement that uses a partial index for each bound value.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA wal_autocheckpoint=0")
@@ -143,12 +143,12 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def rewrite_log(path: Path) -> None:
-    """Write the log once more over itself and sync it: then all of it is on the disk, whatever failed before."""
+    """Rewrite the WAL in place and sync it, so that all of it is on disk even if an earlier sync failed."""
     log = f"{path}-wal"
     if not os.path.exists(log):
         return
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL
-    file = apsw.VFSFile(VFS_NAME or "", log, [flags, 0])  # through SQLite, as everything that touches these files
+    file = apsw.VFSFile(VFS_NAME or "", log, [flags, 0])  # through SQLite, like every access to these files
     try:
         size = file.xFileSize()
         for at in range(0, size, REWRITTEN_AT_ONCE):
@@ -160,7 +160,7 @@ def rewrite_log(path: Path) -> None:
 
 
 def identify(connection: apsw.Connection, path: Path) -> None:
-    """Make sure that this is our database (or an empty one, which becomes ours) in WAL mode."""
+    """Verify that the database is ours or empty, and put it into WAL mode."""
     with translated(path):
         tables = check_ours(connection, path)
         mode = connection.pragma("journal_mode")
@@ -173,8 +173,8 @@ def identify(connection: apsw.Connection, path: Path) -> None:
 
 
 def check_ours(connection: apsw.Connection, path: Path) -> int:
-    """Refuse another program's database; how many tables, indexes and so on there are."""
-    # In this order: whoever makes the database at this moment signs it before it has tables.
+    """Refuse another program's database; return the number of its schema objects."""
+    # In this order: a process that is creating the database sets the application id before it creates tables.
     tables = cast("int", connection.execute("SELECT count(*) FROM sqlite_schema").get)
     application = connection.pragma("application_id")
     if application != APPLICATION_ID and tables:
@@ -184,7 +184,7 @@ def check_ours(connection: apsw.Connection, path: Path) -> int:
 
 @contextmanager
 def translated(path: Path) -> Generator[None]:
-    """SQLite's errors, in our words."""
+    """Raise SQLite's errors as `OutlastError`."""
     try:
         yield
     except (apsw.Error, UnicodeDecodeError) as error:

@@ -1,9 +1,9 @@
-"""A write-ahead log as it lies on disk: how far SQLite would recover it, and what lies beyond that.
+"""Examines a write-ahead log (WAL) on disk: how much of it SQLite would recover, and what comes after that.
 
-Recovery stops, without a word, at the first frame that does not verify. If frames of the same log behind it still
-follow from each other, the log was damaged in the middle, and commits that were acknowledged will be dropped when the
-database is opened next. So look *before* opening. Must only run in a process that has no connection to the database:
-closing any descriptor of it would drop that process's locks.
+Recovery silently stops at the first frame that does not verify. If later frames of the same WAL still verify against
+each other, the WAL was damaged in the middle, and the next open of the database drops acknowledged commits. So examine
+it *before* opening. Must only run in a process that has no connection to the database: closing any descriptor of it
+would drop that process's locks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ EXAMINE = (
 )
 HEADER, FRAME = 32, 24
 MAGIC = {0x377F0682: "<", 0x377F0683: ">"}
-"""The first number of the file tells in which byte order sums are made."""
+"""Byte order of the checksums, by the magic number at the start of the file."""
 
 Sums = tuple[int, int]
 
 
 class Wal(msgspec.Struct, frozen=True, kw_only=True):
-    """`recovered` frames end with a commit and survive; `open` ones follow whole, without a commit. Behind the first
-    frame that does not verify, `beyond` frames of the same log follow from each other, `lost_commits` of them commits.
+    """Frame counts of a WAL. `recovered` frames end with a commit and survive; `open` ones are intact but uncommitted.
+
+    After the first frame that does not verify, `beyond` frames still verify; `lost_commits` of them are commits.
     """
 
     size: int
@@ -50,7 +51,7 @@ class _Frame(NamedTuple):
 
 
 def examine(path: Path) -> Wal:
-    """What is in the log at this path; nothing, where there is none."""
+    """Examine the WAL at this path; a missing file counts as empty."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -60,7 +61,7 @@ def examine(path: Path) -> Wal:
 
 
 def examine_elsewhere(path: Path) -> Wal:
-    """The same in a process that has no connection; `StoreUnavailable` where the log cannot be read."""
+    """Run `examine` in a child process without connections. Raises `StoreUnavailable` if the WAL cannot be read."""
     words = [sys.executable, "-c", EXAMINE, str(path)]
     done = subprocess.run(words, capture_output=True, check=False, timeout=300)
     if done.returncode != 0:
@@ -76,7 +77,7 @@ def _read(file: BinaryIO, size: int) -> Wal:
     magic, _, page_size, _, *salts, first, second = struct.unpack(">8I", head)
     order = MAGIC.get(magic)
     if order is None or _sums(order, head[:24], (0, 0)) != (first, second):
-        return Wal(size=size)  # a header that does not verify is an empty log
+        return Wal(size=size)  # SQLite treats a WAL with an invalid header as empty
     page_size = 65_536 if page_size == 1 else page_size
     frames = recovered = intact = beyond = lost = 0
     previous, broken = (first, second), False
@@ -98,8 +99,10 @@ def _read(file: BinaryIO, size: int) -> Wal:
 
 
 def recovered_pages(path: Path, page_size: int) -> dict[int, bytes]:
-    """The newest committed version of every page that recovery would take from the log; none of a log that belongs to
-    another database's pages."""
+    """Return the newest committed version of each page that recovery would take from the WAL.
+
+    Empty if the WAL has another page size than the database.
+    """
     found: dict[int, bytes] = {}
     waiting: dict[int, bytes] = {}
     try:

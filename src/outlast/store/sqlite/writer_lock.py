@@ -1,7 +1,7 @@
-"""The gate: a file beside the database on which the writers of several processes queue.
+"""Writer lock: a file next to the database (`.gate`) on which the writers of several processes queue.
 
-SQLite's own busy waiting is a lottery; `flock` is a queue. The holder writes its pid into the file, so that whoever
-waits in vain can say for whom. The lock goes with its process, also when that is killed.
+SQLite's own busy waiting picks a random winner; `flock` is a queue. The holder writes its pid into the file, so that a
+waiter that times out can name the process. The kernel releases the lock when the process ends, also when it is killed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from outlast.core.errors import StoreUnavailable
 
 PATIENCE = (0.001, 0.016)
-"""Seconds between a writer's first tries. Whoever is inside may do a few commits in a row meanwhile: if processes took
-turns at every commit, each would find its page cache void each time. Only then does a writer stand in the line."""
+"""Seconds between a writer's first attempts, before it joins the queue. Meanwhile the holder can make several commits
+in a row: if processes alternated at every commit, each would find its page cache invalid every time."""
 
 
 class WriterLock:
@@ -31,7 +31,7 @@ class WriterLock:
         self._line: _WaitingLine | None = None
 
     def pass_through(self, work: Callable[[], None]) -> None:
-        """Do the work when it is our turn. `StoreUnavailable` names the process that did not let us in."""
+        """Run `work` under the lock. Raises `StoreUnavailable` with the holder's pid after the timeout."""
         if not self.enter():
             self.stand_in_line(work)
             return
@@ -41,10 +41,10 @@ class WriterLock:
             self.leave()
 
     def enter(self) -> bool:
-        """Our turn, until `leave`; False when others are there and it is better to stand in the line."""
+        """Take the lock until `leave`; False if it is still held and the caller should use `stand_in_line`."""
         if not self._enter() and not any(self._enter_after(pause) for pause in PATIENCE):
             return False
-        if os.pread(self._fd, 16, 0) != self._pid:  # writing it every time would cost more than the lock
+        if os.pread(self._fd, 16, 0) != self._pid:  # writing it every time costs more than the lock
             self._sign(self._fd)
         return True
 
@@ -70,13 +70,13 @@ class WriterLock:
             self._line.close()
 
     def close_in_child(self) -> None:
-        """After a fork: as long as the child has the file open, it would hold its parent's lock."""
+        """Close the files after a fork: while the child has them open, it would hold the parent's lock."""
         os.close(self._fd)
         if self._line is not None:
             os.close(self._line.fd)
 
     def holder(self) -> str:
-        """The pid of the process that was let in last."""
+        """Return the pid of the process that took the lock last; '?' if unknown."""
         return os.pread(self._fd, 16, 0).decode("ascii", "replace").strip() or "?"
 
     def _open(self) -> int:
@@ -88,11 +88,11 @@ class WriterLock:
             ) from error
 
     def _sign(self, fd: int) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the name is a courtesy, the lock is what counts
+        with contextlib.suppress(OSError):  # full disk: the pid is optional, the lock is not
             os.pwrite(fd, self._pid, 0)
 
     def stand_in_line(self, work: Callable[[], None]) -> None:
-        """Do the work when everybody who was there before has left. `StoreUnavailable` names who has not."""
+        """Queue for the lock and run `work` under it. Raises `StoreUnavailable` with the holder's pid on timeout."""
         if self._line is None:
             self._line = _WaitingLine(self._open(), self._sign)
         turn = _WriterTurn(work)
@@ -105,7 +105,7 @@ class WriterLock:
 
 
 class _WriterTurn:
-    """Work that waits for the gate. Given up when it has waited too long; never once it has begun."""
+    """Work that waits for the lock. It can be abandoned after a timeout, but not once it has begun."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -116,10 +116,10 @@ class _WriterTurn:
         self._error: BaseException | None = None
 
     def wait(self, timeout: float) -> bool:
-        """Until the work is done; False when it was given up before it began."""
+        """Wait until the work is done; False if it was abandoned before it began."""
         try:
             over = self._over.acquire(timeout=timeout)
-        except BaseException:  # interrupted: whoever comes next must not find us still at work
+        except BaseException:  # interrupted: the work must not run on after the caller has left
             if not self._give_up():
                 self._over.acquire()
             raise
@@ -137,24 +137,24 @@ class _WriterTurn:
             return self._abandoned
 
     def take(self) -> None:
-        """Our turn has come."""
+        """Run the work under the lock, unless the waiter has abandoned it."""
         with self._mutex:
             if self._abandoned:
                 return
             self._begun = True
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 whoever waits raises it
+        except BaseException as error:  # noqa: BLE001 `wait` raises it
             self._error = error
         finally:
             self._over.release()
 
 
 class _WaitingLine:
-    """A thread that waits at the gate for us: a blocking `flock` cannot be given a time limit.
+    """Thread that waits for the lock on behalf of writers, because a blocking `flock` has no timeout.
 
-    It does the work itself when it is let in, so that the gate is not held while one thread wakes another. It has a
-    descriptor of its own, because the lock belongs to the open file.
+    It runs the work itself, so that the lock is not held while one thread wakes another. It has its own descriptor,
+    because a `flock` belongs to the open file.
     """
 
     def __init__(self, fd: int, sign: Callable[[int], None]) -> None:

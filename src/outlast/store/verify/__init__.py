@@ -1,7 +1,7 @@
-"""Proof of integrity: recompute everything that can be recomputed, and name exactly what is damaged.
+"""Integrity checks: `verify` recomputes everything that can be recomputed and reports exactly what is damaged.
 
-Damage never stops the search: every other event, session and table is still looked at. What is whole in a damaged
-session comes out by `salvage`. The chain shows accidents; it is no proof against someone who may rewrite the store.
+Damage never ends the run: every other event, session and table is still checked. `salvage` extracts the intact events
+of a damaged session. The hash chain detects accidents; it does not protect against a party that can rewrite the store.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from outlast.store.verify.session import SessionCheck
 __all__ = ["DamageKind", "Finding", "VerifyReport", "salvage", "verify"]
 
 Progress = Callable[[int, int], None]
-"""Told after each session: how many are done, and how many there are."""
+"""Called after each session with the number done and the total."""
 
 
 def verify(
     store: LogStore, session_id: str | None = None, *, deep: bool = False, progress: Progress | None = None
 ) -> VerifyReport:
-    """Check one session, or all of them and what holds between them. Others may write meanwhile.
+    """Check one session, or all sessions and the relations between them. Other processes may write meanwhile.
 
-    `deep` lets the adapter look at every page, index and constraint, however long that takes.
+    With `deep` the adapter checks every page, index and constraint, however long that takes.
     """
     report = VerifyReport(findings=[])
     if session_id is None:
@@ -45,7 +45,7 @@ def verify(
     counts = MessageCounts()
     for first in range(0, len(names), store.sessions_at_once):
         batch = names[first : first + store.sessions_at_once]
-        # One view for a batch: keys are found by one walk over all of them, and must be as old as the events.
+        # One view per batch: one scan finds the keys of all its sessions, and keys and events must be from one moment.
         with store.inspect() as view:
             keys = _keys(view, batch, report)
             for number, name in enumerate(batch, first + 1):
@@ -57,9 +57,9 @@ def verify(
 
 
 def salvage(store: LogStore, session_id: str) -> Iterator[StoredEvent | Finding]:
-    """Every event of a session that is whole, inherited ones first, in order; findings stand where damage is.
+    """Yield every intact event of a session in order, inherited ones first, with findings in place of damage.
 
-    An event behind a missing one cannot be proven; it comes out too, with a finding before it that says so.
+    An event behind a missing one cannot be proven; it is yielded too, after a finding that says so.
     """
     with store.inspect() as view:
         _refuse_unknown(view, session_id)
@@ -82,7 +82,7 @@ def _salvaged(view: ReadView, stretch: Stretch) -> Iterator[StoredEvent | Findin
 
 
 def _inherited_damage(view: ReadView, session_id: str) -> list[Finding]:
-    """What is wrong with the history that a session stands on."""
+    """Damage in the inherited history of a session."""
     stretches = history(view, session_id)[:-1]
     return [found for stretch in stretches for found in _salvaged(view, stretch) if isinstance(found, Finding)]
 

@@ -1,8 +1,7 @@
-"""The history that a session stands on: which sessions own it, and its events as readers see them.
+"""A session's full history: which sessions own its parts, its verified events, and message counts.
 
-How many messages a session has at some event, its inherited history included.
-
-Forks inherit that number, so it is asked for many times in one log; a mark is kept every thousand events.
+Forks inherit a message count at some event of their base. One base may have many forks, so `MessageCounts` caches the
+count every thousand events.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ PAGE = 512
 
 
 class Stretch(NamedTuple):
-    """Events of one owner, up to `upto` (None: all there are). `row` is its header, None where that is unreadable."""
+    """Events of one owner, up to `upto` (None: all). `row` is the owner's header, None if it is unreadable."""
 
     owner: str
     row: HeaderRow | None
@@ -30,7 +29,7 @@ class Stretch(NamedTuple):
 
 
 def readable_header(view: ReadView, session_id: str) -> HeaderRow | None:
-    """The header, None where it cannot be found or read."""
+    """The header; None if it is missing or unreadable."""
     try:
         return view.header(session_id)
     except OutlastError:
@@ -38,10 +37,10 @@ def readable_header(view: ReadView, session_id: str) -> HeaderRow | None:
 
 
 def history(view: ReadView, session_id: str) -> list[Stretch]:
-    """Where a session's events lie, oldest first; the last stretch is its own."""
+    """The parts of a session's history, oldest first; the last part is its own."""
     found: list[Stretch] = []
     base: tuple[str, int | None] | None = (session_id, None)
-    while base is not None and base[0] not in {stretch.owner for stretch in found}:  # damage may lead in a circle
+    while base is not None and base[0] not in {stretch.owner for stretch in found}:  # damage may form a cycle
         owner, upto = base
         row = readable_header(view, owner)
         found.append(Stretch(owner, row, upto))
@@ -52,7 +51,7 @@ def history(view: ReadView, session_id: str) -> list[Stretch]:
 
 
 def checked(view: ReadView, session_id: str, after: int, upto: int) -> Iterator[StoredEvent]:
-    """Events `after < seq <= upto` of a session, inherited ones too, as a reader gets them: `DamagedSession` at the
+    """Yield the events `after < seq <= upto` of a session, inherited ones included; raises `DamagedSession` at the
     first one that is missing or changed."""
     previous = GENESIS
     for owner, row, last in history(view, session_id):
@@ -77,13 +76,13 @@ MARK_EVERY = 1_000
 
 
 class MessageCounts:
-    """Remembers what it counted, for all sessions of one run."""
+    """Message counts of all sessions, cached for one run."""
 
     def __init__(self) -> None:
         self._marks: dict[str, list[tuple[int, int]]] = {}
 
     def at(self, view: ReadView, session_id: str, seq: int) -> int:
-        """Messages among events 1 to `seq`; `DamagedSession` where that cannot be told."""
+        """The number of messages in events 1 to `seq`; `DamagedSession` if it cannot be determined."""
         marks = self._marks.setdefault(session_id, [(0, 0)])
         after, count = marks[bisect_right(marks, (seq, seq)) - 1]
         for event in checked(view, session_id, after, seq):

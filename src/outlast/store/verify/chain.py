@@ -1,9 +1,9 @@
-"""A session's own rows, one by one, each judged by the hash chain.
+"""Checks a session's own rows one by one against the hash chain.
 
-Judging goes on behind damage: a row is genuine when its hash follows from the hash of the row before it, as stored. So
-one changed byte condemns one row. Two cases need a second look. When it is a row's *hash* that was changed, the row
-behind it still follows from the hash that should be there, and so proves the content. When a row is gone, the one
-behind it cannot be checked: it is handed out, and named as not proven.
+The check continues behind damage: a row is genuine if its hash follows from the stored hash of the row before it, so
+one changed byte invalidates one row. Two cases are special. If only a row's *hash* was changed, the next row still
+follows from the correct hash, and so proves the content. If a row is missing, the next row cannot be checked: it is
+returned and reported as not proven.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PAGE = 512
 
 
 class ChainVerdict(NamedTuple):
-    """A row as it may be used, or None where there is nothing to use; and what is wrong with it, if anything."""
+    """A usable row, or None if there is none; and what is wrong with it, if anything."""
 
     event: StoredEvent | None
     finding: Finding | None = None
 
 
 def judged(view: ReadView, session_id: str, row: HeaderRow | None, least: int = 0) -> Iterator[ChainVerdict]:
-    """Every event that the session itself should own. `row` is its header, None where that cannot be read; of a deleted
-    session events up to `least` must be there, because forks stand on them."""
+    """Check every event that the session itself should own. `row` is its header, None if unreadable. A deleted session
+    must still have the events up to `least`, because forks share them."""
     if row is None:
         yield from _ChainSearch(view, session_id).without_header()
         return
@@ -66,7 +66,7 @@ def judged(view: ReadView, session_id: str, row: HeaderRow | None, least: int = 
 
 
 def base_of(view: ReadView, session_id: str, row: HeaderRow | None) -> tuple[str, int] | None:
-    """The session and the event that a session stands on, from its rows where its header cannot be read."""
+    """The base session and event of a session; taken from its rows if its header cannot be read."""
     if row is None:
         return _ChainSearch(view, session_id).base()
     owner, seq = _base(view, row)
@@ -74,7 +74,7 @@ def base_of(view: ReadView, session_id: str, row: HeaderRow | None) -> tuple[str
 
 
 def _base(view: ReadView, row: HeaderRow) -> tuple[str | None, int]:
-    """What the session stands on: as its header says, unless only what its first event says is proven by it."""
+    """The session's base: the one in its header, unless the hash chain proves only the one in its first event."""
     told = (row.base_id, row.base_seq)
     if row.deleted_at is not None or _begins(_page(view, row.session_id, told[1], told[1] + 1), view, told):
         return told
@@ -90,9 +90,9 @@ def _begins(rows: list[StoredEvent], view: ReadView, base: tuple[str | None, int
 
 
 def _behind(view: ReadView, row: HeaderRow, after: int, last: int, before: list[bytes]) -> Iterator[ChainVerdict]:
-    """What follows the last row that is beyond doubt."""
+    """Check what follows the last verified row."""
     if row.deleted_at is None and (rest := _up_to_head(view, row, min(after, last), before)) is not None:
-        # The hash of the head is reached, so it is the number that is wrong, and no event is missing.
+        # The chain reaches the head's hash, so no event is missing: the header's last_seq is wrong.
         text = f"last_seq is {row.last_seq}, its log ends at {rest[-1].seq if rest else after}, as the head's hash says"
         yield ChainVerdict(None, Finding(what=DamageKind.HEADER, session_id=row.session_id, text=text))
         yield from map(ChainVerdict, rest)
@@ -110,7 +110,7 @@ def _behind(view: ReadView, row: HeaderRow, after: int, last: int, before: list[
 
 
 def _up_to_head(view: ReadView, row: HeaderRow, after: int, before: list[bytes]) -> list[StoredEvent] | None:
-    """The events after `after`, if they lead to the hash of the head, but not to its seq; else None."""
+    """The events after `after` if they lead to the head's hash but not to its seq; otherwise None."""
     found: list[StoredEvent] = []
     if before == [row.head_hash]:
         return found if after < row.last_seq and not _page(view, row.session_id, after, after + 1) else None
@@ -129,7 +129,7 @@ def _damaged(session_id: str, seq: int, text: str, upto: int | None = None) -> F
 
 
 def _page(view: ReadView, session_id: str, after: int, upto: int) -> list[StoredEvent]:
-    """The rows that a reader would find; what cannot be read is not found."""
+    """The rows that a reader would find; none if they cannot be read."""
     try:
         return view.rows(session_id, after, upto)
     except OutlastError:
@@ -137,7 +137,7 @@ def _page(view: ReadView, session_id: str, after: int, upto: int) -> list[Stored
 
 
 def _last(view: ReadView, row: HeaderRow, least: int) -> int:
-    """The seq of the last row that must be there. Of a deleted session only what forks stand on is left."""
+    """The seq of the last row that must exist. A deleted session keeps only the events that forks share."""
     if row.deleted_at is None:
         return row.last_seq
     last = max(row.base_seq, least)
@@ -147,14 +147,14 @@ def _last(view: ReadView, row: HeaderRow, least: int) -> int:
 
 
 def _hash_before(view: ReadView, base_id: str | None, base_seq: int) -> list[bytes]:
-    """The hash that the session's first own event builds on; nothing if it cannot be told."""
+    """The hash before the session's first own event; empty if unknown."""
     if base_seq == 0:
         return [GENESIS]
     return hash_of_event(view, base_id, base_seq)
 
 
 def hash_of_event(view: ReadView, session_id: str | None, seq: int) -> list[bytes]:
-    """The hashes that an event which a session owns or inherits may have, as stored; nothing if it is not there."""
+    """The stored hashes that an own or inherited event of a session may have; empty if it is missing."""
     try:
         while session_id is not None:
             row = view.header(session_id)
@@ -170,7 +170,7 @@ def hash_of_event(view: ReadView, session_id: str | None, seq: int) -> list[byte
 
 
 class _ChainSearch:
-    """Judging with every row that can be found by any means; for sessions in which something is wrong."""
+    """Checks a damaged session with every row that a full scan finds."""
 
     def __init__(self, view: ReadView, session_id: str) -> None:
         self.view = view
@@ -186,7 +186,7 @@ class _ChainSearch:
         self.readable = True
 
     def without_header(self) -> Iterator[ChainVerdict]:
-        """The header cannot say where the session begins and ends, so its rows must."""
+        """Check a session without a readable header: its rows determine where it begins and ends."""
         if not self.rows:
             return
         self.readable = False
@@ -199,7 +199,7 @@ class _ChainSearch:
         yield from self.between(first - 1, self._plausible_end(first, before), before, None)
 
     def base(self) -> tuple[str, int] | None:
-        """The session and the event that the first row says it stands on."""
+        """The base session and event according to the first row."""
         for event in self.rows[self.seqs[0]] if self.rows else ():
             forked = _fork(event)
             if forked is not None and forked.base_seq == event.seq - 1:
@@ -207,7 +207,7 @@ class _ChainSearch:
         return None
 
     def _plausible_end(self, first: int, before: list[bytes]) -> int:
-        """The last row that follows from the one before it: a damaged key can be any number."""
+        """The last row that follows from its predecessor; higher seqs may come from damaged row keys."""
         ends = [
             seq
             for seq, events in self.rows.items()
@@ -218,7 +218,7 @@ class _ChainSearch:
         return max(ends, default=first)
 
     def between(self, after: int, last: int, before: list[bytes], end: bytes | None) -> Iterator[ChainVerdict]:
-        """Judge `after < seq <= last`; `before` holds the hashes that row `after` may have, `end` the last row's."""
+        """Check `after < seq <= last`; `before` is the possible hashes of row `after`, `end` the last row's hash."""
         seq = after + 1
         while seq <= last:
             events = self.rows.get(seq, [])
@@ -242,7 +242,8 @@ class _ChainSearch:
             seq += 1
 
     def _changed(self, events: list[StoredEvent], before: list[bytes], end: bytes | None) -> ChainVerdict:
-        """A row whose hash does not follow. If the next one builds on the hash it should have, only that changed."""
+        """Judge a row whose hash does not follow. If the next row follows from the correct hash, only the stored hash
+        was changed."""
         seq = events[0].seq
         for event in events:
             for hashed in _computed([event], before):
@@ -256,14 +257,14 @@ class _ChainSearch:
         return hashed == end if not following else any(verifies(hashed, event) for event in following)
 
     def _lost(self, event: StoredEvent) -> Finding | None:
-        """Whether readers find this row too."""
+        """A finding if ordinary reads cannot find this row."""
         if not self.readable or event in _page(self.view, self.session_id, event.seq - 1, event.seq):
             return None
         return _damaged(self.session_id, event.seq, "whole, but readers cannot find it: the index over it is damaged")
 
 
 def _is_row(event: StoredEvent) -> bool:
-    """Whether every value is of the type that it has in a row."""
+    """Whether every value has the type of its column."""
     try:
         msgspec.convert(tuple(event), type=_ROW)
     except msgspec.ValidationError:
@@ -275,7 +276,7 @@ _ROW = tuple[str, int, str, int, int, str, str | None, str | None, int | None, s
 
 
 def _fork(event: StoredEvent) -> SessionForked | None:
-    """Where this row says that the session begins; it is not proven yet."""
+    """The fork event in this row, if it is one; not proven yet."""
     try:
         found = event_of(event)
     except (TypeError, AttributeError):

@@ -1,7 +1,8 @@
-"""What holds between sessions: lists, routes, lineages, and what the adapter itself finds.
+"""Checks across sessions: lists, routes, lineages, and the adapter's own checks.
 
-Others may write meanwhile, and not every store shows all sessions as of one moment. So headers are read first and the
-rest afterwards: what differs must be newer, and what is missing is looked for once more before it is called missing.
+Other processes may write meanwhile, and not every store shows all sessions as of one moment. So headers are read first
+and the rest afterwards: a difference is damage only if it is not newer, and a missing session is looked up again before
+it is reported as missing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PAGE = 512
 
 
 class KnownSession(NamedTuple):
-    """As much of a header as is needed of all sessions at once."""
+    """The header fields that are kept in memory for all sessions at once."""
 
     owner_id: str
     deleted: bool
@@ -59,7 +60,7 @@ def _known(row: Header) -> KnownSession:
 
 
 class SessionIndex:
-    """Every session there is; `known` has None for those whose header cannot be read."""
+    """All sessions of the store; `known` maps to None if a header cannot be read."""
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
@@ -72,7 +73,7 @@ class SessionIndex:
                     row = readable_header(view, name)
                     self.known[name] = None if row is None else _known(row)
         self.standing_on: dict[str, int] = {}
-        """Up to which event forks stand on a session."""
+        """By session: the last event that a fork shares."""
         for known in self.known.values():
             if known is not None and known.base_id is not None:
                 self.standing_on[known.base_id] = max(self.standing_on.get(known.base_id, 0), known.base_seq)
@@ -88,7 +89,7 @@ class SessionIndex:
                     yield Finding(what=DamageKind.STORE, text=f"cannot be checked to the end: {error}")
 
     def _lists(self, view: ReadView) -> Iterator[Finding]:
-        """Each owner's list holds exactly that owner's sessions, as their headers say."""
+        """Check that each owner's list shows exactly the owner's sessions, with their current headers."""
         live = {name: known for name, known in self.known.items() if known is not None and not known.deleted}
         listed: dict[str, KnownSession] = {}
         for owner in sorted({known.owner_id for known in live.values()}):
@@ -106,7 +107,7 @@ class SessionIndex:
                 yield Finding(what=DamageKind.LIST, session_id=name, text="the list shows another header than its own")
 
     def _is_live(self, name: str) -> bool:
-        """Whether the session is there now, and not deleted."""
+        """Whether the session exists now and is not deleted."""
         with self._store.inspect() as view:
             row = readable_header(view, name)
         return row is not None and row.deleted_at is None
@@ -143,7 +144,7 @@ class SessionIndex:
             if known is None or known.rotated_to is None:
                 continue
             if not self._is_there(known.rotated_to):
-                # A session may be imported without the one that it goes on as.
+                # A session may be imported without its successor.
                 text = f"it goes on as {known.rotated_to}, which is not there"
                 yield Finding(what=DamageKind.LINEAGE, session_id=name, text=text, damage=not known.imported)
             elif known.root_id not in tips:
@@ -157,7 +158,7 @@ def _listed(view: ReadView, owner: str) -> Iterator[tuple[str, Header | None]]:
         for name, updated_at, row in page:
             yield name, row
             if (updated_at, name) >= position:
-                return  # the list is not in order: a damaged index, which the adapter's own checks name
+                return  # out of order: a damaged index, which the adapter's own checks report
             position = (updated_at, name)
 
 

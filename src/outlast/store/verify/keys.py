@@ -1,4 +1,4 @@
-"""Whether a session's stored keys and the keys in its events agree."""
+"""Checks that a session's stored keys agree with the keys in its events."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from outlast.store.read.inspection import StoredKey
 
 
 class KeyCheck:
-    """Fed with a session's genuine events in order, compares them with the keys that are stored for it; None is for
-    keys that cannot be read, whose damage is reported elsewhere. `root_id`, the scope of all keys whose writer gave
-    none, is None where the header cannot be read."""
+    """Compares a session's genuine events, passed in order to `note`, with its stored keys. `stored` is None if the
+    keys cannot be read, which is reported elsewhere. `root_id` is the scope of keys without an explicit scope, None if
+    the header cannot be read."""
 
     def __init__(self, stored: list[StoredKey] | None) -> None:
         keys = stored or []
@@ -39,7 +39,7 @@ class KeyCheck:
 
     def _add(self, event: StoredEvent, stored: StoredKey, content: list[bytes]) -> None:
         if event.enc not in (PLAIN, ZSTD) or (event.redacted and event.enc != PLAIN):
-            self._open = None  # what was written can no longer be told
+            self._open = None  # the content of the write can no longer be recomputed
             return
         digest = event.body if event.redacted else body_digest(plain_body(event))
         content.append(content_of(event.kind, event.v, digest))
@@ -50,7 +50,8 @@ class KeyCheck:
                 self._wrong.append((event.seq, wrong))
 
     def _about(self, stored: StoredKey, content: list[bytes]) -> str | None:
-        """What is wrong with a stored key. Its digest tells whether its writer gave the scope, and proves it then."""
+        """What is wrong with a stored key, if anything. The digest shows whether the caller gave a scope, and proves
+        it."""
         if stored.row.digest == digest_of(content, None):
             if self.root_id is None or stored.scope == self.root_id:
                 return None
@@ -62,11 +63,11 @@ class KeyCheck:
         return f"the stored digest or scope of key {stored.key!r} is damaged: a repeat would be stored again or refused"
 
     def differences(self) -> Iterator[tuple[int, str]]:
-        """Seq and words. Only to be asked after all events."""
+        """The findings as (seq, text). Call it after the last event."""
         yield from self._wrong
         for seq, stored in sorted(self._waiting.items()):
             if 0 < seq <= self._last:
-                continue  # that event is damaged or inherited, and was reported as such
+                continue  # the event is damaged or inherited; damage was reported with the event
             yield seq, f"the key {stored.key!r} leads to an event that is not there"
 
 

@@ -1,4 +1,4 @@
-"""What verify found, as data."""
+"""The result of a verification as data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class DamageKind(StrEnum):
-    """Which part of a store a finding is about."""
+    """The part of the store that a finding is about."""
 
     EVENT = "event"
     HEADER = "header"
@@ -23,9 +23,9 @@ class DamageKind(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is not as it should be. `upto` ends a run of events that begins at `seq`.
+    """One problem. `seq` to `upto` is a range of events.
 
-    `damage` False is information: nothing is lost or wrong, it is only worth knowing.
+    `damage` False is information only: nothing is lost or wrong.
     """
 
     what: DamageKind
@@ -46,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class VerifyReport(msgspec.Struct, kw_only=True):
-    """What was looked at, and what was found."""
+    """How much was checked, and the findings."""
 
     sessions: int = 0
     events: int = 0
@@ -69,7 +69,7 @@ class VerifyReport(msgspec.Struct, kw_only=True):
 
     @property
     def damaged_events(self) -> set[tuple[str, int]]:
-        """Session and seq of every event that is missing, changed or cannot be proven."""
+        """Session and seq of every event that is missing, changed or not proven."""
         found: set[tuple[str, int]] = set()
         for finding in self.damage:
             if finding.what is DamageKind.EVENT and finding.session_id and finding.seq is not None:

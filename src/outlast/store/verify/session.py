@@ -1,4 +1,4 @@
-"""Everything about one session: chain, header, keys, blobs, drafts, snapshots."""
+"""Checks one session: hash chain, header, keys, blobs, drafts, snapshots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outlast.store.verify.report import DamageKind, Finding, VerifyReport
 
 
 class SessionCheck:
-    """One session in one view; `run` adds to the report. `keys` is None where they cannot be read."""
+    """Checks one session in one view; `run` adds the result to the report. `keys` is None if unreadable."""
 
     def __init__(self, view: ReadView, session_id: str, keys: list[StoredKey] | None, counts: MessageCounts) -> None:
         self.view = view
@@ -39,7 +39,7 @@ class SessionCheck:
         self._whole = True
 
     def run(self, report: VerifyReport, least: int = 0) -> None:
-        """`least` is the last event that a fork stands on."""
+        """Run all checks. `least` is the last event that a fork shares."""
         row = self._header()
         self._keys.root_id = None if row is None else row.root_id
         recount = self._events(row, least)
@@ -110,11 +110,11 @@ class SessionCheck:
         try:
             inherited = self._counts.at(self.view, row.base_id, row.base_seq)
         except OutlastError:
-            inherited = None  # the damage is reported where it is
+            inherited = None  # the damage is reported for the session that has it
         return Recount(self.session_id, inherited, self._redacted, imported)
 
     def _again(self, row: HeaderRow) -> Recount:
-        """A redacted event's sums are told by an event that comes after it, so count once more, knowing them."""
+        """Recount with known redactions: what a redacted event had added is recorded in a later event."""
         recount = self._recount(row)
         for event, _ in judged(self.view, self.session_id, row):
             if event is not None:
@@ -147,7 +147,7 @@ class SessionCheck:
             case _:
                 return
 
-    # --- what hangs on the events
+    # --- blobs, drafts, snapshots
 
     def _blobs(self, row: HeaderRow) -> None:
         for sha256 in sorted(self._named):
@@ -181,7 +181,7 @@ class SessionCheck:
                     text = "the snapshot is not what the log folds to; it is only a cache"
                     self._say(DamageKind.SNAPSHOT, text, stored.seq)
         except DamagedSession:
-            return  # the history it stands on is damaged, and that is reported where it is
+            return  # damage in the inherited history is reported for the session that owns it
 
 
 def _snapshots(view: ReadView, row: HeaderRow) -> list[Snapshot]:
@@ -189,7 +189,7 @@ def _snapshots(view: ReadView, row: HeaderRow) -> list[Snapshot]:
     at_most = row.last_seq
     while (snapshot := view.snapshot(row.session_id, at_most)) is not None:
         if type(snapshot.seq) is not int or snapshot.seq > at_most:
-            break  # a damaged row, which the adapter's own checks name
+            break  # a damaged row, which the adapter's own checks report
         found.append(snapshot)
         at_most = snapshot.seq - 1
     return found

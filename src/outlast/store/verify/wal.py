@@ -1,7 +1,7 @@
-"""Commits in a SQLite store's write-ahead log that the next opening would drop without a word.
+"""Finds commits in a SQLite write-ahead log that SQLite would silently drop when it next opens the database.
 
-Recovery ends at the first frame that does not verify, and what it leaves is perfectly consistent: nobody who has opened
-the database can know. So the log is looked at as a file, before and beside the database.
+SQLite's recovery ends at the first frame that does not verify and leaves a consistent database, so the loss is
+invisible through a connection. Therefore the log is read as a file, independently of the database.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LOOKS = 3
 
 
 def log_findings(url: str) -> list[Finding]:
-    """What is wrong with the log of this store; nothing, where it has none."""
+    """Problems of the store's write-ahead log; empty if it has none."""
     scheme, path = place_of(url)
     if scheme != "sqlite" or path is None:
         return []
@@ -25,7 +25,7 @@ def log_findings(url: str) -> list[Finding]:
         return []
     try:
         looks = [examine_elsewhere(log)]
-        # A frame that is being written looks damaged too; only one that stays so is.
+        # A frame that is just being written looks damaged too; only repeated looks tell the difference.
         while looks[-1].lost_commits and len(looks) < LOOKS:
             looks.append(examine_elsewhere(log))
     except OutlastError as error:

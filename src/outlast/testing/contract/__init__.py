@@ -1,4 +1,4 @@
-"""The exam for stores.
+"""The test suite for store adapters.
 
     class TestMyStore(StoreContract):
         @pytest.fixture(autouse=True)
@@ -11,9 +11,9 @@
         def reopen(self, store):
             return MyStore(self.path / "store")
 
-Every question is one promise of `outlast.store.port`; the name of the test is the promise. Questions are grouped by
-noun, one file each, and put together here: this is the one place in Outlast where classes are combined by inheritance,
-because that is how pytest hands an exam on.
+Every test checks one promise of `outlast.store.port` and is named after it. The tests are grouped by subject, one file
+each, and combined here. This is the only place in Outlast that combines classes by inheritance, because that is how
+pytest shares a test suite.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StoreContract(
     FollowQuestions,
     HandleQuestions,
 ):
-    """The exam for a store adapter: inherit it, provide two methods, and let pytest collect it.
+    """The test suite for a store adapter: inherit it, provide two methods, and let pytest collect it.
 
     class TestMyStore(StoreContract):
         @pytest.fixture(autouse=True)
@@ -66,6 +66,6 @@ class StoreContract(
         def make_store(self):            # a new, empty store
             return MyStore(self.path / "store")
 
-        def reopen(self, store):         # the same place once more; `store` may be open, closed or abandoned
+        def reopen(self, store):         # another handle on the same place; `store` may be open, closed or abandoned
             return MyStore(self.path / "store")
     """

@@ -1,4 +1,4 @@
-"""Writing: receipts, seqs, all or none, expectations, the end of a session."""
+"""Writes: receipts, seqs, atomicity, expectations, the end of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: what has waited longest goes to one of those who ask, and to nobody else."""
+"""Claims: the session that has waited longest goes to exactly one of the claimants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wanted(token: str = "worker", **more: Any) -> ClaimRequest:
 
 class ClaimQuestions(Exam):
     def waiting(self, moment: int = 1, *, actor: str = TERMINAL, header: Header | None = None) -> str:
-        """A session with an unanswered input."""
+        """Create a session with an unanswered input."""
         session_id = self.begin(header=header)
         self.append(session_id, NewEvent(event=admitted("please").event, at=moment, actor=actor))
         return session_id

@@ -1,4 +1,4 @@
-"""Draft chunks: what a streaming reply has shown so far, and that it goes when the attempt is closed."""
+"""Draft chunks: the streamed part of a reply, which is removed when the attempt is closed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outlast.testing.contract.exam import Exam, admitted, new_id
 
 class DraftQuestions(Exam):
     def attempt(self) -> tuple[str, Lease, int]:
-        """A session with an open attempt: its id, its lease, the attempt's seq."""
+        """Create a session with an open attempt; return its id, its lease and the attempt's seq."""
         session_id = self.begin()
         lease = self.claim(session_id)
         receipt = self.append(session_id, e.TurnStarted(), e.ModelRequested(model="m"), lease=lease)
@@ -24,7 +24,7 @@ class DraftQuestions(Exam):
         self.store.commit(PutChunk(lease=lease, attempt_seq=attempt_seq, n=n, part=part, data=data))
 
     def draft(self, session_id: str, after: int | None = None, chunk: int = 0) -> list[Chunk]:
-        """The chunks that a follower who knows every event is shown."""
+        """Return the chunks that a follower gets if it knows every event."""
         after = self.store.head(session_id).last_seq if after is None else after
         return [
             one for batch in self.store.follow(session_id, after=after, chunk=chunk, timeout=0) for one in batch.chunks

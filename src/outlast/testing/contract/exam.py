@@ -1,4 +1,4 @@
-"""The desk at which a store is examined: opening it, closing it, and the few sentences every question is made of."""
+"""`Exam`: base class of the store tests. Opens and closes stores, and has the helpers that most tests use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outlast.core.messages import Role, TextPart
 from outlast.store.engine.encode import event_of
 from outlast.store.port import Append, Claim, Create, Lease, NewEvent, Receipt, Store
 
-OPAQUE_HOLDER = "the examiner"  # not of the form that tells a host and a pid, so never known to be dead
+OPAQUE_HOLDER = "the examiner"  # names no host and pid, so no store can know that it is dead
 
 
 def new_id() -> str:
@@ -22,7 +22,7 @@ def new_id() -> str:
 
 
 def said(text: str, role: Role = Role.USER) -> NewEvent:
-    """A message as a library caller appends it."""
+    """Return a message as a library caller appends it."""
     return NewEvent(event=e.MessageAppended(role=role, parts=(TextPart(text),)), actor=role.value)
 
 
@@ -31,7 +31,7 @@ def admitted(text: str) -> NewEvent:
 
 
 def text_in(event: Event | Opaque) -> str | None:
-    """The text of a message's only part; None for anything else."""
+    """Return the text of a message's only part; None for anything else."""
     if isinstance(event, e.MessageAppended | e.InputAdmitted | e.AssistantReplied) and event.parts:
         [part] = event.parts
         return part.text if isinstance(part, TextPart) else None
@@ -39,11 +39,10 @@ def text_in(event: Event | Opaque) -> str | None:
 
 
 class Exam:
-    """What a subclass provides, and what the questions use.
+    """The methods that a subclass provides, and the helpers for tests.
 
-    `make_store` opens a store on a fresh, empty place. `reopen` opens another handle on the place of a store that it is
-    given, which may be closed, abandoned by a crash, or still open and in use. Whatever was opened is closed after each
-    test.
+    `make_store` opens a store on a new, empty place. `reopen` opens another handle on the place of a given store, which
+    may be closed, abandoned by a crash, or still open and in use. All opened stores are closed after each test.
     """
 
     _all_opened: list[Store] | None = None
@@ -58,16 +57,16 @@ class Exam:
 
     @property
     def store(self) -> Store:
-        """The store of this test, opened when it is first asked for."""
+        """The store of this test, opened on first use."""
         opened = self._stores()
         return opened[0] if opened else self._kept(self.make_store())
 
     def another(self) -> Store:
-        """A second handle on the same place."""
+        """Open a second handle on the same place."""
         return self._kept(self.reopen(self.store))
 
     def reopened(self) -> Store:
-        """The same place, closed and opened again; `self.store` from now on."""
+        """Close the store and open its place again; the new handle becomes `self.store`."""
         before = self.store
         before.close()
         again = self.reopen(before)
@@ -91,10 +90,10 @@ class Exam:
         self._stores().append(store)
         return store
 
-    # --- what is done in almost every test
+    # --- helpers for most tests
 
     def begin(self, *texts: str, header: Header | None = None, created: e.SessionCreated | None = None) -> str:
-        """A new session with these messages after its `SessionCreated`."""
+        """Create a session with these messages after its `SessionCreated`, and return its id."""
         header = header or Header(session_id=new_id())
         first = NewEvent(event=created or e.SessionCreated())
         self.store.commit(Create(header=header, events=(first, *map(said, texts))))
@@ -133,7 +132,7 @@ class Exam:
         return receipt.lease
 
     def events(self, session_id: str, store: Store | None = None) -> list[StoredEvent]:
-        """The whole log, read back and checked once more here: gapless, chained from the very first event."""
+        """Read the whole log and check it again here: without gaps, chained from the first event."""
         store = store or self.store
         rows = store.read(session_id)
         assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
@@ -143,7 +142,7 @@ class Exam:
         return rows
 
     def texts(self, session_id: str, store: Store | None = None) -> list[str]:
-        """The messages of a session, in order."""
+        """Return the message texts of a session, in order."""
         found = (text_in(self.decoded(row, store)) for row in self.events(session_id, store))
         return [text for text in found if text is not None]
 

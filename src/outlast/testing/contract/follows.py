@@ -1,4 +1,4 @@
-"""Following: what is there, then whatever comes, from any handle."""
+"""Following: existing events first, then new ones, from any handle."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from outlast.store import lineage
 from outlast.store.port import Append, Batch, Delete, PutChunk, Redact, Store
 from outlast.testing.contract.exam import OPAQUE_HOLDER, Exam, new_id, said, seqs
 
-SOON = 10.0  # how long a test waits for what should come at once
+SOON = 10.0  # seconds a test waits for something that should happen at once
 
 
 class Follower:
-    """A thread that follows, and what it has seen so far."""
+    """A thread that follows a session and records what it has seen."""
 
     def __init__(self, store: Store, session_id: str, after: int = 0, timeout: float | None = SOON) -> None:
         self.batches: list[Batch] = []
@@ -63,7 +63,7 @@ class Follower:
 
 class FollowQuestions(Exam):
     promptly = 0.5
-    """Within how many seconds a commit of another handle is seen, generous for a busy machine."""
+    """Seconds within which a follower sees a commit of another handle; generous for a busy machine."""
 
     def test_a_follower_gets_what_is_there_and_then_what_comes(self) -> None:
         session_id = self.begin("1", "2")
@@ -129,7 +129,7 @@ class FollowQuestions(Exam):
             (attempt, 0, b"12345"),
             (attempt, 3, b"45"),
             (attempt, 5, b""),
-            (attempt - 1, 3, b"12345"),  # a new event came, so what the client has of the draft is out of date
+            (attempt - 1, 3, b"12345"),  # a new event arrived, so the client's draft is out of date
         ):
             batches = list(self.store.follow(session_id, after=after, chunk=chunk, timeout=0))
             assert b"".join(one.data for batch in batches for one in batch.chunks) == expected

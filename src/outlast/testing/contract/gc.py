@@ -1,4 +1,4 @@
-"""Housekeeping: what a store clears away by itself, and what it must not touch."""
+"""Garbage collection: what a store removes on its own, and what it must keep."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GcQuestions(Exam):
         assert self.store.sweep(in_hours(29 * 24)).keys == 0
         for key, scope in keys:
             assert self.append(session_id, said(key), key=key, scope=scope).replayed
-        assert self.store.sweep(in_hours(31 * 24)).keys >= 3  # some stores keep those too that they made themselves
+        assert self.store.sweep(in_hours(31 * 24)).keys >= 3  # some stores also keep keys that they made themselves
         for _ in range(2):
             for key, scope in keys:
                 with pytest.raises(SessionDeleted):

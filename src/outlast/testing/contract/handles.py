@@ -1,4 +1,4 @@
-"""One open store: threads, event loops, group commit, closing."""
+"""Use of one open store: threads, event loops, group commit, closing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outlast.testing.contract.exam import Exam, new_id, said
 
 
 def at_once(*jobs: Callable[[], object]) -> None:
-    """Run all jobs at the same time, each in its own thread; raise what any of them raised."""
+    """Run all jobs at the same time, each in its own thread; raise an error that one of them raised."""
     start = threading.Barrier(len(jobs))
 
     def run(job: Callable[[], object]) -> object:
@@ -124,7 +124,7 @@ class HandleQuestions(Exam):
         def claim(name: str) -> None:
             try:
                 won.extend(self.store.commit(Claim(session_id=session_id, token=name, holder=f"holder of {name}")))
-            except Exception as error:  # noqa: BLE001 - which error it is, is what is asked
+            except Exception as error:  # noqa: BLE001 - the test checks which error it is
                 lost.append(type(error).__name__)
 
         at_once(*(lambda name=name: claim(name) for name in "abcdefgh"))

@@ -1,4 +1,4 @@
-"""Keys: saying the same thing twice is saying it once."""
+"""Keys: repeating a write with the same key stores it once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class KeyQuestions(Exam):
         return self.append(session_id, said("once"), said("and only once"), key=key)
 
     def check_repeat(self, session_id: str, first: Receipt, key: str = "k") -> None:
-        """The repeat is recognised and the other digest is refused."""
+        """Check that a repeat returns the first receipt, and that other content under the same key is refused."""
         again = self.keyed(session_id, key)
         assert again == Receipt(session_id=first.session_id, seq=first.seq, first_seq=first.first_seq, replayed=True)
         with pytest.raises(ConflictError):

@@ -1,4 +1,4 @@
-"""Leases: who may drive, and that nobody else does; doors need none."""
+"""Leases: only the holder may drive a session; doors write without a lease."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outlast.testing.contract.exam import Exam, admitted, said
 
 
 def dead_holder() -> str:
-    """A process of this host and boot that has just ended."""
+    """Return the holder name of a process of this host and boot that has just ended."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     words = f"{hostname()} {boot_id()} {child.pid} {started(child.pid)}"
     child.communicate(b"\n")

@@ -1,4 +1,4 @@
-"""Lists and look-ups: order, pages, filters, prefixes; and what a header says."""
+"""Lists and look-ups: order, pages, filters, prefixes; and the contents of headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ListQuestions(Exam):
         return [head.session_id for head in self.store.find(Query(**conditions)).headers]  # pyright: ignore[reportArgumentType]
 
     def pages(self, query: Query) -> list[str]:
-        """Every page, one after the other."""
+        """Return the session ids of all pages, in order."""
         found: list[str] = []
         page = self.store.find(query)
         while True:
@@ -137,7 +137,7 @@ class ListQuestions(Exam):
     # --- resolve
 
     def sibling_of(self, session_id: str, same: int) -> str:
-        """A session whose id begins with the same characters."""
+        """Create a session whose id shares only the first `same` characters with this one."""
         other = new_id()
         flipped = "a" if session_id[same] != "a" else "b"
         return self.begin(header=Header(session_id=session_id[:same] + flipped + other[same + 1 :]))
@@ -178,7 +178,7 @@ class ListQuestions(Exam):
             self.store.resolve(session_id)
         assert self.store.resolve(session_id[:6], owner_id="other") == session_id
 
-    # --- what a header says
+    # --- headers
 
     def test_a_header_counts_messages_and_tokens(self) -> None:
         session_id = self.begin("question")
@@ -194,7 +194,7 @@ class ListQuestions(Exam):
         )
         head = self.store.head(session_id)
         assert (head.message_count, head.input_tokens, head.output_tokens) == (3, 111, 22)
-        assert head.model is None  # nobody chose one; which model answered is told by the reply
+        assert head.model is None  # no model was chosen; the reply records which model answered
 
     def test_the_first_question_gives_the_title_until_there_is_one(self) -> None:
         session_id = self.begin()

@@ -1,4 +1,4 @@
-"""Reading: every combination of bounds, against a list."""
+"""Reads: every combination of bounds, compared with a plain list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def selected(
     kinds: frozenset[str] | None = None,
     newest_first: bool = False,
 ) -> list[StoredEvent]:
-    """What `read` promises, over a plain list."""
+    """Reference implementation of `read` over a plain list."""
     found = [row for row in rows if after < row.seq and (before is None or row.seq < before)]
     found = [row for row in found if kinds is None or row.kind in kinds]
     if newest_first:
@@ -34,7 +34,7 @@ def selected(
 
 class ReadQuestions(Exam):
     def mixed(self, length: int) -> str:
-        """A session whose events are of several kinds, the last third of them in a fork."""
+        """Create a session with events of several kinds, the last third of them in a fork."""
         session_id = self.begin()
         for part in range(2):
             events = [said(str(n)) if n % 3 else e.SessionRenamed(title=str(n)) for n in range(length // 3)]

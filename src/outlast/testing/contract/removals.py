@@ -1,4 +1,4 @@
-"""Deliberate removal: tombstones, what forks keep, redaction."""
+"""Deliberate removal: tombstones, events that forks keep, redaction."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class RemovalQuestions(Exam):
         assert self.texts(keeps) == ["1", LARGE]
 
     def blob_of(self, session_id: str) -> str:
-        """The digest of a payload that lies beside the session's events."""
+        """Append a text that is stored as a blob, and return its digest."""
         self.append(session_id, said(LARGE))
         return hashlib.sha256(LARGE.encode()).hexdigest()
 
@@ -267,7 +267,7 @@ class RemovalQuestions(Exam):
         assert self.store.blob(child, digest) == b"shared"
 
     def hidden(self) -> tuple[str, str, str, str]:
-        """A deleted session, two forks that still show its events, and one that stands on the first fork."""
+        """Create a deleted session, two forks that still show its events, and a fork of the first fork."""
         parent = self.begin("keep", "swordfish", LARGE, "not shown")
         first, second, third = new_id(), new_id(), new_id()
         head = self.store.head(parent)
@@ -283,7 +283,7 @@ class RemovalQuestions(Exam):
         digest = hashlib.sha256(LARGE.encode()).hexdigest()
         assert self.texts(third) == ["keep", "swordfish", LARGE, "mine"]
         with pytest.raises(ConflictError):
-            self.redact(second, 4)  # this one does not show it
+            self.redact(second, 4)  # this fork does not show the event
         self.redact(third, 3, "secret")
         self.redact(first, 4)
         with pytest.raises((DamagedSession, SessionDeleted)):

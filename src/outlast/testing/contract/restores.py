@@ -1,4 +1,4 @@
-"""Taking over a session that another store wrote: the same rows, the same hashes, and nothing that is here changes."""
+"""Restores: importing a session of another store keeps its rows and hashes, and changes no existing session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def elsewhere(
     key: str | None = None,
     epoch: int | None = None,
 ) -> list[StoredEvent]:
-    """The rows of these events as another store would have written them, behind the row `after`."""
+    """Return the rows of these events as another store would have written them, after the row `after`."""
     news = tuple(event if isinstance(event, NewEvent) else NewEvent(event=event) for event in events)
     [sealed] = seal((Append(session_id=session_id, events=news, key=key),), compress=False).writes
     seq, previous = (after.seq, after.hash) if after is not None else (0, GENESIS)
@@ -54,7 +54,7 @@ def part(rows: list[StoredEvent], header: Header | None = None, base: Base | Non
 
 class RestoreQuestions(Exam):
     def refused(self, error: type[Exception], *writes: Write) -> None:
-        """It is, and whoever was there is as before."""
+        """Check that the writes are refused and that existing sessions are unchanged."""
         sessions = {header.session_id: header for header in self.store.find(Query(limit=1000)).headers}
         logs = {name: self.store.read(name) for name in sessions}
         with pytest.raises(error):
@@ -136,7 +136,7 @@ class RestoreQuestions(Exam):
         self.store.commit(part(talk(first, "a")), part(talk(second, "b")))
         assert [self.texts(name) for name in (first, second)] == [["a"], ["b"]]
 
-    # --- what the rows bring along
+    # --- blobs, keys and header values of restored rows
 
     def test_restored_texts_that_lie_in_blobs_are_read(self) -> None:
         session_id, digest = new_id(), blob_of(LARGE)
@@ -208,7 +208,7 @@ class RestoreQuestions(Exam):
     # --- forks and lineages
 
     def restored_pair(self) -> tuple[str, str, list[StoredEvent]]:
-        """A session, and a fork of it at its second event, both from elsewhere; and the rows of the fork."""
+        """Restore a session and a fork of it at its second event; return both ids and the rows of the fork."""
         parent, child = new_id(), new_id()
         rows = talk(parent, "shared", "only here")
         forked = e.SessionForked(base_session_id=parent, base_seq=2)
@@ -257,7 +257,7 @@ class RestoreQuestions(Exam):
         assert self.append(parent, said("to the tip"), to_tip=True).session_id == tip
         assert self.texts(tip) == ["before", "after", "to the tip"]
 
-    # --- refused as InvalidInput: rows that do not follow, unchanged and gapless
+    # --- refused as InvalidInput: rows that were changed or have gaps
 
     def test_a_changed_row_is_refused(self) -> None:
         session_id = new_id()
@@ -300,7 +300,7 @@ class RestoreQuestions(Exam):
         much = e.UsageRecorded(usage=Usage(input_tokens=TOP))
         self.refused(InvalidInput, part(elsewhere(new_id(), e.SessionCreated(), much, much)))
 
-    # --- refused as ConflictError: something else is here
+    # --- refused as ConflictError: the store has something else
 
     def test_a_session_that_is_here_is_not_restored_over(self) -> None:
         session_id = self.begin("mine")

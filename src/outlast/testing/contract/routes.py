@@ -1,4 +1,4 @@
-"""Moving a route only if it still leads where one believes it does, and finding routes again."""
+"""Routes: moving a route only if it still leads to the expected session, and listing routes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outlast.testing.contract.handles import at_once
 
 
 def first_contact(route: str, text: str, key: str) -> tuple[Create, PutRoute, Append]:
-    """What a gateway commits when a chat speaks for the first time: session, route and input, together."""
+    """Return the writes of a gateway for the first message of a chat: session, route and input, in one commit."""
     session_id = new_id()
     return (
         Create(header=Header(session_id=session_id), events=(NewEvent(event=e.SessionCreated()),)),
@@ -26,7 +26,7 @@ def first_contact(route: str, text: str, key: str) -> tuple[Create, PutRoute, Ap
 
 
 def speak(store: Store, route: str, text: str, key: str) -> None:
-    """Say it, in a new session or in the one that somebody else was faster to begin."""
+    """Admit a text in a new session, or in the session that another writer has just created for the route."""
     try:
         store.commit(*first_contact(route, text, key))
     except ConflictError:

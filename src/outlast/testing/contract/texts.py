@@ -1,4 +1,4 @@
-"""Any text in, the same text out: in messages, titles, and everything large enough to be a blob."""
+"""Texts: any text is read back unchanged, in messages, titles and blobs."""
 
 from __future__ import annotations
 

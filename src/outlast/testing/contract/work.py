@@ -1,4 +1,4 @@
-"""What needs a driver: which sessions, in which order, and what their headers say of it."""
+"""Work: which sessions need a driver, in which order, and how their headers show it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at(moment: int, text: str = "please") -> NewEvent:
 
 class WorkQuestions(Exam):
     def pending(self, among: Query = ALL) -> list[str]:
-        """Those with work, oldest first, page by page."""
+        """Return the sessions with work, oldest first, read page by page."""
         query = msgspec.structs.replace(among, pending=True, oldest_first=True, limit=2)
         found: list[str] = []
         while True:

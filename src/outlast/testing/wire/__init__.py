@@ -1,6 +1,6 @@
-"""Three wire formats as their providers check them, so that a window can be examined without a provider.
+"""Three wire formats with their providers' checks, so that a window can be validated without a provider.
 
-Each module has `rendered`, the window in that format, and `faults`, everything in it that the provider would refuse.
-The rules are those of the providers' own error messages; `outlast.testing.validity` puts them together. What is really
-sent is made by `outlast.models`; a test may give that to `faults` too.
+Each module has `rendered`, which converts a window to the format, and `faults`, which lists what the provider would
+refuse. The rules follow the providers' own error messages; `outlast.testing.validity` combines them. `outlast.models`
+builds the real requests; a test can pass those to `faults` too.
 """

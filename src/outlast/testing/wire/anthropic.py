@@ -1,4 +1,4 @@
-"""Anthropic messages: user and assistant take turns, results come first in the answer to their calls."""
+"""Anthropic messages: user and assistant alternate; the user message after calls starts with their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROLES = {
 
 
 def rendered(messages: list[Message]) -> list[Wire]:
-    """The `messages` of a request; neighbours of one role are one message."""
+    """Return the `messages` of a request; neighbours with the same role become one message."""
     out: list[Wire] = []
     for message in messages:
         role = "assistant" if message.role is Role.ASSISTANT else "user"
@@ -79,7 +79,7 @@ def _source(media_type: str, data: bytes) -> Wire:
 
 
 def faults(wire: list[Wire], *, request: bool = True, genuine: Genuine | None = None) -> list[str]:
-    """What the endpoint would refuse; with `request`, also a list that leaves nothing to answer."""
+    """Return what the endpoint would refuse; with `request`, also a list that ends with nothing to answer."""
     found = [*_order(wire), *_pairing(wire), *(_ending(wire) if request else ())]
     for n, message in enumerate(wire):
         blocks = items_in(message["content"])

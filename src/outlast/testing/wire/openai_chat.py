@@ -1,4 +1,4 @@
-"""OpenAI chat completions, and all that speak it."""
+"""OpenAI chat completions, and all compatible servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_ID = 40
 
 
 def rendered(messages: list[Message]) -> list[Wire]:
-    """The `messages` of a request. What a tool attached follows its results: a tool message holds only text."""
+    """Return the `messages` of a request. Attachments of a tool follow its results: a tool message holds only text."""
     out: list[Wire] = []
     attached: list[Wire] = []
     for message in messages:
@@ -79,7 +79,7 @@ def _assistant(message: Message) -> Wire:
 
 
 def faults(wire: list[Wire], *, request: bool = True) -> list[str]:
-    """What the endpoint would refuse; with `request`, also a list that leaves nothing to answer."""
+    """Return what the endpoint would refuse; with `request`, also a list that ends with nothing to answer."""
     return [*_pairing(wire), *_contents(wire), *(_ending(wire) if request else ())]
 
 

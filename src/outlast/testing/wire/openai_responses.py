@@ -1,4 +1,4 @@
-"""OpenAI responses: a list of items."""
+"""OpenAI responses: the input is a list of items."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_ID = 64
 
 
 def rendered(messages: list[Message]) -> list[Wire]:
-    """The `input` of a request."""
+    """Return the `input` of a request."""
     items: list[Wire] = []
     for message in messages:
         match message.role:
@@ -83,7 +83,7 @@ def _output(message: Message) -> Wire:
 
 
 def faults(wire: list[Wire], *, request: bool = True, genuine: Genuine | None = None) -> list[str]:
-    """What the endpoint would refuse; with `request`, also a list that leaves nothing to answer."""
+    """Return what the endpoint would refuse; with `request`, also a list that ends with nothing to answer."""
     contents = (fault for n, item in enumerate(wire) for fault in _item_faults(item, f"{n}", genuine))
     return [*_pairing(wire), *_reasoning(wire), *contents, *(_ending(wire) if request else ())]
 

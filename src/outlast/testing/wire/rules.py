@@ -1,4 +1,4 @@
-"""Rules that all three formats share."""
+"""Rules shared by all three formats."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from outlast.core.messages import ToolCall
 
 Wire = dict[str, Any]
 Genuine = Callable[[str, str], bool]
-"""Whether a signature is this provider's own and made for this text."""
+"""Checks whether a signature is the provider's own and belongs to this text."""
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 IMAGES = {"image/png": "iVBORw0KGgo", "image/jpeg": "/9j/", "image/gif": "R0lGOD", "image/webp": "UklGR"}
-"""The types that are taken, and how such an image begins in base64."""
+"""Accepted media types, with the base64 prefix of their images."""
 MAX_ENCODED_IMAGE = 5 * 1024 * 1024
 _DATA_URL = re.compile(r"data:([a-z]+/[a-z0-9.+-]+);base64,")
 
 
 def tagged(text: str) -> str:
-    """What a system message is in the middle of a session: text that the user did not write, and marked as that."""
+    """Mark a system message inside a session as text that the user did not write."""
     return f"<system-reminder>\n{text}\n</system-reminder>"
 
 
@@ -31,7 +31,7 @@ def thought(text: str) -> str:
 
 
 def object_of(call: ToolCall) -> Wire:
-    """The arguments as an object: text that was not one goes back under a name of its own."""
+    """Return the arguments as an object; invalid JSON text is sent back under the name `INVALID_JSON`."""
     return call.arguments if call.raw is None else {"INVALID_JSON": call.raw}
 
 
@@ -87,7 +87,7 @@ def image_faults(media_type: Any, encoded: Any, where: str) -> Iterator[str]:
 
 
 def link_faults(url: Any, where: str) -> Iterator[str]:
-    """An image by its address, or as a data URL."""
+    """Check an image given by its address or as a data URL."""
     if not isinstance(url, str):
         yield f"{where}: no address"
         return

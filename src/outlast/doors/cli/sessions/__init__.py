@@ -1,4 +1,4 @@
-"""`outlast sessions ...`: a file per subject, imported only when one of its commands is asked for."""
+"""`outlast sessions ...`: one file per subject, imported only when one of its commands is called."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -26,7 +26,7 @@ VERBS: Mapping[str, str] = {
     "stats": "Sessions, turns, tokens and cost.",
     "delete": "Erase a session for good.",
 }
-"""What can be typed after `outlast sessions`, and what help says of it."""
+"""The subcommands of `outlast sessions`, with their short help."""
 
 _SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "list_show": ("list", "show"),
@@ -35,13 +35,13 @@ _SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "transfer": ("export", "import"),
     "search_stats": ("search", "stats"),
 }
-"""The modules of this package, each with a Typer named `app`, and the commands they hold."""
+"""The modules of this package, each with a Typer named `app`, and their commands."""
 
 _MODULES = {verb: subject for subject, verbs in _SUBJECTS.items() for verb in verbs}
 
 
 class Verbs(QuickGroup):
-    """Commands that are imported when they are called; of a module, only the command that is asked for is built."""
+    """Imports a command when it is called, and builds only that command of its module."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)

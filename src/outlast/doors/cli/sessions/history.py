@@ -1,7 +1,7 @@
-"""`outlast sessions fork | rewind | compact | resume ID`: where a session goes on, and what its window holds.
+"""`outlast sessions fork | rewind | compact | resume ID`: where a session continues, and what its window holds.
 
-A fork is a new session on the same past: one commit, whatever its length. A rewind sets aside what came later, a
-compaction puts a summary in the place of older messages; both remove nothing and can be undone. `sessions resume ID` is
+A fork is a new session on the same history: one commit, whatever its length. A rewind sets aside later messages, a
+compaction replaces older messages with a summary; both delete nothing and can be undone. `sessions resume ID` is
 `outlast --resume ID`.
 """
 
@@ -85,7 +85,7 @@ def compact(
 def _draw_boundary(
     session: str, store: str | None, what: str, given: dict[str, Any], *, model: str | None = None
 ) -> tuple[str, str]:
-    """The session's id, and what became of the request."""
+    """Request a boundary; return the session's id and the result of the request."""
     from outlast.app.sessions.boundaries import draw_boundary
 
     with open_for_change(store) as opened:

@@ -1,7 +1,7 @@
 """`outlast sessions end | reopen | rename | archive | unarchive | delete ID`.
 
-`end` stops a running turn first. `delete` asks, erases everything and leaves a receipt; no other command and no clock
-ever deletes a session.
+`end` stops a running turn first. `delete` asks for confirmation, erases everything and leaves a receipt; no other
+command and no timer ever deletes a session.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def delete(
 
 
 def _ask(question: str) -> None:
-    """Go on only if the user says yes, in a terminal or through a pipe."""
+    """Return only if the user says yes, in a terminal or through a pipe."""
     if sys.stdin.isatty():
         sys.stderr.write(f"{question} It cannot be undone. [y/N] ")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`outlast sessions list` and `outlast sessions show`: which sessions there are, and what one of them holds."""
+"""`outlast sessions list` and `outlast sessions show`: the stored sessions, and the content of one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 TOOL_LINES = 40
-"""How many lines of a tool's output are shown without `--all`."""
+"""How many lines of tool output are shown without `--all`."""
 
 
 class StateFilter(StrEnum):
@@ -117,7 +117,7 @@ def _facts(found: SessionDetailView) -> dict[str, Any]:
 
 
 def _row(message: Message) -> dict[str, Any]:
-    """As the HTTP API shows a message."""
+    """A message in the form of the HTTP API."""
     return {
         "seq": message.seq,
         "role": message.role,

@@ -1,7 +1,6 @@
 """`outlast sessions search` and `outlast sessions stats`: both read across all sessions.
 
-A search finds the newest matches, each with the event that leads there; the statistics draw what was used per model,
-project and day as bars.
+A search finds the newest matches, each with its event; the statistics show usage per model, project and day as bars.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def stats(
 
 
 def money(one: UsageSum) -> str:
-    """US dollars; `?` where no price is known, `+ ?` where some are missing."""
+    """US dollars; `?` if no price is known, `+ ?` if some are missing."""
     if one.cost is None:
         return "?"
     return f"${one.cost:,.4f}" + (" + ?" if one.unpriced else "")
@@ -130,7 +129,7 @@ def _print_bars(title: str, sums: Mapping[str, UsageSum], *, by_size: bool = Tru
 
 
 def drawn_bar(share: float, width: int) -> str:
-    """A bar of eighths of a character, at least a trace where there is something."""
+    """A bar in eighths of a character; never empty for a share above zero."""
     eighths = max(1 if share > 0 else 0, round(share * width * 8))
     whole, rest = divmod(eighths, 8)
     return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")

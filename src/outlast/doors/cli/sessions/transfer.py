@@ -1,7 +1,7 @@
-"""`outlast sessions export` and `outlast sessions import`: a session leaves a store, and comes into another one.
+"""`outlast sessions export` and `outlast sessions import`: move a session from one store to another.
 
-JSON lines are lossless, and an import has the same hashes; of a damaged session they hold everything that is whole.
-Markdown and HTML are for people, with secrets redacted. An import gives no rights here.
+JSON lines are lossless, and an import has the same hashes; for a damaged session they hold everything that is intact.
+Markdown and HTML are for people, with secrets redacted. An import grants no permissions here.
 """
 
 import sys
@@ -51,7 +51,7 @@ def export(
 
 
 def _lines(session: str, output: Path | None, store: str | None) -> bool:
-    """Write the lines; whether something is damaged, which is named and left out."""
+    """Write the lines; return whether something is damaged. Damage is reported and left out."""
     from outlast.app.maintenance import Finding, exported
     from outlast.app.sessions.session_list import refuse_no_store
 
@@ -87,7 +87,7 @@ def _document(
 
 
 def _write(output: Path | None, pieces: Iterator[bytes]) -> None:
-    first = next(pieces, None)  # a session that is not there must not leave an empty file
+    first = next(pieces, None)  # a session that does not exist must not leave an empty file
     with _opened(output) as file:
         for piece in chain(() if first is None else (first,), pieces):
             file.write(piece)
@@ -104,7 +104,7 @@ def _opened(output: Path | None) -> Generator[BinaryIO]:
             try:
                 yield file
             except BaseException:
-                output.unlink(missing_ok=True)  # half of it would look like all of it
+                output.unlink(missing_ok=True)  # a partial file would look complete
                 raise
     except FileExistsError as error:
         raise OutlastError(f"{output} exists already; choose another file or remove it") from error

@@ -1,1 +1,1 @@
-"""One adapter per chat platform: Matrix, Telegram, signed webhooks. They only translate."""
+"""One adapter per chat platform: Matrix, Telegram, signed webhooks. Adapters only translate."""

@@ -1,5 +1,7 @@
-"""Markdown as each platform can show it. What the model writes is text: no tag of it, and no scheme but the harmless
-ones, reaches a chat."""
+"""Markdown in the form each platform can show.
+
+Model output is text: none of its HTML tags, and only links with harmless schemes, reach a chat.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,23 @@ def _parser() -> MarkdownIt:
         from markdown_it import MarkdownIt
     except ImportError as error:
         raise MissingExtra("gateway", "the gateway") from error
-    # Half a picture is worth nothing, and a chat's own server should not fetch what a model names.
+    # No images: they would show only in part, and the chat's server should not fetch URLs that a model names.
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
 
 
 def matrix_html(text: str) -> str:
-    """As Matrix wants `formatted_body`: a subset of HTML."""
+    """HTML subset for Matrix's `formatted_body`."""
     return _parser().render(text).strip()
 
 
 def telegram_html(text: str) -> str:
-    """As Telegram's `parse_mode=HTML` takes it: a few inline tags, code, quotes; lists and tables are drawn."""
+    """HTML for Telegram's `parse_mode=HTML`: a few inline tags, code, quotes; lists and tables become text."""
     blocks = _Blocks(_parser().parse(text)).written()
     return "\n\n".join(block for block in blocks if block.strip())
 
 
 class _Blocks:
-    """Walks the tokens of a text block by block."""
+    """Walks the tokens of a text, block by block."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens

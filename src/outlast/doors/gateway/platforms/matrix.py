@@ -1,7 +1,7 @@
-"""Matrix: a room is a chat, a thread a thread; through matrix-nio, without encryption.
+"""Matrix adapter through matrix-nio, without encryption: a room is a chat, a thread a thread.
 
-How far we have read is ours to remember, and is kept only after what was read is stored. A message that is sent again
-with the same transaction id is one message, so a lost answer costs nothing here.
+The adapter stores the sync position itself, and only after the updates before it are stored. Two sends with the same
+transaction id give one message, so a lost response is harmless here.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ TIMEOUT = 30.0
 REMEMBER_SECONDS = 30.0
 GAP_PAGE = 100
 MOST_PAGES = 20
-"""How far back our invitation is looked for in a room that we have just come into."""
+"""How many pages to search back for the invitation in a room that was just joined."""
 REACTION = "react:"
 AT_ONCE = 50
-"""How many messages of a room the homeserver tells in one answer; what it leaves out is asked for."""
+"""Messages per room in one sync response; those that the homeserver leaves out are fetched."""
 _FOREVER = frozenset({"M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_BAD_JSON"})
 _NOT_LET_IN = frozenset({"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"})
 _NOT_CONNECTED = (ClientConnectorError, LocalProtocolError)
-"""Nothing was asked: nobody is there, or we are not logged in yet."""
+"""Errors raised before a request was sent: no connection, or not logged in yet."""
 _FAULTS = (ClientError, TimeoutError, OSError, LocalProtocolError)
 
 
 class Matrix:
-    """One account. `welcomes` says whose invitations are accepted."""
+    """One account. `welcomes` decides whose invitations are accepted."""
 
     name = "matrix"
-    longest = 12_000  # bytes: an edit holds the text four times, and an event at most 64 KiB
+    longest = 12_000  # bytes: an edit contains the text four times, and an event has at most 64 KiB
     typing_seconds = 20.0
     can_edit = True
     knows_repeats = True
@@ -140,7 +140,7 @@ class Matrix:
                 raise NotSent(f"the homeserver does not answer ({_said(answer)})", retry_after=_retry_after(answer))
             await self._accept(answer)
             heard = False
-            if self._since is not None:  # what was said before we were ever here is not ours to answer
+            if self._since is not None:  # messages from before the first sync are not answered
                 for room, joined in answer.rooms.join.items():
                     for event in await self._timeline(room, joined.timeline):
                         update = await self._read(room, event)
@@ -157,7 +157,7 @@ class Matrix:
             self._saved_at = time.monotonic()
 
     async def _accept(self, answer: SyncResponse) -> None:
-        """Come in where we are invited by somebody welcome."""
+        """Join the rooms to which a welcome user invited the bot."""
         for room, invited in answer.rooms.invite.items():
             for event in sources(cast("Any", invited).invite_state):
                 if (inviter := inviter_in(event, self._user)) is not None:
@@ -170,7 +170,7 @@ class Matrix:
                 self._invitations.forget(room)
 
     async def _join(self, room: str) -> bool:
-        """Whether there is nothing more to try. A room that cannot be entered keeps us from no other."""
+        """Whether no further attempt is needed. A room that cannot be joined does not block the others."""
         try:
             answer = await self._asked(self._client.join(room))
         except NotSent as trouble:
@@ -182,8 +182,9 @@ class Matrix:
         return _code(answer) in _FOREVER
 
     async def _timeline(self, room: str, timeline: Any) -> list[Json]:
-        """What happened in a room since we looked, in order; what the server left out is fetched. In a room that we
-        have just come into, from our invitation on."""
+        """Events of a room since the last sync, in order; events that the server left out are fetched. In a room that
+        was just joined, events from the invitation on.
+        """
         events = sources(timeline.events)
         if timeline.limited and timeline.prev_batch:
             events = [*[event async for event in self._before(room, timeline.prev_batch, self._since)][::-1], *events]
@@ -195,7 +196,7 @@ class Matrix:
         return [*invited, *sources(timeline.events)] if invited else events[first:]
 
     async def _since_invited(self, room: str, start: str | None) -> list[Json]:
-        """What was said there before we came in, from our invitation on; nothing when we were not invited."""
+        """Events from the invitation to the time the bot joined; empty if it was not invited."""
         found: list[Json] = []
         if not start:
             return found
@@ -206,7 +207,7 @@ class Matrix:
         return []
 
     async def _before(self, room: str, start: str, end: str | None) -> AsyncIterator[Json]:
-        """What happened before a place in a room, newest first: down to another place, or for some pages."""
+        """Events before a position in a room, newest first: back to `end`, or for MOST_PAGES pages."""
         for _ in itertools.repeat(None) if end else range(MOST_PAGES):
             answer = await self._asked(
                 self._client.room_messages(room, start=start, end=end, direction=MessageDirection.back, limit=GAP_PAGE)
@@ -241,7 +242,7 @@ class Matrix:
     async def _message(self, room: str, event_id: str, sender: str, content: Json) -> ChatUpdate | None:
         kind, body = content.get("msgtype"), content.get("body")
         if kind == "m.notice" or relation_of(content).get("rel_type") == "m.replace":
-            return None  # other bots, and corrections of what was already taken
+            return None  # messages of other bots, and edits of messages already processed
         if kind not in ("m.text", "m.emote") or not isinstance(body, str):
             return await self._update(room, event_id, sender, content, media=f"a message of the kind {kind}")
         if "m.in_reply_to" in relation_of(content):
@@ -333,7 +334,7 @@ class Matrix:
             return
 
     async def acknowledge(self, update: ChatUpdate) -> None:
-        """Reactions need no answer."""
+        """Reactions need no acknowledgement."""
 
     async def is_private(self, chat: str) -> bool:
         try:
@@ -342,14 +343,15 @@ class Matrix:
             return False
 
     async def _has_two(self, room: str) -> bool:
-        """Whether one user and we are all there are. `NotSent` when the homeserver does not say: a guess would take a
-        private message for one of a group, and not hear it."""
+        """Whether the room has exactly one user besides the bot. Raises NotSent if the homeserver does not answer: a
+        guess could take a private message for a group message and ignore it.
+        """
         at, private = self._members.get(room, (0.0, False))
         if time.monotonic() - at < REMEMBER_SECONDS and room in self._members:
             return private
         answer = await self._asked(self._client.joined_members(room))
         if _code(answer) in _FOREVER:
-            return False  # we are not there any more
+            return False  # the bot is no longer in the room
         if not isinstance(answer, JoinedMembersResponse):
             raise NotSent(
                 f"the homeserver does not say who is in a room ({_said(answer)})", retry_after=_retry_after(answer)
@@ -366,7 +368,7 @@ class Matrix:
 
 
 def _filter(at_once: int) -> dict[str, Any]:
-    """What of a sync we want to hear: messages and who is there."""
+    """Sync filter: messages and memberships only."""
     nothing: dict[str, Any] = {"types": []}
     members = {"types": ["m.room.member"], "lazy_load_members": True}
     room = {"ephemeral": nothing, "account_data": nothing, "state": members, "timeline": {"limit": at_once}}

@@ -1,9 +1,7 @@
-"""Matrix events as their JSON says them: what they hold, what they are about, what ours look like.
+"""Matrix events as JSON: reading them, building the bot's own messages, and pending invitations.
 
-Rooms that we are invited to and have not come into.
-
-A homeserver tells of an invitation once, so one that cannot be accepted yet is kept, with how far we have read: the
-homeserver may be busy, the inviter may be paired in a minute.
+A homeserver reports an invitation once, so one that cannot be accepted yet is kept with the sync position: the
+homeserver may be busy, or the inviter may be paired a minute later.
 """
 
 from __future__ import annotations
@@ -33,18 +31,20 @@ def relation_of(content: Json) -> Json:
 
 
 def without_quote(body: str) -> str:
-    """A reply without the text that it answers, which older clients put in front of it."""
+    """A reply without the quoted text that older clients put before it."""
     return _QUOTED.sub("", body)
 
 
 def inviter_in(event: Json, user: str) -> str | None:
-    """Who invites this user by it; None when nobody does."""
+    """The user whose event invites `user`; None if the event is about something else."""
     is_ours = event.get("type") == "m.room.member" and event.get("state_key") == user
     return str(event.get("sender")) if is_ours else None
 
 
 def entry_of(event: Json, user: str) -> str | None:
-    """`invite` or `join` where a user was invited or came in; None for all else, a new name or picture too."""
+    """`invite` or `join` if the event brought the user into that state; None for all others, such as a new name or
+    picture.
+    """
     content, unsigned = object_in(event, "content"), object_in(event, "unsigned")
     if event.get("type") != "m.room.member" or event.get("state_key") != user:
         return None
@@ -52,7 +52,7 @@ def entry_of(event: Json, user: str) -> str | None:
     return entry if entry in ("invite", "join") and entry != before else None
 
 
-# --- ours ------------------------------------------------------------------------------------------------------------
+# --- messages of the bot ---------------------------------------------------------------------------------------------
 
 
 def content_of(text: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def content_of(text: str) -> dict[str, Any]:
 
 
 def relation_to(address: ChatAddress, reply_to: str | None) -> dict[str, Any]:
-    """What makes it stand in its thread, and under what it answers."""
+    """The relation that puts a message into its thread and under the message it replies to."""
     relation: dict[str, Any] = {}
     if address.thread:
         relation = {"rel_type": "m.thread", "event_id": address.thread, "is_falling_back": reply_to is None}
@@ -75,7 +75,7 @@ def relation_to(address: ChatAddress, reply_to: str | None) -> dict[str, Any]:
 
 
 def replacement_of(message_id: str, new: dict[str, Any]) -> dict[str, Any]:
-    """What lets a message of ours say something new."""
+    """Content that replaces an earlier message of the bot."""
     return {
         **new,
         "body": f"* {new['body']}",
@@ -86,39 +86,39 @@ def replacement_of(message_id: str, new: dict[str, Any]) -> dict[str, Any]:
 
 MOST = 20
 MOST_TRIES = 5
-"""So many are kept, the newest, and each is tried so often."""
+"""Only the newest MOST invitations are kept, and each is tried MOST_TRIES times."""
 
 
 class Invitations:
-    """Of one account; the newest last."""
+    """Pending invitations of one account, newest last."""
 
     def __init__(self) -> None:
         self._inviters: dict[str, str] = {}
         self._tries: dict[str, int] = {}
 
     def hear(self, room: str, inviter: str) -> None:
-        """Somebody invites us."""
+        """Add an invitation."""
         self.forget(room)
         self._inviters[room] = inviter
         for oldest in list(self._inviters)[:-MOST]:
             self.forget(oldest)
 
     def recall(self, inviters: Mapping[str, str]) -> None:
-        """What was kept."""
+        """Add the stored invitations."""
         for room, inviter in inviters.items():
             self.hear(room, inviter)
 
     def forget(self, room: str) -> None:
-        """We are in, or are not wanted any more."""
+        """Remove an invitation: the bot has joined, or is no longer wanted."""
         self._inviters.pop(room, None)
         self._tries.pop(room, None)
 
     def try_again(self, room: str) -> bool:
-        """Whether to come back to a room that did not let us in."""
+        """Count a failed attempt; return whether to try that room again."""
         self._tries[room] = self._tries.get(room, 0) + 1
         return self._tries[room] < MOST_TRIES
 
     @property
     def inviters(self) -> dict[str, str]:
-        """Who invited us, by room."""
+        """The inviters, by room."""
         return dict(self._inviters)

@@ -1,7 +1,7 @@
-"""Telegram: the Bot API by long polling, through python-telegram-bot.
+"""Telegram adapter: the Bot API by long polling, through python-telegram-bot.
 
-Updates are confirmed by asking for the next ones, so one that was not stored comes again. Telegram does not know a
-repeated send by any key: what was sent and not confirmed may stand there twice, and the courier says so.
+Requesting the next updates confirms the previous ones, so an update that was not stored is delivered again. Telegram
+does not recognise a repeated send: a message that was not confirmed may appear twice, and the delivery worker marks it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Telegram:
     """One bot."""
 
     name = "telegram"
-    longest = 3_900  # 4096 at the API; lists and tables grow a little when they are drawn
+    longest = 3_900  # 4096 in the API; lists and tables grow a little when they are converted
     typing_seconds = 4.5
     can_edit = True
     knows_repeats = False
@@ -73,7 +73,7 @@ class Telegram:
         try:
             await self._bot.initialize()
             if self._is_known:
-                await self._bot.get_me()  # it does not ask a second time by itself
+                await self._bot.get_me()  # initialize() does not ask a second time
         except InvalidToken as error:
             raise Rejected("Telegram does not know this token; get one from @BotFather and set it") from error
         except TelegramError as error:
@@ -115,10 +115,10 @@ class Telegram:
             return self._pressed(key, update.callback_query)
         message = update.message
         if message is None or message.from_user is None or message.from_user.is_bot or message.sender_chat is not None:
-            return None  # a channel, an anonymous admin, another bot: nobody who could be known by an id
+            return None  # a channel, an anonymous admin or another bot: not a user identified by an id
         media = None if message.text is not None else _media(message)
         if message.text is None and media is None:
-            return None  # somebody joined, a title changed
+            return None  # service messages: a user joined, a title changed
         answered = message.reply_to_message
         return ChatUpdate(
             update_id=key,
@@ -192,14 +192,14 @@ class Telegram:
         await self._said(lambda text, mode: self._bot.edit_message_text(text=text, parse_mode=mode, **options), message)
 
     async def _said(self, call: Callable[[str, str | None], Awaitable[Any]], message: OutgoingMessage) -> Any:
-        """Formatted; plain, where Telegram does not like our formatting."""
+        """Send with formatting, or as plain text if Telegram rejects the formatting."""
         try:
             return await self._called(call(telegram_html(message.text), "HTML"))
         except _Unreadable:
             return await self._called(call(message.text, None))
 
     async def _called(self, call: Awaitable[Any]) -> Any:
-        """The API's answer, and its errors in three kinds: not sent, perhaps sent, never."""
+        """Await an API call and map its errors to NotSent, MaybeSent or Rejected."""
         try:
             return await call
         except RetryAfter as error:
@@ -211,7 +211,7 @@ class Telegram:
             if any(words in text for words in _UNREADABLE):
                 raise _Unreadable from error
             raise Rejected(self._told("Telegram refuses this", error)) from error
-        except InvalidToken as error:  # it is about us, and the chat is still there when that is put right
+        except InvalidToken as error:  # this is about the bot; the chat still exists once the token is corrected
             raise NotSent("Telegram does not know this token; get one from @BotFather and set it") from error
         except (Forbidden, ChatMigrated) as error:
             raise Rejected(self._told("Telegram refuses this", error)) from error
@@ -230,14 +230,14 @@ class Telegram:
             await self._bot.answer_callback_query(update.press_id or "")
 
     async def is_private(self, chat: str) -> bool:
-        return not chat.startswith("-")  # users are positive there, groups and channels negative
+        return not chat.startswith("-")  # user ids are positive, those of groups and channels negative
 
     def _told(self, what: str, error: TelegramError) -> str:
         return f"{what}: {error}".replace(self._token, "(token)")
 
 
 class _Unreadable(Exception):
-    """Telegram cannot read our formatting; certainly not sent."""
+    """Telegram cannot parse the formatting; certainly not sent."""
 
 
 def _address(message: Message) -> ChatAddress:

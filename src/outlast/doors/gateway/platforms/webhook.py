@@ -1,9 +1,9 @@
-"""The generic webhook: any program that can sign a POST can be a chat platform.
+"""Generic webhook adapter: any program that can sign a POST can be a chat platform.
 
-Both ways are signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp` and `webhook-signature`, which is
-`v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`. A message comes in by `POST /gateway/webhook/NAME` and is
-stored before it is answered; replies go to the callback address of the settings. The id is what makes a repeat a
-repeat, in both directions; a signature that is older than five minutes is worth nothing.
+Both directions are signed as in Standard Webhooks: `webhook-id`, `webhook-timestamp` and `webhook-signature`, which is
+`v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`. A message arrives by `POST /gateway/webhook/NAME` and is
+stored before the response is sent; replies go to the callback URL of the settings. Repeats are recognised by the id, in
+both directions; a signature older than five minutes is rejected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PREFIX = "whsec_"
 
 
 class WebhookBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message as a program posts it. `private` False: others read along. `press` is the data of a button."""
+    """A message as a program posts it. `private` is False if others can read it. `press` is the data of a button."""
 
     chat: str
     user: str
@@ -45,17 +45,17 @@ class WebhookBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class BadSignature(Exception):
-    """The request is not what somebody with the secret sent just now."""
+    """The request was not signed with the secret within the allowed time."""
 
 
 class Webhook:
-    """One callback address and the secret that both sides know."""
+    """One callback URL and the shared secret."""
 
     name = "webhook"
     longest = 60_000
     typing_seconds = 3600.0
     can_edit = False
-    knows_repeats = True  # by the `webhook-id`, which is the same each time
+    knows_repeats = True  # by the `webhook-id`, which stays the same
 
     def __init__(self, secret: str, callback_url: str) -> None:
         self._key = key_of(secret)
@@ -76,12 +76,12 @@ class Webhook:
             await client.aclose()
 
     async def receive(self) -> AsyncIterator[ChatUpdate]:
-        """Messages come by HTTP (`outlast.doors.gateway.platforms.webhook_endpoint`), never here."""
+        """Never yields: messages arrive by HTTP (`outlast.doors.gateway.platforms.webhook_endpoint`)."""
         await asyncio.Event().wait()
         yield ChatUpdate(update_id="", address=ChatAddress(""), user="")
 
     def update(self, headers: Mapping[str, str], body: bytes, now: float) -> ChatUpdate:
-        """The update in a signed request. `BadSignature`; `InvalidInput` when what was signed is no message."""
+        """The update in a signed request. Raises BadSignature, or InvalidInput if the signed body is not a message."""
         message_id = self.verify(headers, body, now)
         try:
             found = msgspec.json.decode(body, type=WebhookBody)
@@ -104,7 +104,7 @@ class Webhook:
         )
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> str:
-        """The id of a request that was signed with our secret within the last minutes."""
+        """Verify the signature and its age, and return the id of the request. Raises BadSignature."""
         message_id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
         if not 0 < len(message_id) <= LONGEST_ID or not message_id.isprintable() or not message_id.isascii():
             raise BadSignature
@@ -142,13 +142,13 @@ class Webhook:
         raise Rejected("messages of a webhook cannot be edited")
 
     async def typing(self, address: ChatAddress) -> None:
-        """Nobody looks."""
+        """Does nothing: a program does not watch."""
 
     async def acknowledge(self, update: ChatUpdate) -> None:
-        """The answer to the request is the acknowledgement."""
+        """The HTTP response is the acknowledgement."""
 
     async def is_private(self, chat: str) -> bool:
-        return True  # whoever signs the requests vouches for who may read there
+        return True  # the program that signs the requests is responsible for who can read them
 
 
 def _taken(answer: httpx.Response, key: str) -> str:
@@ -165,7 +165,7 @@ def _taken(answer: httpx.Response, key: str) -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """The bytes of a secret: those behind `whsec_`, as the libraries write it, or of the text itself."""
+    """Key bytes of a secret: base64 after `whsec_`, as the libraries write it, otherwise the text itself."""
     if secret.startswith(PREFIX):
         try:
             return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
@@ -180,7 +180,7 @@ def signature(key: bytes, message_id: str, at: str, body: bytes) -> str:
 
 
 def signed(key: bytes, message_id: str, body: bytes, at: int) -> dict[str, str]:
-    """The headers of a request that is signed now."""
+    """Headers of a signed request."""
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(at),

@@ -1,7 +1,8 @@
-"""`POST /gateway/webhook/{name}` as an ASGI application, for whoever serves HTTP: `outlast serve --gateway` behind its
-guard, or `outlast gateway` alone. What is answered with 200 is durable.
+"""`POST /gateway/webhook/{name}` as an ASGI application.
 
-A wrong name and a wrong signature look the same: nobody finds out which gateways there are.
+It is served by `outlast serve --gateway` behind its guard, or by `outlast gateway` alone. A response with status 200
+means that the message is durable. A wrong name and a wrong signature get the same response, so that a caller cannot
+find out which gateways exist.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ Take = Callable[[str, ChatUpdate], Awaitable[AdmittedMessage | None]]
 
 
 class TooLarge(Exception):
-    """The body is longer than any message."""
+    """The body is longer than any valid message."""
 
 
 class WebhookEndpoint:
-    """Takes signed messages. `webhooks` are the platforms by their gateway's name, `take` stores an update."""
+    """Accepts signed messages. `webhooks` are the adapters by gateway name, `take` stores an update."""
 
     def __init__(self, webhooks: Mapping[str, Webhook], take: Take) -> None:
         self._webhooks = webhooks

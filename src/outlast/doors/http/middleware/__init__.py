@@ -1,1 +1,1 @@
-"""What every request passes: hosts, authentication, limits, response headers."""
+"""Checks and headers that apply to every request: hosts, authentication, limits, response headers."""

@@ -1,9 +1,9 @@
-"""What proves that a request is the user's: the token itself, a cookie signed with it, or a code that is good once.
+"""Authentication: by the token, by a cookie signed with the token, or by a one-time login code.
 
-A cookie holds no secret of its own: it is a date and a signature, so it survives a restart and dies with the token.
-Codes are in memory only: a login link is worth nothing after a use, a restart or a few minutes.
+A cookie contains no secret: it is an expiry date and a signature, so it survives a restart and becomes invalid when the
+token changes. Codes exist only in memory: a login link becomes invalid after one use, a restart or a few minutes.
 
-Logging in with a browser: the link that `outlast serve` prints is good once and becomes a cookie.
+A browser logs in with the one-time link that `outlast serve` prints; it gets a cookie in exchange.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BEARER, COOKIE = "bearer", "cookie"
 
 
 class Authenticator:
-    """Who may come in. Every comparison takes the same time, whatever was sent."""
+    """Decides whether a request is authenticated. Every comparison takes constant time."""
 
     def __init__(self, token: TokenFile, now: Callable[[], float] = time.time) -> None:
         self._token = token
@@ -36,18 +36,19 @@ class Authenticator:
         self._marked = (0.0, "")
 
     def mark(self) -> str:
-        """Changes when the token does: whoever was let in with another one is to be put out."""
+        """Return a value that changes with the token: responses begun under another token must be cut."""
         mark = self._signed("mark")
         self._marked = (time.monotonic(), mark)
         return mark
 
     def recent_mark(self) -> str:
-        """The same as of a moment ago: thousands of frames a second ask for it."""
+        """Return `mark`, cached for a moment: it is checked for thousands of frames per second."""
         at, mark = self._marked
         return mark if time.monotonic() - at < RECENT_SECONDS else self.mark()
 
     def proof(self, scope: Scope) -> str | None:
-        """How the request proves itself: `bearer`, `cookie`, or None. A wrong token is not made good by a cookie."""
+        """Return how the request is authenticated: `bearer`, `cookie`, or None. A valid cookie does not make up for a
+        wrong token."""
         given = header_values(scope, b"authorization")
         if given:
             scheme, _, token = given[0].partition(" ")
@@ -58,13 +59,13 @@ class Authenticator:
     # --- the cookie
 
     def cookie(self, scope: Scope) -> str:
-        """The value of Set-Cookie that lets a browser in."""
+        """Return the Set-Cookie value that logs a browser in."""
         name, expires = cookie_name(scope), int(self._now()) + COOKIE_SECONDS
         return f"{name}={expires}.{self._cookie_signature(name, expires)}; Max-Age={COOKIE_SECONDS}{_flags(scope)}"
 
     @staticmethod
     def no_cookie(scope: Scope) -> str:
-        """The value of Set-Cookie that takes it away again."""
+        """Return the Set-Cookie value that deletes the cookie."""
         return f"{cookie_name(scope)}=; Max-Age=0{_flags(scope)}"
 
     def _is_cookie(self, name: str, value: str) -> bool:
@@ -81,7 +82,7 @@ class Authenticator:
     # --- codes
 
     def code(self) -> str:
-        """A code that is good once, for a few minutes."""
+        """Return a new code, valid once and for a few minutes."""
         code = secrets.token_urlsafe(32)
         self._codes[_digest(code.encode())] = self._now() + CODE_SECONDS
         while len(self._codes) > MOST_CODES:
@@ -89,14 +90,14 @@ class Authenticator:
         return code
 
     def take(self, code: str) -> bool:
-        """Whether this code was good; now it is not any more."""
+        """Return whether this code is valid, and invalidate it."""
         until = self._codes.pop(_digest(code.encode("utf-8", "surrogatepass")), None)
         return until is not None and self._now() < until
 
-    # --- inside
+    # --- token and signature
 
     def _is_token(self, given: str) -> bool:
-        """Of digests, so that not even the length can be learned from how long it takes."""
+        """Compare digests, so that the timing does not reveal even the length of the token."""
         return hmac.compare_digest(_digest(given.encode("latin-1")), _digest(self._token.token().encode()))
 
     def _signed(self, text: str) -> str:
@@ -104,7 +105,7 @@ class Authenticator:
 
 
 def cookie_name(scope: Scope) -> str:
-    """Browsers send cookies to every port of a host, so each server has its own name."""
+    """Return a cookie name that contains the port: browsers send a cookie to every port of a host."""
     server = scope.get("server") or ("", None)
     return f"outlast-{server[1]}" if server[1] is not None else "outlast"
 
@@ -114,7 +115,7 @@ def _flags(scope: Scope) -> str:
 
 
 def _cookies(scope: Scope, name: str) -> list[str]:
-    """Every value under this name: another server of this machine may have set one of its own."""
+    """Return every value under this name: another server on this machine may have set its own cookie."""
     pairs = [pair.strip().partition("=") for sent in header_values(scope, b"cookie") for pair in sent.split(";")]
     return [value for found, _, value in pairs if found == name][:8]
 
@@ -128,7 +129,7 @@ USED = "That link was used already, or is too old. Get a fresh one."
 
 
 async def send_login_page(send: Send, status: int) -> None:
-    """What those get who come without the cookie."""
+    """Send the login page, for browsers without a valid cookie."""
     found = login_page()
     headers = [(name.lower().encode(), value.encode()) for name, value in found.headers.items()]
     headers.append((b"content-length", str(len(found.body)).encode()))

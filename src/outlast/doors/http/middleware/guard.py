@@ -1,9 +1,9 @@
-"""The guard: every request passes it before anything looks at its path.
+"""The guard: checks every request before it is routed.
 
-    host > places > token > origin > content type > size
+    host > concurrency > token > origin > content type > size
 
-It works on the raw scope: nothing here is decided from a URL that somebody put together again. Without the token
-every path and every method looks the same, except the login page, `/healthz` and signed webhooks.
+It works on the raw scope and never on a reconstructed URL. Without the token every path and every method gives the same
+refusal, except the login page, `/healthz` and signed webhooks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 
 
 class Refusal(Exception):
-    """The request is not served; the status and the sentence for it."""
+    """The request is refused, with this status and this sentence."""
 
     def __init__(self, status: int, detail: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         super().__init__(detail)
@@ -40,8 +40,8 @@ class Refusal(Exception):
 
 
 class Guard:
-    """Stands before `app`. `webhooks` takes what is posted under `/gateway/webhook/`: such a request proves itself by
-    its signature, which it has to check."""
+    """Wraps `app`. `webhooks` receives the POST requests below `/gateway/webhook/`: they need no token, and `webhooks`
+    must check their signature."""
 
     def __init__(self, app: App, secret: Authenticator, hosts: AllowedHosts, *, webhooks: App | None = None) -> None:
         self._app = app
@@ -80,7 +80,7 @@ class Guard:
             await self._webhooks(scope, receive, in_time(scope, send))
             return
         if scope["method"] == "OPTIONS":
-            scope["method"] = UNKNOWN  # no other origin may ask what it could do here; refused like any unknown method
+            scope["method"] = UNKNOWN  # no CORS preflight is answered; refused like any unknown method
         await self._app(scope, receive, self._while_valid(scope, in_time(scope, send)))
 
     # --- one check each
@@ -99,9 +99,9 @@ class Guard:
         return self._webhooks is not None and is_posted
 
     def _check_origin(self, scope: Scope, proof: str | None) -> None:
-        """A page of another origin gets nothing; a browser's cookie changes nothing unless our own page asks.
+        """Refuse pages of other origins. A cookie allows changes only if our own page sends the request.
 
-        Following a link to the page itself is allowed from anywhere: it shows nothing, and sends nothing.
+        A link to the page itself may be followed from any site: the page alone shows nothing and sends nothing.
         """
         origins, sites = header_values(scope, b"origin"), header_values(scope, b"sec-fetch-site")
         if any(not self._hosts.allows_origin(scope, origin) for origin in origins) or len(origins) > 1:
@@ -113,7 +113,7 @@ class Guard:
 
     @staticmethod
     def _check_content_type(scope: Scope) -> None:
-        """JSON only: what a form or a beacon of another page can send is refused by its type alone."""
+        """Accept only JSON: the content type alone rules out the forms and beacons of other pages."""
         given = sole_header(scope, b"content-type") or ""
         kind, _, parameters = given.partition(";")
         charset = parameters.strip().lower().replace('"', "")
@@ -123,7 +123,7 @@ class Guard:
             raise Refusal(415, "a body must be sent as it is, without Content-Encoding")
 
     def _while_valid(self, scope: Scope, send: Send) -> Send:
-        """Sending stops as soon as the token is another one: a stream that was begun with the old one breaks off."""
+        """Wrap `send` so that it cuts the connection once the token has changed. Streams of the old token end."""
         mark = self._secret.mark()
 
         async def sending(event: Event) -> None:
@@ -136,7 +136,7 @@ class Guard:
 
 
 def in_time(scope: Scope, send: Send) -> Send:
-    """A reader that stands still is cut: it holds a place. Streams see to that by themselves."""
+    """Wrap `send` so that it cuts a stalled reader, which occupies a request slot. Streams have their own timeout."""
     if is_stream(scope):
         return send
 
@@ -151,7 +151,8 @@ def in_time(scope: Scope, send: Send) -> Send:
 
 
 def cut(scope: Scope) -> None:
-    """Close the connection now. Whoever sends on sends into the void, and hears that nobody is there any more."""
+    """Abort the connection now. Later sends are discarded, and the application receives a disconnect. Raises
+    ConnectionAbortedError if the server offers no abort function."""
     abort: Callable[[], None] | None = scope.get(ABORT)
     if abort is None:
         raise ConnectionAbortedError("the connection was cut")

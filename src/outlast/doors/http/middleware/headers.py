@@ -1,10 +1,10 @@
-"""What every answer carries: nothing may be framed, sniffed, embedded or referred to, and no page may load what is not
-ours. There is no CORS header anywhere, so no other origin can read an answer.
+"""Security headers of every response, and the list of allowed hosts and origins.
 
-Which hosts and origins are ours: an exact list, against pages that let their own name point at this machine.
+The headers forbid framing, sniffing, embedding and referrers, and let a page load only our own files. No response has a
+CORS header, so no other origin can read one.
 
-A browser tells by which name it came (Host) and which page asked (Origin). Both are compared as they were sent: no
-name is resolved, no case folded, no dot cut off. A name that is not in the list is not served, whatever it points to.
+The list protects against DNS rebinding. `Host` and `Origin` are compared exactly as sent: no name is resolved, no case
+folded, no trailing dot removed. A name that is not in the list is refused, whatever it resolves to.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNLESS_SAID = ((b"content-security-policy", DATA_POLICY.encode()), (b"cache-cont
 
 
 def with_headers(send: Send) -> Send:
-    """The same, with what every answer carries. A page brings a policy of its own."""
+    """Wrap `send` so that it adds the headers of every response. A page sets its own content security policy."""
 
     async def sending(event: Event) -> None:
         if event["type"] == "http.response.start":
@@ -50,9 +50,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class AllowedHosts:
-    """The loopback names with the port that is really listened on, and what the user allows, as it was given.
+    """The loopback names with the actual port of the server, and the names that the user allows, exactly as given.
 
-    `public_url` is where a proxy in front of us is reached: its host and its origin are ours, too.
+    `public_url` is the URL of a proxy in front of the server: its host and its origin are allowed too.
     """
 
     def __init__(self, allowed: Sequence[str] = (), public_url: str | None = None) -> None:
@@ -61,14 +61,14 @@ class AllowedHosts:
         self._public_host = self._public.partition("://")[2] if self._public else None
 
     def scheme(self, scope: Scope, host: str) -> str:
-        """How the browser speaks to us. What a proxy says about it is not believed; what the user said is."""
+        """Return the scheme that the browser uses. It comes from the user's `public_url`, never from proxy headers."""
         return self._public.partition("://")[0] if self._public and host == self._public_host else scope["scheme"]
 
     def allows_host(self, scope: Scope, host: str) -> bool:
         return host in self._allowed or host == self._public_host or host in _loopback(scope)
 
     def allows_origin(self, scope: Scope, origin: str) -> bool:
-        """Whether the page that asks is one of ours. `null`, which a sandboxed page has, is nobody's."""
+        """Return whether the requesting page is ours. `null`, the origin of a sandboxed page, never is."""
         if origin == self._public:
             return True
         scheme, separator, host = origin.partition("://")
@@ -76,7 +76,7 @@ class AllowedHosts:
 
 
 def _loopback(scope: Scope) -> frozenset[str]:
-    """Through a Unix socket there is no port: then the bare names are meant."""
+    """Return the allowed loopback hosts; the bare names on a Unix socket, which has no port."""
     server = scope.get("server") or ("", None)
     port = server[1]
     if port is None:

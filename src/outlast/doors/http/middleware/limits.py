@@ -1,4 +1,4 @@
-"""Bounds: how much of a body is read and how long one waits for it, and how many requests are served at once."""
+"""Limits: the size of a body, the time it may take to arrive, and the number of concurrent requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from outlast.doors.http.json_body import Event, Receive, Scope, sole_header
 MEBIBYTE = 1024 * 1024
 MOST_BYTES = 2 * MEBIBYTE
 MOST_BYTES_OF_MESSAGE = 64 * MEBIBYTE
-"""Eight pictures of the largest size, as base64."""
+"""Room for eight pictures of the largest size, as base64."""
 BODY_SECONDS = 60.0
 MOST_REQUESTS = 256
 MOST_STREAMS = 2048
 
 
 class LimitExceeded(Exception):
-    """A bound was passed; the status and the sentence for it."""
+    """A limit was exceeded; the request is refused with this status and this sentence."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -27,7 +27,7 @@ class LimitExceeded(Exception):
 
 
 class ConcurrencyLimiter:
-    """How many are being served. Streams stay for hours, so they have places of their own."""
+    """Counts the requests in progress. Streams stay open for hours, so they have a separate limit."""
 
     def __init__(self, requests: int = MOST_REQUESTS, streams: int = MOST_STREAMS) -> None:
         self.most = {False: requests, True: streams}
@@ -45,7 +45,7 @@ class ConcurrencyLimiter:
 
 
 def has_body(scope: Scope) -> bool:
-    """Whether the request announces a body."""
+    """Return whether the request announces a body."""
     if any(name == b"transfer-encoding" for name, _ in scope["headers"]):
         return True
     length = sole_header(scope, b"content-length")
@@ -57,8 +57,8 @@ def most_bytes(scope: Scope) -> int:
 
 
 async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SECONDS) -> bytes:
-    """All of the body. `TooMuch` before any of it is read where its length is announced, else as soon as it is passed;
-    also when it takes too long to come."""
+    """Read the whole body. Raises LimitExceeded if the body is too large: before reading if its length is announced,
+    otherwise as soon as the limit is passed. Also raises it if the body takes too long or the connection closes."""
     most, length = most_bytes(scope), sole_header(scope, b"content-length")
     if length is not None and length.isascii() and length.isdecimal() and int(length[:20]) > most:
         raise _too_large(most)
@@ -83,7 +83,7 @@ def _too_large(most: int) -> LimitExceeded:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """The body once more, for whoever comes next; then what the connection says."""
+    """Return a `receive` that gives the application the body already read, and then the events of the connection."""
     told = False
 
     async def receiving() -> Event:

@@ -1,1 +1,1 @@
-"""The routes, one file a noun."""
+"""The route handlers, one file per resource."""

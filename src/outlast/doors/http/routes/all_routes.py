@@ -1,4 +1,4 @@
-"""Every route there is."""
+"""The list of all route handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/api/sessions/{id}/approvals`: what waits for the user's word, and giving it. The first answer stands."""
+"""`/api/sessions/{id}/approvals`: lists the open questions to the user, and answers them. The first answer counts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ANSWERS = ["once", "session", "always", "deny"]
     responses=SESSION,
 )
 async def list_approvals(server: OpenDesk, session_id: SessionId) -> list[ApprovalInfo]:
-    """Oldest first; then what its sub-agents ask, each with the `session_id` to answer it in. It survives a restart,
-    and any door may answer it."""
+    """Oldest first; then the questions of its sub-agents, each with the `session_id` to answer it in. Questions survive
+    a restart, and any door may answer them."""
     header = await server.named(session_id)
     state = await server.read(server.service.state, header.session_id)
     found = await server.read(pending_approvals, server.store, header.session_id, state)
@@ -36,7 +36,8 @@ async def list_approvals(server: OpenDesk, session_id: SessionId) -> list[Approv
 
 
 async def _turn_context(server: ServerState, session_id: str) -> TurnContext | None:
-    """What the call would be made with; without it the question is shown, only not what it would change."""
+    """Return the context the call would run in; None if it cannot be built. The question is then shown without diff
+    and scope."""
     try:
         return await server.read(server.pool.turn_context, session_id)
     except ConfigError:
@@ -73,8 +74,8 @@ async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalI
     responses=CHANGING,
 )
 async def answer_approval(server: OpenDesk, session_id: SessionId, data: JSONBody[AnswerRequest]) -> AnswerAck:
-    """Bound to the question, and to the very call that was shown. The same answer twice is one; another one, or one to
-    a question that is not open, is a conflict."""
+    """An answer is bound to the question, and to the exact call that was shown. Sending the same answer twice counts
+    once; a different answer, or an answer to a question that is not open, is a conflict."""
     header = await server.named(session_id)
     seq = await server.service.answer(header.session_id, data.approval_id, data.answer, data.call_digest)
     server.pool.wake(header.session_id)

@@ -1,4 +1,4 @@
-"""A session as a document, and the files that belong to its messages."""
+"""Exports a session as a document, and serves the attachments of its messages."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def export(
     format: Annotated[Format, QueryParameter()] = "jsonl",
     redact: Annotated[bool, QueryParameter(description="Take known secrets out of Markdown and HTML.")] = True,
 ) -> Stream:
-    """JSON lines hold everything, hash for hash, and can be imported; Markdown and HTML are for people. The header
-    `X-Damaged` counts what could not be read and was left out."""
+    """JSON lines contain everything, including the hashes, and can be imported; Markdown and HTML are for people. The
+    header `X-Damaged` counts the items that could not be read and were left out."""
     name = await _named(server, session_id, format)
     file, damaged = await server.read(_written, server, name, format, redact)
     headers = {
@@ -57,7 +57,8 @@ async def export(
 
 
 async def _named(server: ServerState, session_id: str, format: str) -> str:
-    """A session that is too damaged to be opened can still be exported, as far as it is whole."""
+    """Return the session id. A session too damaged to open can still be exported as JSON lines, as far as it is
+    intact."""
     try:
         return (await server.named(session_id)).session_id
     except DamagedSession:
@@ -67,8 +68,8 @@ async def _named(server: ServerState, session_id: str, format: str) -> str:
 
 
 def _written(server: ServerState, session_id: str, format: str, redact: bool) -> tuple[IO[bytes], int]:
-    """The document, whole, before a byte of it is sent: what is wrong with it must be in the head of the answer."""
-    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 whoever sends it closes it
+    """Write the whole document before any byte is sent: the damage count must be in the response headers."""
+    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 `_pieces` closes it
     damaged = 0
     pieces = _lines(server, session_id) if format == "jsonl" else _document(server, session_id, format, redact)
     for piece in pieces:
@@ -111,7 +112,7 @@ async def attachment(
     seq: Annotated[int, PathParameter(ge=1, le=LARGEST_SEQ)],
     part: Annotated[int, PathParameter(ge=0, le=1000)],
 ) -> Response[bytes]:
-    """Pictures as what they really are; everything else as a download."""
+    """Pictures have the media type that their bytes show; every other file is a download."""
     header = await server.named(session_id)
     found = await server.read(_attached, server, header.session_id, seq, part)
     picture = picture_of(found.data)

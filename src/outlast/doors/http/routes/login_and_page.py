@@ -1,4 +1,4 @@
-"""The entrance: the page and its files, logging in and out, and whether anybody is here."""
+"""The web page and its files, login and logout, and the health check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def login(
     secret: NamedDependency[Authenticator],
     code: Annotated[str | None, QueryParameter(max_length=200)] = None,
 ) -> Response[bytes]:
-    """A code that is good becomes a cookie, and is good no more."""
+    """Exchange a valid code for a cookie; the code becomes invalid."""
     if code is None:
         return _sent(login_page())
     if not secret.take(code):
@@ -57,7 +57,7 @@ async def login(
     responses=refused(),
 )
 async def new_login(secret: NamedDependency[Authenticator]) -> LoginLink:
-    """A path that lets one browser in, once, within the next minutes."""
+    """A path that logs in one browser, once, within the next few minutes."""
     return LoginLink(path=f"{LOGIN_PATH}?code={secret.code()}", expires_in=CODE_SECONDS)
 
 
@@ -70,11 +70,11 @@ async def new_login(secret: NamedDependency[Authenticator]) -> LoginLink:
     responses=refused(),
 )
 async def logout(request: Request[Any, Any, Any]) -> Response[Health]:
-    """Takes the cookie away. Every other browser stays logged in; `outlast serve --new-token` ends them all."""
+    """Deletes the cookie. Every other browser stays logged in; `outlast serve --new-token` logs them all out."""
     return Response(Health(status="ok"), headers={"set-cookie": Authenticator.no_cookie(request.scope)})
 
 
 @get("/healthz", summary="Whether the server answers", operation_id="health", tags=["server"], security=[{}])
 async def health() -> Health:
-    """Says nothing but that it does."""
+    """Reports only that the server answers."""
     return Health(status="ok")

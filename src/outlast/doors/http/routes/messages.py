@@ -1,4 +1,4 @@
-"""`POST /api/sessions/{id}/messages`: what the user says is stored before it is answered; then a turn runs."""
+"""`POST /api/sessions/{id}/messages`: stores a message of the user before responding; then a turn runs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LARGEST_TEXT = 256 * 1024
     responses=CHANGING,
 )
 async def post_message(server: OpenDesk, session_id: SessionId, data: JSONBody[PostMessageRequest]) -> MessageAck:
-    """Stored before this answers. The same `key` with the same body again gives the same answer and no second turn;
-    with another body it is a conflict. A session that has ended takes no more messages (409)."""
+    """The message is stored before the response. Repeating the same `key` with the same body gives the same response
+    and no second turn; with another body it is a conflict. A session that has ended takes no more messages (409)."""
     header = await server.named(session_id)
     parts = (TextPart(data.content), *[_part(one) for one in data.attachments or ()])
     return await server.admit(header.session_id, parts, data.key, Delivery(data.delivery or Delivery.QUEUE))
@@ -48,7 +48,8 @@ def _part(given: Attachment) -> Part:
 
 
 def _text(data: bytes) -> str | None:
-    """Text goes to the model as text, as `@file` does in the terminal; anything else as a file."""
+    """Return the data as text; None if it is not text. The model gets text inline, like `@file` in the terminal, and
+    other data as a file."""
     try:
         return None if b"\0" in data else data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What is known of all sessions together, and of the server itself."""
+"""Search and statistics over all sessions, Markdown parsing, server information and metrics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def search_sessions(
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
     project: Folder = None,
 ) -> SearchResults:
-    """Always up to date, in any script; the newest match of each lineage."""
+    """Always up to date, works in any script, and returns the newest match of each lineage."""
     found = await server.read(search, server.store, q, owner_id=OWNER, limit=limit, project=_folder(project))
     return msgspec.convert(found, SearchResults, from_attributes=True)
 
@@ -53,7 +53,7 @@ async def search_sessions(
     responses=refused(),
 )
 async def stats(server: OpenDesk, project: Folder = None) -> UsageStatistics:
-    """By model, project and day. A cost that nobody knows stays unknown: `unpriced` counts the replies it lacks."""
+    """By model, project and day. Unknown costs are not estimated: `unpriced` counts the replies without a cost."""
     return await server.read(
         stats_of, server.store, cache_of(server.settings), project=_folder(project), owner_id=OWNER
     )
@@ -72,7 +72,7 @@ def _folder(path: str | None) -> Path | None:
     responses=refused(408, 413, 415),
 )
 async def markdown(server: OpenDesk, data: JSONBody[MarkdownRequest]) -> list[list[Any]]:
-    """One list of nodes for each text. A node is a text, or has a `tag` and `nodes`; raw HTML is text."""
+    """Returns one list of nodes for each text. A node is a text, or has a `tag` and `nodes`; raw HTML is text."""
     return await server.read(trees, data.texts)
 
 

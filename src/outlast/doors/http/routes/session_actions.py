@@ -1,6 +1,6 @@
-"""What can be done to a session as a whole. Each verb is durable before its answer.
+"""Actions on a whole session: its life cycle, its turns, its boundaries, changing its settings and deleting it.
 
-Changing a session, and deleting it for good.
+Each action is durable before its response.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Verb = Callable[..., Any]
 
 
 def verb(name: str, summary: str) -> Callable[[Verb], Any]:
-    """A POST to `/api/sessions/{id}/<name>`."""
+    """Declare the handler of `POST /api/sessions/{id}/<name>`."""
     return post(
         f"/api/sessions/{{session_id:str}}/{name}",
         status_code=200,
@@ -57,12 +57,12 @@ async def _done(server: ServerState, session_id: str, result: Any = "done") -> V
     return VerbAck(session_id=session_id, state=header.state, result=result)
 
 
-# --- its life
+# --- life cycle
 
 
 @verb("end", "Stop it; it takes no more messages")
 async def end(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
-    """A running turn is stopped first. Ending what has ended changes nothing."""
+    """A running turn is stopped first. Ending an ended session changes nothing."""
     header = await server.named(session_id)
     if header.has_ended:
         return VerbAck(session_id=header.session_id, state="ended", result="nothing")
@@ -84,7 +84,7 @@ async def reopen(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 @verb("archive", "Take it out of sight")
 async def archive(server: OpenDesk, session_id: SessionId) -> VerbAck:
-    """Nothing is lost, and `unarchive` brings it back."""
+    """Nothing is lost; `unarchive` undoes it."""
     header = await server.named(session_id)
     if header.state == "archived":
         return await _done(server, header.session_id, "nothing")
@@ -103,7 +103,7 @@ async def unarchive(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 @verb("fork", "Go on from a point of it in a new session")
 async def fork(server: OpenDesk, session_id: SessionId, data: JSONBody[ForkRequest | None] = None) -> SessionAck:
-    """The old one stays as it is; this answers with the new one's id."""
+    """The original session stays unchanged; the response has the id of the new session."""
     header = await server.named(session_id)
     wanted = data or ForkRequest()
     with _as_conflict():
@@ -111,17 +111,17 @@ async def fork(server: OpenDesk, session_id: SessionId, data: JSONBody[ForkReque
     return SessionAck(session_id=made, state="active")
 
 
-# --- its turns
+# --- turns
 
 
 @verb("interrupt", "Stop the running turn")
 async def interrupt(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
-    """The session is kept and takes the next message. Where nothing runs and nothing waits, nothing is done."""
+    """The session is kept and takes the next message. If no turn is open and no message is waiting, nothing is done."""
     header = await server.named(session_id)
     if header.turn is None and not header.pending_count:
         return await _done(server, header.session_id, "nothing")
     await server.service.interrupt(header.session_id, data.reason if data is not None else None)
-    server.pool.wake(header.session_id)  # a turn that nobody is at has to be closed by somebody
+    server.pool.wake(header.session_id)  # a worker must close an open turn that has no driver
     return await _done(server, header.session_id, "requested")
 
 
@@ -142,7 +142,8 @@ async def go_on(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 @verb("retry", "Ask the last message once more")
 async def retry(server: OpenDesk, session_id: SessionId) -> MessageAck:
-    """What came of it is set aside, as by a rewind; a running turn is stopped first. Files stay as they are."""
+    """Everything that followed the message is set aside, as by a rewind; a running turn is stopped first. Files are not
+    changed."""
     header = await server.named(session_id)
     refuse_ended(header)
     last = await server.read(last_input, server.store, header.session_id)
@@ -159,7 +160,8 @@ async def _is_driven(server: ServerState, header: Header) -> bool:
 
 
 async def _stopped(server: ServerState, header: Header) -> None:
-    """No turn of it runs any more, here or elsewhere. One that nobody is at is closed by the boundary that follows."""
+    """Stop the turn that runs, here or in another process, and wait for its end. An open turn without a driver is left
+    to the boundary that follows, which closes it."""
     if header.turn is None or not await _is_driven(server, header):
         return
     await server.service.interrupt(header.session_id, "asked again")
@@ -176,7 +178,7 @@ async def clear(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 @verb("rewind", "Set aside what came after a message")
 async def rewind(server: OpenDesk, session_id: SessionId, data: JSONBody[RewindRequest]) -> VerbAck:
-    """Nothing is removed; `unrewind` takes it back."""
+    """Nothing is removed; `unrewind` undoes it."""
     return await _boundary(server, session_id, "rewind", {"seq": data.seq, "keep": data.keep, "files": data.files})
 
 
@@ -187,7 +189,7 @@ async def unrewind(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 @verb("compact", "Put a summary in the place of older messages")
 async def compact(server: OpenDesk, session_id: SessionId, data: JSONBody[CompactRequest | None] = None) -> VerbAck:
-    """The originals stay readable; `uncompact` takes it back."""
+    """The original messages stay readable; `uncompact` undoes it."""
     return await _boundary(
         server, session_id, "compact", {"instructions": data.instructions if data is not None else None}
     )
@@ -214,7 +216,8 @@ async def _boundary(server: ServerState, session_id: str, what: str, arguments: 
 
 @contextmanager
 def _as_conflict() -> Generator[None]:
-    """The request is well formed; it is the session that has no such event, or nothing to take back."""
+    """Turn InvalidInput into ConflictError: the request is well formed, but the session has no such event or nothing to
+    undo."""
     try:
         yield
     except InvalidInput as error:
@@ -222,7 +225,7 @@ def _as_conflict() -> Generator[None]:
 
 
 async def _drawn(server: ServerState, header: Header, what: str, arguments: dict[str, Any]) -> None:
-    """The same, and wait until it is drawn: what follows must come after it."""
+    """Request a boundary and wait until it is applied: the caller's next write must come after it."""
     context = await server.read(context_for_door, server.settings, server.store, header)
     with _as_conflict():
         result = await server.service.boundary(header.session_id, what, arguments, context)
@@ -241,7 +244,7 @@ async def _drawn(server: ServerState, header: Header, what: str, arguments: dict
 async def change_session(
     server: OpenDesk, session_id: SessionId, data: JSONBody[PatchSessionRequest]
 ) -> SessionSummary:
-    """All of what is given, or nothing. A permission mode is in force at once, in a running turn too."""
+    """Applies all given changes or none. A permission mode takes effect at once, also in a running turn."""
     header = await server.named(session_id)
     await server.read(
         change,
@@ -274,8 +277,8 @@ async def delete_session(
     session_id: SessionId,
     with_forks: Annotated[bool, QueryParameter(description="Also every session that stands on it.")] = False,
 ) -> list[DeleteReceipt]:
-    """It cannot be undone; `archive` only hides it. One receipt for each session that is gone. What forks share with it
-    stays until the last of them goes."""
+    """This cannot be undone; `archive` only hides a session. Returns one receipt for each deleted session. Events that
+    forks share with it stay until the last fork is deleted."""
     header = await server.named(session_id)
     gone = await server.read(
         erase, None, server.store, header.session_id, door=DOOR, with_forks=with_forks, settings=server.settings

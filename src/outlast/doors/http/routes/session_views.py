@@ -1,4 +1,4 @@
-"""What can be known of a session: its events as they are stored, and views of them."""
+"""Read-only views of a session: its stored events, and projections of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outlast.session import ConversationSession
 
 
 def view(name: str, summary: str) -> Any:
-    """A GET of `/api/sessions/{id}/<name>`."""
+    """Declare the handler of `GET /api/sessions/{id}/<name>`."""
     return get(
         f"/api/sessions/{{session_id:str}}/{name}",
         summary=summary,
@@ -43,7 +43,7 @@ async def events(
         str | None, QueryParameter(max_length=2000, pattern="^[A-Za-z]+(,[A-Za-z]+)*$", description="Only these.")
     ] = None,
 ) -> Response[list[EventInfo]]:
-    """Oldest first, with the history that a fork shares. `X-Next-Cursor` is the `after` of the next page."""
+    """Oldest first, including the history that a fork shares. `X-Next-Cursor` is the `after` of the next page."""
     header = await server.named(session_id)
     wanted = frozenset(kinds.split(",")) if kinds else None
     page = await server.read(
@@ -91,14 +91,14 @@ async def ledger(server: OpenDesk, session_id: SessionId) -> dict[str, Any]:
 
 @view("prompts", "The system prompts that were sent")
 async def prompts(server: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
-    """The latest, oldest first; equal ones once."""
+    """The latest prompts, oldest first, without duplicates."""
     session = await _session(server, session_id)
     return await server.read(lambda: session.state.prompts)
 
 
 @view("tree", "Its forks, rotations and sub-agents")
 async def tree(server: OpenDesk, session_id: SessionId) -> LineageTree:
-    """The whole family, each after whom it came from."""
+    """All sessions of the family, each after the session it came from."""
     header = await server.named(session_id)
     return await server.read(family_of, server.store, header.session_id)
 
@@ -109,7 +109,7 @@ async def usage(server: OpenDesk, session_id: SessionId) -> UsageInfo:
     try:
         turn_context = await server.read(server.pool.turn_context, header.session_id)
     except ConfigError:
-        turn_context = None  # the window is unknown then, and everything else is not
+        turn_context = None  # only the window is unknown then
     return _usage(header.session_id, await server.read(spending_of, server.store, header.session_id, turn_context))
 
 

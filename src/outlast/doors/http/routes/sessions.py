@@ -1,4 +1,4 @@
-"""`/api/sessions`: the list, a new one, and one in full."""
+"""`/api/sessions`: lists sessions, creates one, and returns one with its messages."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ async def list_sessions(
         str | None, QueryParameter(max_length=200, description="X-Next-Cursor of the page before.")
     ] = None,
 ) -> Response[list[SessionSummary]]:
-    """A page of sessions. The next one: the same with `cursor` set to the header `X-Next-Cursor`, until there is none.
-    A session whose header cannot be read comes last, with the state `damaged`."""
+    """Returns a page of sessions. For the next page, repeat the request with `cursor` set to the header
+    `X-Next-Cursor`, until the header is missing. Sessions whose header cannot be read come last, with the state
+    `damaged`."""
     found = await server.read(_listed, server, limit, of_state, project, q, cursor)
     headers = {NEXT_CURSOR: found.cursor} if found.cursor is not None else {}
     rows = [summary_row(row) for row in found.sessions] + [_damaged(name) for name in found.damaged]
@@ -78,7 +79,7 @@ def _damaged(session_id: str) -> SessionSummary:
     responses=refused(408, 409, 413, 415),
 )
 async def create_session(server: OpenDesk, data: JSONBody[CreateSessionRequest | None] = None) -> SessionAck:
-    """It is stored before this answers, and empty until a message is posted to it."""
+    """The session is stored before the response, and empty until a message is posted to it."""
     wanted = data or CreateSessionRequest()
     if wanted.place is not None and wanted.repo_path is not None:
         raise ConflictError("give repo_path or place, not both: a place has its own folder")
@@ -112,12 +113,13 @@ async def get_session(
     before: BeforeSeq = None,
     limit: Limit = 200,
 ) -> Response[SessionDetail]:
-    """The last messages, newest last, and the reply that is being written. Older ones: `before` the first of these."""
+    """The last messages, newest last, and the reply in progress. For older messages, set `before` to the first `seq` of
+    this page."""
     return JsonResponse(await server.read(_told, server, session_id, before, limit, all))
 
 
 def _told(server: ServerState, named: str, before: int | None, limit: int, include_archived: bool) -> bytes:
-    """It may be long: it is written beside the loop, too."""
+    """Return the encoded session detail. It may be long, so it is also encoded in the worker thread."""
     return encoded(_detail(server, named, before, limit, include_archived))
 
 

@@ -1,1 +1,1 @@
-"""The server process of `outlast serve`: sockets, uvicorn, the HTTP/1 protocol with bounds."""
+"""The server process of `outlast serve`: sockets, uvicorn, and the HTTP/1 protocol with limits."""

@@ -1,7 +1,7 @@
-"""Where a server may listen: on this machine, or further with TLS and the user's word for it.
+"""Listen addresses: validates them, loads TLS and binds the sockets.
 
-What is reachable from elsewhere is reachable by everybody there. So an address that is not loopback is refused unless
-the traffic is encrypted (by us, or by a proxy that the user names) and the user said that it is meant.
+Every machine that can reach an address can use it. So an address that is not loopback is refused unless the traffic is
+encrypted (by this server, or by a proxy that the user names) and the user confirms it with a flag.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACKLOG = 512
 
 
 class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
+    """The listen options of the command line."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -43,14 +43,14 @@ class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
         return "https" if self.tls_cert is not None else "http"
 
     def url(self, port: int) -> str:
-        """What a browser opens. An address that means all of them is reached by the loopback one from here."""
+        """Return the URL for a browser. A wildcard address is replaced by the loopback address."""
         if self.public_url is not None:
             return self.public_url.rstrip("/")
         return f"{self.scheme}://{spelled(self.reached)}:{port}"
 
     @property
     def reached(self) -> str:
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 what others bind to, told
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 only translated, not bound
 
 
 def is_loopback(host: str) -> bool:
@@ -63,12 +63,12 @@ def is_loopback(host: str) -> bool:
 
 
 def spelled(host: str) -> str:
-    """As it stands in a URL and in a Host header."""
+    """Return the host as written in a URL and in a Host header: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def check(wanted: ListenAddress) -> list[str]:
-    """Warnings to show at each start; `ConfigError` when it may not be done."""
+    """Return the warnings to show at each start. Raises ConfigError if the options are not allowed."""
     if (wanted.tls_cert is None) != (wanted.tls_key is None):
         raise ConfigError("TLS needs both --tls-cert and --tls-key")
     if wanted.behind_proxy and wanted.public_url is None:
@@ -131,7 +131,7 @@ def _reason(error: Exception) -> str:
 
 
 def listening(wanted: ListenAddress) -> socket.socket:
-    """The socket, bound. `ConfigError` in one sentence when it cannot be."""
+    """Return the bound and listening socket. Raises ConfigError, in one sentence, if it cannot be bound."""
     return _unix_socket(wanted.unix) if wanted.unix is not None else _tcp_socket(wanted)
 
 
@@ -161,7 +161,7 @@ def _why_not(error: OSError, host: str, port: int) -> str:
 
 
 def _unix_socket(path: Path) -> socket.socket:
-    """Only its owner may connect: the mode is set before anybody could."""
+    """Bind a Unix socket that only its owner may connect to: the umask is set before the socket exists."""
     path = path.expanduser().absolute()
     _remove_dead(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -179,7 +179,8 @@ def _unix_socket(path: Path) -> socket.socket:
 
 
 def _remove_dead(path: Path) -> None:
-    """A socket that a killed server left behind is removed; one that is listened on, or anything else, is not."""
+    """Remove the socket of a killed server. Raises ConfigError if a server still listens on it, or if the path is not a
+    socket."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigError(f"{path} exists and is no socket; choose another --unix PATH")

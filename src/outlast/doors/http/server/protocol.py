@@ -1,9 +1,8 @@
-"""Uvicorn's protocol with two things more: nothing is held back, and a stream whose reader stands still is cut.
+"""Uvicorn's HTTP/1 protocol, with prompt writes, abortable connections, and limits against abusive clients.
 
-The same protocol with bounds, against clients that send too much, too slowly, or too often.
-
-Uvicorn itself bounds neither the head of a request nor the time it may take to come; an application sees a request only
-when its head is whole. How long a body may take is the guard's business (`outlast.doors.http.middleware.limits`).
+Uvicorn limits neither the size of a request head nor the time it takes to arrive, and an application sees a request
+only after its head is complete. So the limits on heads and connections are here; the limits on bodies are in
+`outlast.doors.http.middleware.limits`.
 """
 
 from __future__ import annotations
@@ -21,14 +20,16 @@ from outlast.doors.http.event_stream import ABORT
 
 class PromptProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:
-        """An answer's head and body are two small writes: without this the second waits for the peer's late word."""
+        """Set TCP_NODELAY: the head and body of a response are two small writes, and without it the second write waits
+        for the peer's delayed ACK."""
         super().connection_made(transport)
         connection: socket.socket | None = transport.get_extra_info("socket")
         if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def on_message_begin(self) -> None:
-        """`transport.close` waits until everything was read, which a reader that stands still never does."""
+        """Put the abort function into the scope: `transport.close` waits until the peer has read everything, which a
+        stalled reader never does."""
         super().on_message_begin()
         scope: dict[str, Any] = self.scope  # pyright: ignore[reportAssignmentType]
         scope[ABORT] = self.transport.abort
@@ -42,7 +43,7 @@ OTHER_FILES = 128
 
 
 class BoundedProtocol(PromptProtocol):
-    """One connection."""
+    """One connection, with limits on the head of a request and on the number of connections."""
 
     _slow: asyncio.TimerHandle | None = None
     _head_bytes = 0
@@ -105,7 +106,7 @@ class BoundedProtocol(PromptProtocol):
             self.transport.abort()
 
     def _refuse(self, status: bytes) -> None:
-        """In place of an answer: the application never hears of it."""
+        """Send a bare error response and close the connection, without calling the application."""
         self._refused = True
         if not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
@@ -113,7 +114,7 @@ class BoundedProtocol(PromptProtocol):
 
 
 def most_connections() -> int:
-    """As many as there are file descriptors for, with some left for the store and the tools."""
+    """Return the number of connections that the file descriptors allow, with some left for the store and the tools."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MOST_CONNECTIONS, soft - OTHER_FILES))
 

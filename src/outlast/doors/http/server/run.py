@@ -1,4 +1,5 @@
-"""What `outlast serve` does: listen, say where, serve; and asking a running server for a login link."""
+"""Implements `outlast serve`: binds the socket, prints the address and serves. Also gets login links from a running
+server."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from outlast.doors.http.server.uvicorn_server import serve
 from outlast.runtime.agent_config import AgentConfig
 
 PATIENCE_SECONDS = 10
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 only compared with
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 only compared, not bound
 
 
 def serve_here(
@@ -41,7 +42,7 @@ def serve_here(
     json: bool = False,
     beside: SideService | None = None,
 ) -> None:
-    """Serve until a signal comes. Whatever is wrong with the flags is told before anything is opened."""
+    """Serve until a signal arrives. Invalid flags are reported before anything is opened."""
     warnings, tls, working = check(wanted), tls_context(wanted), (working or WorkerOptions()).checked()
     if working.works:
         check_named(settings)
@@ -98,18 +99,18 @@ def _tell(
     )
 
 
-# --- the server that runs --------------------------------------------------------------------------------------------
+# --- the running server ----------------------------------------------------------------------------------------------
 
 
 def fresh_login(settings: Settings) -> str:
-    """A login link from the server that runs with this home."""
+    """Return a new login link from the server that runs with this home."""
     found = running(settings)
     if found is None:
         raise OutlastError("no server runs with this home; start one with `outlast serve`")
     token = TokenFile(settings).token()
     connection = _connection(found)
     try:
-        # The name is one that every server answers to; which machine is reached was decided above.
+        # Every server accepts this host name; `_connection` decided which machine is reached.
         connection.request("POST", "/api/login", headers={"Authorization": f"Bearer {token}", "Host": _host(found)})
         answer = connection.getresponse()
         body = answer.read()
@@ -148,5 +149,5 @@ def _connection(found: RunningServer) -> http.client.HTTPConnection:
     if parts.scheme == "http":
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_SECONDS)
     context = ssl.create_default_context(cafile=found.certificate)
-    context.check_hostname = False  # it is reached by its address; the certificate itself is what we compare with
+    context.check_hostname = False  # the server is reached by its address; we trust exactly its certificate
     return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=PATIENCE_SECONDS, context=context)

@@ -1,7 +1,8 @@
-"""Running the door: uvicorn with our own signals, sockets and bounds.
+"""Runs the HTTP door in uvicorn, with our own signal handlers, sockets and protocol limits.
 
-SIGINT, SIGTERM, SIGHUP: nobody new is let in, streams end so that their clients come again, what is being answered is
-answered, running turns stay in the log for the next start, the store is closed. A second signal does not wait.
+On SIGINT, SIGTERM or SIGHUP the server accepts no new connections, ends the streams so that their clients reconnect,
+finishes the requests in progress, leaves running turns in the log for the next start, and closes the store. A second
+signal skips the waiting.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ COLLECT_AFTER = 10_000
 class _HttpServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """They are ours: uvicorn would raise them again once it has stopped."""
+        """Leave the signals to `_stop_on_signals`: uvicorn would raise them again after it has stopped."""
         yield
 
 
 async def serve(door: HttpDoor, listener: socket.socket, tls: ssl.SSLContext | None, ready: Callable[[], None]) -> None:
-    """Serve until a signal comes. `ready` is called once requests are answered."""
+    """Serve until a signal arrives. `ready` is called once the server answers requests."""
     config = uvicorn.Config(
         door,
         http=BoundedProtocol,
@@ -60,8 +61,8 @@ async def serve(door: HttpDoor, listener: socket.socket, tls: ssl.SSLContext | N
 
 
 def _spare_collections() -> None:
-    """What is loaded by now stays: the garbage collector need not look at it again and again. And it need not look at a
-    request while that is answered: one makes some thousand objects, none of them in a circle."""
+    """Exempt everything loaded so far from garbage collection: it stays. Also raise the threshold, so that a request is
+    not scanned while it is answered: it makes some thousand objects, none of them in a reference cycle."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)

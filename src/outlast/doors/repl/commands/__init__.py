@@ -1,4 +1,4 @@
-"""Slash commands: one file a subject, one table of all of them."""
+"""Slash commands: one file per subject, and the table of all commands."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BUILT_IN: dict[str, ReplCommand] = {
 
 
 def commands_of(controller: ReplController) -> dict[str, ReplCommand]:
-    """All that can be typed after `/` here: the built-in ones win over files."""
+    """All commands available in this session; built-in commands take precedence over command files."""
     agent = controller.repl_session.agent
     return {**custom_commands(agent.project_root, agent.settings.home), **BUILT_IN}
 
 
 def unknown(name: str, known: dict[str, ReplCommand]) -> str:
-    """One sentence with the nearest names."""
+    """Error sentence for an unknown command, with the nearest names."""
     near = [f"/{one}" for one in get_close_matches(name, list(known), 3, 0.5)]
     near = near or [f"/{one}" for one in known if one.startswith(name[:2])][:3]
     told = f"did you mean {' or '.join(near)}?" if near else "/help shows them all"
@@ -46,6 +46,6 @@ KEYS = (
 
 
 def help_page(known: dict[str, ReplCommand]) -> RenderableType:
-    """Everything that can be typed here."""
+    """The `/help` page: all commands and keys."""
     commands = [(f"/{name} {command.usage}".rstrip(), command.about) for name, command in sorted(known.items())]
     return Group(rows(commands, "cyan", ""), rows(KEYS, "cyan", "dim"))

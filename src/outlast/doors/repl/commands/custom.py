@@ -1,8 +1,8 @@
-"""The user's own commands: `commands/*.md` in the Outlast home, `.outlast/commands/*.md` in a project.
+"""Custom commands: `commands/*.md` in the Outlast home, `.outlast/commands/*.md` in a project.
 
-Such a file is a message that the user sends by its name. What stands after the name replaces `$ARGUMENTS`, or follows
-the text where there is no such place. The user's own win over a project's, and a link out of the folder is not read.
-What cannot be read is no command, and stands in the way of no other.
+A command file is a message that the user sends by its name. The arguments replace `$ARGUMENTS`, or are appended if the
+text has no `$ARGUMENTS`. The user's commands take precedence over a project's. A link that leads out of the folder is
+not read. A file that cannot be read is skipped and does not affect the others.
 """
 
 from __future__ import annotations

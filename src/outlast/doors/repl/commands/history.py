@@ -1,4 +1,4 @@
-"""What the model sees of the past: compact, rewind, undo, retry. Nothing is removed by any of them."""
+"""Commands that change which history the model sees: compact, rewind, undo, retry; and diff. They delete nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def uncompact(controller: ReplController, arguments: str) -> None:
 
 
 async def rewind(controller: ReplController, arguments: str) -> None:
-    """To before a message of the user's, which comes back into the input line to be said otherwise."""
+    """Rewind to before a user message, and put that message into the input line for editing."""
     words = [word for word in arguments.split() if word != FILES]
     said = _inputs(controller)
     if words:
@@ -79,7 +79,7 @@ async def _rewound(controller: ReplController, message: Message, *, files: bool)
 
 
 async def undo(controller: ReplController, arguments: str) -> None:
-    """Take back the last exchange and what its file tools changed; `/undo rewind` takes back a rewind itself."""
+    """Undo the last exchange and the file changes of its tools; `/undo rewind` undoes a rewind instead."""
     if arguments.strip() == "rewind":
         await controller.boundary("unrewind")
         return
@@ -91,7 +91,7 @@ async def undo(controller: ReplController, arguments: str) -> None:
 
 
 async def retry(controller: ReplController, arguments: str) -> None:
-    """Ask the same once more; the files stay as they are."""
+    """Send the last message again; files stay as they are."""
     message = _inputs(controller)[-1]
     await _rewound(controller, message, files=False)
     await controller.work.admit(message.parts, e.Delivery.QUEUE)
@@ -99,7 +99,7 @@ async def retry(controller: ReplController, arguments: str) -> None:
 
 
 async def diff(controller: ReplController, arguments: str) -> None:
-    """What the file tools changed: in the last turn, or in the whole session."""
+    """Show what the file tools changed, in the last turn or in the whole session."""
     from outlast.app.streams.event_feed import rows_of
     from outlast.doors.repl.render.renderables import diff as drawn_diff
 

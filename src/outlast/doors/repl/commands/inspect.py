@@ -1,4 +1,4 @@
-"""What there is to know of a session: usage, window, decisions, prompts; search and export; help."""
+"""Reports on a session: usage, context window, decisions, prompts; also search and export."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def context(controller: ReplController, arguments: str) -> None:
 
 
 async def timeline(controller: ReplController, arguments: str) -> None:
-    """Why the agent did what it did: the latest decisions."""
+    """Show the latest decisions and their reasons."""
     entries = controller.session.workflow_timeline[-NEWEST:]
     if not entries:
         controller.say("nothing was decided here yet", "dim")
@@ -113,7 +113,7 @@ async def ledger(controller: ReplController, arguments: str) -> None:
 
 
 async def prompts(controller: ReplController, arguments: str) -> None:
-    """The system prompts that were sent; with a number, all of that one."""
+    """List the system prompts that were sent; with a number, show that prompt in full."""
     found = controller.session.prompt_history
     if not found:
         controller.say("no prompt was sent yet", "dim")
@@ -132,7 +132,7 @@ async def prompts(controller: ReplController, arguments: str) -> None:
     controller.say("/prompts N shows one", "dim")
 
 
-# ---- what the command line does, too --------------------------------------------------------------------------------
+# ---- commands that run the command line -------------------------------------------------------------------------
 
 
 async def search(controller: ReplController, arguments: str) -> None:
@@ -142,7 +142,7 @@ async def search(controller: ReplController, arguments: str) -> None:
 
 
 async def export(controller: ReplController, arguments: str) -> None:
-    """Into a file: .md, .html or .jsonl by its ending."""
+    """Export to a file; its extension (.md, .html or .jsonl) selects the format."""
     if not controller.session.exists:
         raise OutlastError("nothing was said here yet")
     name = arguments.strip() or f"outlast-{controller.session.session_id[:8]}.md"
@@ -158,7 +158,7 @@ async def export(controller: ReplController, arguments: str) -> None:
 
 
 async def _command_line(controller: ReplController, *words: str) -> int:
-    """The same command as in a shell, on the same store; what it says is shown."""
+    """Run an `outlast` command on the same store in a subprocess, show its output and return its exit code."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

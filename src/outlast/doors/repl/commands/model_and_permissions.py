@@ -1,4 +1,4 @@
-"""Who answers and what it may do: model, persona, permissions."""
+"""Commands that choose the model, the persona and the permission mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRESH = "--fresh"
 
 
 async def model(controller: ReplController, arguments: str) -> None:
-    """Show what can answer, or switch; with --fresh the new one starts without what was said before."""
+    """Show the available models, or switch; with --fresh the new model does not see the earlier messages."""
     words = [word for word in arguments.split() if word != FRESH]
     settings = controller.repl_session.agent.settings
     if not words:
@@ -29,7 +29,7 @@ async def model(controller: ReplController, arguments: str) -> None:
             controller.put(line)
         controller.say(f"now {controller.status.model}; /model NAME switches", "dim")
         return
-    model_for(settings, words[0])  # a wrong name is refused here
+    model_for(settings, words[0])  # raises if the name is wrong
     await _persisted(controller)
     if FRESH in arguments.split():
         await controller.boundary("clear")
@@ -64,7 +64,7 @@ async def _persisted(controller: ReplController) -> None:
 
 
 async def permissions(controller: ReplController, arguments: str) -> None:
-    """Show the mode and the rules in force, or change the mode; never above what the process was started with."""
+    """Show the mode and the rules in force, or change the mode; never above the mode the process was started with."""
     ceiling = controller.repl_session.agent.settings.permission_mode
     allowed = modes_under(ceiling)
     wanted = arguments.strip()
@@ -86,7 +86,7 @@ async def permissions(controller: ReplController, arguments: str) -> None:
 
 
 def choose_mode(controller: ReplController, mode: str) -> None:
-    """In force at once, in a turn that runs too."""
+    """Change the permission mode at once, also in a running turn."""
     controller.change_config(permission_mode=mode)
     controller.change_running_mode(mode)
     controller.say(f"permission mode: {mode}", "dim")

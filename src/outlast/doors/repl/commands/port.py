@@ -1,4 +1,4 @@
-"""What a slash command is."""
+"""Interface of a slash command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from outlast.doors.repl.controller import Doing
 
 
 class ReplCommand(NamedTuple):
-    """`run` gets the room and what was typed after the name. `words` are completed after it."""
+    """`run` gets the controller and the text after the name; `words` are offered as completions after the name."""
 
     name: str
     about: str

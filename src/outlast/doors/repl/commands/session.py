@@ -1,4 +1,4 @@
-"""Which session: new, others, forks, names."""
+"""Commands that choose or create a session: new, clear, resume, rename, fork, tree, quit."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def fork(controller: ReplController, arguments: str) -> None:
 
 
 async def tree(controller: ReplController, arguments: str) -> None:
-    """The family of this session: what it was forked from, and what was forked from it."""
+    """Show the fork tree of this session: its ancestors and everything forked from them."""
     rows = {
         row.session_id: row
         for row in session_rows(controller.repl_session.agent.store, None, limit=1000, archived=True)

@@ -1,4 +1,4 @@
-"""The turn: stop, queue, plan, look closer; and the command that writes AGENTS.md."""
+"""Commands for turns: stop, queue, plan, expand; and `/init`, which has AGENTS.md written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INIT = (
 
 
 async def stop(controller: ReplController, arguments: str) -> None:
-    """The turn that runs here, or the one that another process runs in this session."""
+    """Stop the turn that runs here, or the turn that another process runs in this session."""
     if controller.work.is_running:
         controller.screen.offer("\n".join(await controller.work.stop()))
     elif controller.is_driven:
@@ -41,7 +41,7 @@ async def queue(controller: ReplController, arguments: str) -> None:
 
 
 async def plan(controller: ReplController, arguments: str) -> None:
-    """The next turn, or the one for this text, only looks and makes a plan; the message after it carries it out."""
+    """Make the next turn, or the turn for this text, only read and plan; the message after it carries out the plan."""
     if controller.work.is_running:
         raise OutlastError("a turn is running; /stop it first, or wait")
     if not arguments.strip() and controller.repl_session.agent.config.workflow_mode == "plan":
@@ -60,7 +60,7 @@ async def init(controller: ReplController, arguments: str) -> None:
 
 
 async def expand(controller: ReplController, arguments: str) -> None:
-    """All of the last tool call, or of the one before it, and so on."""
+    """Show the last tool call in full; N counts back from the last call."""
     calls = controller.view.calls
     back = int(arguments) if arguments.strip().isdecimal() else 1
     if not 1 <= back <= len(calls):

@@ -1,1 +1,1 @@
-"""What the user types: completion, history, attachments, `!commands`."""
+"""User input: completion, history, attachments, `!commands`."""

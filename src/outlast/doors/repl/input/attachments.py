@@ -1,8 +1,7 @@
-"""What is named in a message and goes with it: `@file` as text, pictures as pictures.
+"""Attachments of a message: `@file` as text, pictures as images, and pictures from the clipboard.
 
-Each is a part of its own, so that what was typed can be told from it later.
-
-The picture in the clipboard, where a terminal cannot paste it: asked for with the program that this desktop has.
+Each attachment is a separate part, so that the typed text can be told from it later. Where the terminal cannot paste a
+picture, it is read with the clipboard program of the desktop.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ LARGEST_TEXT = 256 * 1024
 LARGEST_PICTURE = 5 * 1024 * 1024
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _FILE = re.compile(r'\n\n<file path="([^\n]*)">\n')
-"""How a part begins that is the text of a file, whichever door attached it."""
+"""Start of a text part that holds a file, whichever door attached it."""
 
 _AT = re.compile(r"(?<!\S)@(\"[^\"]+\"|\S+)")
 
 
 class AttachedMessage(msgspec.Struct, frozen=True):
-    """The parts to admit, and what could not be attached, in words."""
+    """The parts to admit, and a sentence for each file that could not be attached."""
 
     parts: tuple[Part, ...]
     problems: tuple[str, ...] = ()
 
 
 def attached(text: str, project: Path) -> AttachedMessage:
-    """The message with its files. A name that is no file stays a word; one that cannot be read is told."""
+    """Build the message with its files. A name that is not a file stays text; an unreadable file is a problem."""
     parts: list[Part] = []
     problems: list[str] = []
     for word in dict.fromkeys((*_AT.findall(text), *_dropped_pictures(text))):
@@ -55,12 +54,12 @@ def attached(text: str, project: Path) -> AttachedMessage:
 
 
 def typed(parts: Sequence[Part]) -> str:
-    """What a message says by itself, without what goes along."""
+    """The typed text of a message, without its attachments."""
     return text_of([part for part in parts if not (isinstance(part, TextPart) and _FILE.match(part.text))])
 
 
 def going_along(parts: Sequence[Part]) -> list[tuple[str, int]]:
-    """Each by its name and its size in bytes."""
+    """The attachments of a message: name and size in bytes."""
     found: list[tuple[str, int]] = []
     for part in parts:
         match part:
@@ -77,7 +76,7 @@ def going_along(parts: Sequence[Part]) -> list[tuple[str, int]]:
 
 
 def _dropped_pictures(text: str) -> list[str]:
-    """A terminal pastes a dropped picture as its path, quoted or with backslashes."""
+    """Paths of dropped pictures, which terminals paste quoted or with backslashes."""
     if not any(ending in text.lower() for ending in PICTURES):
         return []
     try:
@@ -88,7 +87,7 @@ def _dropped_pictures(text: str) -> list[str]:
 
 
 def _named(name: str, project: Path) -> str | None:
-    """The name of a file that is there, without the punctuation behind it; None for any other word."""
+    """The name if it is an existing file, without trailing punctuation; None for any other word."""
     for candidate in (name, name.rstrip(".,;:!?)")):
         if candidate and (project / Path(candidate).expanduser()).is_file():
             return candidate
@@ -120,7 +119,7 @@ SECONDS = 5.0
 
 
 async def pasted_picture(folder: Path) -> Path:
-    """The clipboard's picture as a file of its own in `folder`. `OutlastError` says why there is none."""
+    """Save the clipboard's picture to a new file in `folder`. Raises OutlastError with the reason if there is none."""
     installed = [words for words in PROGRAMS if shutil.which(words[0])]
     if not installed:
         names = ", ".join(words[0] for words in PROGRAMS)
@@ -139,7 +138,7 @@ async def pasted_picture(folder: Path) -> Path:
 
 
 async def _output(*words: str) -> bytes:
-    """What a program puts out; nothing when it fails or takes too long."""
+    """Output of a program; empty if it fails or takes too long."""
     process = await asyncio.create_subprocess_exec(
         *words,
         stdin=asyncio.subprocess.DEVNULL,
@@ -157,7 +156,7 @@ async def _output(*words: str) -> bytes:
 
 
 def _kept(folder: Path, data: bytes) -> Path:
-    """Only its owner may read it; it goes when the terminal is left, for then the log has it."""
+    """Write a file that only its owner may read. The REPL deletes it on exit; the log then holds what was sent."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"pasted-{secrets.token_hex(4)}.png"
     path.touch(mode=0o600, exist_ok=False)

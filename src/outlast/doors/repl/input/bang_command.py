@@ -1,4 +1,4 @@
-"""`!command`: the user's own act. It runs directly, in the user's shell and environment, and the model sees it."""
+"""`!command`: runs directly in the user's shell and environment, not as a tool call; the model sees the result."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class BangResult(msgspec.Struct, frozen=True):
     code: int
 
     def message(self) -> str:
-        """What the model is told of it."""
+        """The message that tells the model about the command."""
         end = "" if self.code == 0 else f"\n[exit code {self.code}]"
         return f"I ran this command myself:\n$ {self.command}\n{self.output.rstrip()}{end}"
 
 
 class BangCommand:
-    """One command; `stop` ends it and what it started. `tail` is the end of what it has put out so far."""
+    """One command. `stop` kills it and everything it started; `tail` holds the end of its output so far."""
 
     def __init__(self, command: str, project: Path) -> None:
         self.command = command
@@ -64,4 +64,4 @@ class BangCommand:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
-                return  # it has just ended by itself
+                return  # it has just exited by itself

@@ -1,4 +1,4 @@
-"""Completion in the input line: slash commands, files after `@`, ids of sessions."""
+"""Completion in the input line: slash commands, files after `@`, session ids."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", ".outlast"}
 
 
 class InputCompleter(Completer):
-    """`project` gives the folder that files are in, `commands` names with a word about each, `sessions` (id, title),
-    `options` what a command takes."""
+    """`project` returns the folder of the files, `commands` names with descriptions, `sessions` (id, title) pairs,
+    `options` the arguments of a command.
+    """
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class InputCompleter(Completer):
 
 
 def files_like(project: Path, typed: str) -> list[str]:
-    """Files and folders of the project whose path goes on as typed."""
+    """Files and folders of the project whose path starts with the typed text."""
     folder, _, name = typed.rpartition("/")
     base = (project / os.path.expanduser(folder)) if folder else Path("/") if typed.startswith("/") else project
     try:

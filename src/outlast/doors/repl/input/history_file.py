@@ -1,4 +1,4 @@
-"""What was typed before, kept in the Outlast home for its owner only."""
+"""Input history, kept in the Outlast home and readable only by its owner."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 
 class InputHistory(FileHistory):
-    """A file of lines. It is a comfort: a full disk or a lost file must not keep anybody from speaking."""
+    """A history file that ignores write errors: a full disk or a lost file must not block the input."""
 
     def store_string(self, string: str) -> None:
         try:
             super().store_string(string)
         except OSError:
-            return  # this process still knows it, and what was said is in the log
+            return  # the history in memory still has it, and messages are in the log
 
 
 def typed_before(path: Path) -> History:
-    """In memory where the home cannot be written."""
+    """Open the history file, or keep the history in memory if the home cannot be written."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))

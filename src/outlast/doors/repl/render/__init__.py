@@ -1,1 +1,1 @@
-"""What the terminal draws: Markdown, tool calls, the status line, escaped text."""
+"""Rendering for the terminal: Markdown, tool calls, the status line, styles."""

@@ -1,8 +1,8 @@
-"""A reply as it comes: whole blocks of Markdown are given out as soon as nothing that follows can change them.
+"""Streaming Markdown: releases a block as soon as no later text can change it.
 
-What is given out stands in the terminal's scrollback and cannot be taken back, so a block ends only at an empty line
-outside of a code block. The rest is the tail, drawn anew with every piece. Every line is looked at once, and of a long
-tail only its end is drawn: a reply may be one code block of a megabyte.
+Printed blocks are in the terminal's scrollback and cannot be taken back, so a block ends only at an empty line outside
+a code block. The rest is the tail, which is redrawn with every piece. Each line is scanned once, and only the end of a
+long tail is drawn: a reply may be one code block of a megabyte.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class MarkdownStream:
         self.text = ""
         self.given = 0
         self._looked = 0
-        """Where the first line begins that was not whole yet."""
+        """Start of the first line that is not complete yet."""
         self._fence = ""
-        """The line that opened the code block in which that is, if it is in one."""
+        """The opening line of the code block at that position; empty outside a code block."""
         self._says_something = False
-        """Whether anything but empty lines came since `given`."""
+        """Whether a non-empty line came after `given`."""
 
     def add(self, piece: str) -> str:
-        """Take a piece; what can be printed for good now, or an empty text."""
+        """Add a piece; return the text that can be printed permanently now, possibly empty."""
         self.text += piece
         end = self._look_on()
         block, self.given = self.text[self.given : end], end
@@ -37,11 +37,11 @@ class MarkdownStream:
 
     @property
     def is_speaking(self) -> bool:
-        """Whether the tail says anything."""
+        """Whether the tail contains more than white space."""
         return self.given < len(self.text) and not self.text[self.given : self.given + WIDEST].isspace()
 
     def end_of_tail(self, lines: int) -> str:
-        """The last lines of the tail; where a code block began above them, it begins there."""
+        """The last lines of the tail; if they are inside a code block, its opening line is put before them."""
         begin = len(self.text)
         for _ in range(lines + 1):
             begin = self.text.rfind("\n", self.given, begin)
@@ -51,7 +51,9 @@ class MarkdownStream:
         return f"{self._fence}\n{seen}" if self._fence and not seen.startswith(self._fence) else seen
 
     def close(self, whole: str | None = None) -> str:
-        """The rest, once the reply is whole. `whole` is what it really is: if it began otherwise, all of it."""
+        """Return the rest of a finished reply. `whole` is the stored reply; if it differs from what was printed, all of
+        it is returned.
+        """
         if whole is not None and not whole.startswith(self.text[: self.given]):
             self.given = 0
             self.text = whole
@@ -61,7 +63,7 @@ class MarkdownStream:
         return rest
 
     def _look_on(self) -> int:
-        """Where the last block that is complete ends now; `given` when there is none."""
+        """End of the last complete block; `given` if there is none."""
         end = self.given
         while (stop := self.text.find("\n", self._looked)) >= 0:
             line = self.text[self._looked : stop].strip()

@@ -1,7 +1,8 @@
 """Rich renderables as text for a terminal of a given width.
 
-Colours are the user's own sixteen, and of these only such as can be read on a light and on a dark ground. No line is
-filled up with spaces: they would be copied along, and make empty lines where the terminal gets narrower.
+Uses only those of the user's sixteen colours that are readable on a light and on a dark background. Lines are not
+padded with spaces: padding would be copied with the text, and would wrap into empty lines when the terminal gets
+narrower.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ CODE = ANSISyntaxTheme(
     }
 )
 HIGHLIGHTED = 2000
-"""Lines of code that are worth their colours."""
+"""Code longer than this many lines is not highlighted."""
 
 _FILLED = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
 _EMPTY = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|\n(?:(?:\x1b\[[0-9;]*m)*\n)+\Z")
@@ -60,7 +61,7 @@ _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def drawn(*renderables: RenderableType, width: int, colours: bool = True) -> str:
-    """What a terminal has to be sent."""
+    """Render to the text that is sent to the terminal."""
     console = Console(
         file=io.StringIO(),
         force_terminal=True,
@@ -77,7 +78,7 @@ def drawn(*renderables: RenderableType, width: int, colours: bool = True) -> str
 
 def _one(console: Console, renderable: RenderableType) -> str:
     with console.capture() as captured:
-        if isinstance(renderable, Text):  # printing makes a new text of it, and would forget these
+        if isinstance(renderable, Text):  # print() copies a Text without these two settings
             console.print(renderable, no_wrap=renderable.no_wrap, overflow=renderable.overflow)
         else:
             console.print(renderable)
@@ -85,11 +86,11 @@ def _one(console: Console, renderable: RenderableType) -> str:
     return f"{_EMPTY.sub('', text).rstrip()}\n" if isinstance(renderable, ReplyBlock) else text
 
 
-# --- what models write -----------------------------------------------------------------------------------------------
+# --- model output ----------------------------------------------------------------------------------------------------
 
 
 class LeftHeading(Heading):
-    """Headings stand at the left, and none is drawn in a box."""
+    """Headings are left-aligned and have no box."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -98,7 +99,7 @@ class LeftHeading(Heading):
 
 
 class PlainCode(CodeBlock):
-    """Code on the terminal's own ground, a little to the right."""
+    """Code on the terminal's own background, indented."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield code(str(self.text).rstrip(), self.lexer_name)
@@ -114,13 +115,13 @@ class LeftMarkdown(Markdown):
 
 
 class ReplyBlock:
-    """Markdown that is read when it is drawn, which a long one should be in a thread of its own."""
+    """Markdown that is parsed when it is drawn; a long text should therefore be drawn in a thread."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # Without an end of line the parser stumbles over a text that ends in a quoted comment: "> - <!-- \n>".
+        # Without a final newline the parser fails on a text that ends in a quoted comment: "> - <!-- \n>".
         yield LeftMarkdown(f"{readable(self.text)}\n", hyperlinks=False)
 
 
@@ -134,12 +135,13 @@ def code(text: str, language: str) -> RenderableType:
     return Padding(syntax, (0, 0, 0, 2))
 
 
-# --- what tools do ---------------------------------------------------------------------------------------------------
+# --- tool calls ------------------------------------------------------------------------------------------------------
 
 
 class CallLine:
-    """A call on one line, whatever the width: what came of it is always seen, what it was is cut where it must be.
-    A `reason` is told whole, on lines of its own where it does not fit."""
+    """A call on one line at any width: the result is always visible, the call itself is cut if necessary. A `reason` is
+    shown in full, on lines of its own if it does not fit.
+    """
 
     def __init__(self, mark: str, style: str, told: str, result: str, *, reason: bool = False) -> None:
         self.mark, self.style, self.told, self.result, self.reason = mark, style, told, result, reason
@@ -160,7 +162,7 @@ class CallLine:
 
 
 def folded(text: str, most: int, more: str = "/expand") -> Text:
-    """The beginning and the end of a long text, and a word about what stands between them."""
+    """The first and last lines of a long text, with a note about the lines left out."""
     lines = text.split("\n")
     if len(lines) <= most:
         return Text(text)
@@ -171,7 +173,7 @@ def folded(text: str, most: int, more: str = "/expand") -> Text:
 
 
 def diff(text: str, most: int | None = None) -> RenderableType:
-    """A unified diff in colours; `most` lines of it, and a word about the rest."""
+    """A coloured unified diff; at most `most` lines, with a note about the rest."""
     lines = show_invisible(text).splitlines()
     seen = lines if most is None or len(lines) <= most else lines[:most]
     drawn_lines = Text()
@@ -194,7 +196,7 @@ def _diff_style(line: str) -> str:
 
 
 def rows(lines: Sequence[Sequence[str | Text]], *styles: str) -> RenderableType:
-    """Lines in columns, a style for each; only the last column is wrapped, under itself."""
+    """A table with one style per column; only the last column wraps, within its own column."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for n, style in enumerate(styles):
         table.add_column(

@@ -1,8 +1,7 @@
-"""The line at the bottom: session, mode, model, how full the window is, tokens, cost.
+"""The status line (session, mode, model, context use, tokens, cost) and the activity line above the input.
 
-What goes on right now: a spinner, what it is, how long it takes; under it the last lines of what a command says.
-
-The end of what a command puts out while it runs: its last few lines, made fit to be shown.
+The activity line shows a spinner, the current activity and its duration, with the last output lines of a running
+command below it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def tokens(count: int) -> str:
 
 
 def cost(state: SessionState) -> str:
-    """What is known, with a question mark where a price is not."""
+    """The known cost, with a question mark if a price is unknown."""
     total = state.usage.total
     known = f"${total.cost_micros / 1e6:.4f}" if total.cost_micros else "$0"
     if not total.unpriced:
@@ -46,7 +45,7 @@ def cost(state: SessionState) -> str:
 
 
 def short_model(name: str) -> str:
-    """A script by its file's name alone; anything else as it is, unless it is a sentence."""
+    """The file name alone for a scripted model; any other name as it is, cut if it is too long."""
     provider, colon, model = name.partition(":")
     if provider == "scripted" and colon:
         model = model.rpartition("/")[2]
@@ -55,7 +54,7 @@ def short_model(name: str) -> str:
 
 
 class StatusLine:
-    """What the line shows; whoever learns something new puts it here."""
+    """The values of the status line; other objects assign to its attributes."""
 
     def __init__(self) -> None:
         self.session = ""
@@ -73,7 +72,7 @@ class StatusLine:
         self.cost = cost(state)
 
     def line(self, width: int = 1000) -> StyleAndTextTuples:
-        """As much of it as fits, the most important to the last."""
+        """Draw as much as fits; the least important pieces are shortened or dropped first."""
         pieces = self._pieces(0)
         for brief in range(1, BRIEFEST + 1):
             if sum(cells(text) + 3 for _, text in pieces) - 2 <= width:
@@ -85,7 +84,7 @@ class StatusLine:
         return line
 
     def _pieces(self, brief: int) -> list[tuple[str, str]]:
-        """What stands on the line; the higher `brief`, the less."""
+        """The pieces of the line; a higher `brief` gives fewer and shorter pieces."""
         model = short_model(self.model) or "no model"
         pieces = [] if brief >= BRIEFEST else [("class:status", self.session or "new session")]
         pieces += [("class:status.mode", self.mode)]
@@ -102,7 +101,7 @@ class StatusLine:
 
 
 def activity(doing: str, since: float, hint: str, lines: list[str], width: int) -> StyleAndTextTuples:
-    """As much as fits: what is done is cut last, the hint is left out first. No line is broken into two."""
+    """Draw as much as fits: the hint is dropped first, the activity is cut last. Lines are never wrapped."""
     took = f" {elapsed(time.monotonic() - since)}"
     told = f"{took} · {hint}"
     if cells(doing) + cells(told) + 2 > width:
@@ -119,7 +118,7 @@ LINES = 5
 
 
 class OutputTail:
-    """Takes pieces as they come; keeps no more than is needed to show the end."""
+    """Collects output pieces and keeps only what is needed to show the end."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -128,7 +127,7 @@ class OutputTail:
         self._text = (self._text + piece)[-KEPT:]
 
     def lines(self, most: int = LINES) -> list[str]:
-        """The last lines as a terminal would show them: what was written over is gone, tabs are spaces."""
+        """The last lines as a terminal would show them: overwritten text is dropped, tabs are expanded."""
         written = self._text.replace("\r\n", "\n").rstrip("\n\r").split("\n")[-4 * most :]
         seen = [output(line.rstrip("\r").rpartition("\r")[2]).expandtabs(4).rstrip() for line in written]
         return [line for line in seen if line][-most:]

@@ -1,6 +1,6 @@
-"""Colours of the terminal: the user's own sixteen, so that they fit light and dark ones.
+"""Terminal styles: only the user's own sixteen colours, so that they fit light and dark themes.
 
-What matters less is dim, not grey: some palettes have no grey that differs from their ground.
+Less important text is dim instead of grey: some palettes have no grey that differs from the background.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from prompt_toolkit.styles import Style
 from outlast.app.settings import wants_colours
 
 HERE = "\u276f"
-"""Where one is: before the input line, a chosen row, what was said."""
+"""Marker of the current position: before the input line, the selected row and user messages."""
 
 STYLE = Style.from_dict(
     {

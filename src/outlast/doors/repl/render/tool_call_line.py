@@ -1,4 +1,4 @@
-"""A tool call on one line, for people: what it does, to what, and what came of it. Everything in it is made visible."""
+"""A tool call on one line: what it does, its subject and its result. Invisible characters are made visible."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SUBJECT = {
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """On one line, every character visible, cut where it is too long."""
+    """One line with every character visible, cut if it is too long."""
     return visible_line(text, longest)
 
 
 def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
-    """`npm test` for a command, `edit src/a.py` for a file: what a person would call it."""
+    """A short description of a call: `npm test` for a command, `edit src/a.py` for a file."""
     subject = arguments.get(_SUBJECT.get(name, ""))
     if name == "bash" and isinstance(subject, str) and subject.strip():
         return f"`{one_line(subject, longest)}`"
@@ -42,13 +42,13 @@ def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> s
 
 
 def titled_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
-    """The same where it stands alone: with the name of the tool."""
+    """The same with the tool's name, for a line that stands alone."""
     told = told_call(name, arguments, longest)
     return f"bash {told}" if told.startswith("`") else told
 
 
 def told_result(event: e.ToolCallFinished) -> str:
-    """What came of it, in a few words."""
+    """The result of a call in a few words."""
     facts = event.facts
     text = text_of(event.parts)
     if event.status in {"blocked", "declined", "malformed", "unknown_tool", "invalid_arguments"}:

@@ -1,4 +1,4 @@
-/** The page: the list on one side, on the other a session, a new one, or what all of them used. */
+/** Entry point of the page: the session list next to a session, the form for a new session, or the usage of all. */
 
 import { el, replace } from "./lib/dom.js";
 import { showHelp } from "./views/help.js";

@@ -1,4 +1,4 @@
-/* Runs before anything is drawn: the chosen colours, so that a dark page does not flash white. */
+/* Sets the chosen colour theme before the first paint, so that a dark page does not flash white. */
 try {
   const theme = JSON.parse(localStorage.getItem("outlast.theme"));
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

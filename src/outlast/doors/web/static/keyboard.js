@@ -1,4 +1,4 @@
-/** Keys that work everywhere but in a field. `showHelp` lists them. */
+/** Keyboard shortcuts. They work everywhere except in input fields; `showHelp` lists them. */
 
 import { showHelp } from "./views/help.js";
 import { goTo, here, VIEWS } from "./lib/router.js";

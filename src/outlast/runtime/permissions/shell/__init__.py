@@ -1,1 +1,1 @@
-"""Shell commands: two parsers that must agree, and what is known of the programs that a command runs."""
+"""Judges shell commands: two parsers that must agree, and tables of known programs and their arguments."""

@@ -1,7 +1,7 @@
-"""The grammar of a program's arguments: which options it has, what their values are, and what its operands are.
+"""Parses a program's arguments by its grammar: its options, the kinds of their values, and its operands.
 
-A program is judged by what it is given. An option that is not in its table is not understood, and so asked about:
-"harmless" is a list of what is known, never of what is not.
+A program is judged by its arguments. An option that is not in the program's table is not understood, so the user is
+asked: the tables list what is known to be harmless, never what is known to be harmful.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word
 
 
 class OptionKind(StrEnum):
-    """What a value or an operand is to the policy."""
+    """What an option value or an operand means to the policy."""
 
     TEXT = "text"
     READ = "read"
@@ -24,11 +24,11 @@ class OptionKind(StrEnum):
 
 
 class Grammar(msgspec.Struct, frozen=True, kw_only=True):
-    """Short options: `flags` take nothing, `valued` and `reads` take a value, `attached` one in the same word or none.
+    """Short options: `flags` take no value, `valued` and `reads` take one, `attached` one in the same word or none.
 
     `longs` maps long names to `""` (no value), `"?"` (optional, after =), `"="` (text) or `"r"` (a path that is read).
-    `pattern`: the first operand is an expression unless one of `expressions` gave one. `digits`: `-5` is an option.
-    `loose`: no option of this program can do harm, so a pattern such as `*.py` may expand to anything.
+    `pattern`: the first operand is an expression unless an option in `expressions` gave one. `digits`: `-5` is an
+    option. `loose`: no option of this program can do harm, so a pattern such as `*.py` may expand to anything.
     """
 
     flags: str = ""
@@ -46,7 +46,7 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments taken apart: options by name, in order, and what they read; operands without the expression."""
+    """Parsed arguments: options by name, in order; the paths they read; operands without the expression."""
 
     expression: str = ""
     options: tuple[tuple[str, str], ...]
@@ -75,7 +75,7 @@ def grammar(
     digits: bool = False,
     loose: bool = False,
 ) -> Grammar:
-    """A grammar as the tables write it: `longs` is "name name=? name== name=r" with `==` for a value that is needed."""
+    """Build a grammar from table notation: `longs` is "name name=? name== name=r", with `==` for a required value."""
     named: dict[str, str] = {}
     for item in longs.split():
         name, _, kind = item.partition("=")
@@ -97,7 +97,7 @@ def grammar(
 
 
 def arguments(program: str, words: Sequence[Word], grammar: Grammar) -> CommandArguments:
-    """The arguments of a program by its grammar; `NotUnderstood` when one does not fit."""
+    """Parse the arguments of a program by its grammar. Raises NotUnderstood if one does not fit."""
     return _ArgumentReader(program, words, grammar).read()
 
 

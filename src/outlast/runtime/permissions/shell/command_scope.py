@@ -1,8 +1,8 @@
-"""Where a command line runs: the folders it may stand in, and what it may touch from there.
+"""Tracks the folders a command line may run in, and checks what it touches from there.
 
-After `cd x` a later command stands in `x`, or where it stood if that failed; so a path is fine only if it is fine
-from every folder that is possible. A folder that the same line moves may bring links along that nobody has looked at:
-nothing else in that line may go through it.
+After `cd x` a later command runs in `x`, or in the previous folder if `cd` failed, so a path must be harmless from
+every possible folder. A folder that the same line moves may contain links that were not checked, so no other command
+of the line may use a path through it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_FOLDERS = 4
 
 
 class CommandScope:
-    """`writes` and `compiles` say what any command of the line does; `at` is the number of the one being judged."""
+    """`writes` and `compiles` say what any command of the line does; `at` is the index of the command being judged."""
 
     def __init__(self, project: Path, roots: Sequence[Path], search_path: str = "") -> None:
         self.roots = tuple(roots)
@@ -32,13 +32,13 @@ class CommandScope:
         self.again()
 
     def again(self) -> None:
-        """Back to the first command, with what is known of the later ones: commands in a pipe run side by side."""
+        """Go back to the first command but keep what is known about later ones: piped commands run concurrently."""
         self.folders = [self.start]
         self.at = 0
 
     @contextlib.contextmanager
     def standing_in(self, folders: list[str]) -> Generator[None]:
-        """As if the command stood in these folders, for a while."""
+        """Judge as if the command ran in these folders, until the block ends."""
         before, self.folders = self.folders, folders
         try:
             yield
@@ -46,7 +46,7 @@ class CommandScope:
             self.folders = before
 
     def reads(self, word: Word) -> None:
-        """`NotUnderstood` when reading this operand, or anything it may expand to, needs a question."""
+        """Raises NotUnderstood if reading this operand, or anything it may expand to, needs a question."""
         if word.text == "-":
             return
         for folder in self.folders:
@@ -55,7 +55,7 @@ class CommandScope:
                 self._refuse(reading_fault(name, folder, self.roots))
 
     def writes_to(self, word: Word, *more: str) -> None:
-        """The same for writing, to the path itself or to something below it."""
+        """Like `reads`, for writing to the path or to `more` below it; also records that the line writes."""
         self.may_write(word, *more)
         self.writes = self.writes or word.text != "/dev/null"
 
@@ -68,7 +68,7 @@ class CommandScope:
             self._refuse(writing_fault(name, folder, self.roots))
 
     def goes_to(self, word: Word) -> None:
-        """`cd`: from now on commands may stand there, too."""
+        """`cd`: later commands may also run in this folder."""
         found: list[str] = []
         for folder in self.folders:
             self._untouched(word.text, folder)
@@ -83,7 +83,7 @@ class CommandScope:
             raise NotUnderstood("changes folders too often to be followed")
 
     def moves(self, target: str, sources: Sequence[Word]) -> None:
-        """`sources` come to `target`; folders may bring links along, plain files do not."""
+        """Record that `sources` end up at `target`. Folders may contain links, plain files cannot."""
         for folder in self.folders:
             if not all(os.path.isfile(os.path.join(folder, source.text)) for source in sources):
                 self.moved.add((resolve(target, folder), self.at))
@@ -102,8 +102,8 @@ class CommandScope:
 
 
 def _matches(word: Word, folder: str) -> Iterator[str]:
-    """Every name a pattern may become, and perhaps some more: only what stands before its first sign and after its
-    last one is compared."""
+    """Yield every name a pattern may expand to, and possibly more: only the text before its first wildcard and after
+    its last one is compared."""
     found = ["/" if word.text.startswith("/") else ""]
     for part in word.text.split("/"):
         if part and not set(part) & set("*?[]"):
@@ -113,7 +113,7 @@ def _matches(word: Word, folder: str) -> Iterator[str]:
         if len(found) > MOST_MATCHES:
             raise NotUnderstood("has a pattern that fits too many names")
     yield from found
-    yield word.text  # what stays as it is when nothing fits
+    yield word.text  # bash passes the pattern itself if nothing matches
 
 
 def _entries(stem: str, part: str, folder: str) -> list[str]:

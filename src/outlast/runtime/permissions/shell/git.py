@@ -1,8 +1,8 @@
-"""`git`, as far as it only looks: subcommands and options that read, in a repository whose configuration runs nothing.
+"""Judges `git`: accepts subcommands and options that only read, in a repository whose configuration runs nothing.
 
-A repository can make `git status` run programs (`core.fsmonitor`, filters, `diff` drivers, an index hook), so its own
-configuration is read here, and anything but what every clone has is asked about. What the user has set for all
-repositories is the user's own and is not questioned. `GIT_ENVIRONMENT` belongs into the environment of every shell.
+A repository can make `git status` run programs (`core.fsmonitor`, filters, `diff` drivers, an index hook). So this
+module reads the repository's configuration, and any setting that is not known to be harmless needs a question. The
+user's global git configuration is trusted. Every shell must have `GIT_ENVIRONMENT` in its environment.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _SETTINGS = {
     "core.fsmonitor": "false",
     "log.showSignature": "false",
     "safe.bareRepository": "explicit",
-    "diff.ignoreSubmodules": "dirty",  # else `git status` runs git, with its configuration, in every submodule
+    "diff.ignoreSubmodules": "dirty",  # otherwise `git status` runs git, with its configuration, in every submodule
 }
 GIT_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
         "GIT_PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_OPTIONAL_LOCKS": "0",  # `git status` does not write the index, so its hook does not run
+        "GIT_OPTIONAL_LOCKS": "0",  # keeps `git status` from writing the index and so from running its hook
         "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
         **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(_SETTINGS)},
         **{f"GIT_CONFIG_VALUE_{n}": value for n, value in enumerate(_SETTINGS.values())},
     }
 )
-"""For every shell. Hooks of commits are not switched off: such commands are asked about, and then meant as they are."""
+"""Set for every shell. Commit hooks stay on: the user is asked about commits, and an approved one runs as written."""
 
 UNSET = names(
     "BASH_ENV ENV CDPATH GLOBIGNORE SHELLOPTS BASHOPTS POSIXLY_CORRECT PROMPT_COMMAND PS4 GREP_OPTIONS "
     "RIPGREP_CONFIG_PATH GIT_EXTERNAL_DIFF GIT_CONFIG_PARAMETERS GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE LESSOPEN"
 )
-"""Variables (and every BASH_FUNC_*) that change what a plain command means: take them out of every shell."""
+"""Variables (and every BASH_FUNC_*) that change the meaning of a plain command: remove them from every shell."""
 
 _DIFF_FLAGS = "puswbRaz"
 _DIFF = (
@@ -123,7 +123,7 @@ _LISTING = ("-l", "--list", "--contains", "--no-contains", "--merged", "--no-mer
 
 
 def judge_git(words: Sequence[Word], scope: CommandScope) -> None:
-    """Passes in silence when this only looks; `NotUnderstood` otherwise."""
+    """Return if the command only reads; raise NotUnderstood otherwise."""
     rest, folders = _globals(list(words), scope)
     if not rest or rest[0].glob:
         raise NotUnderstood("gives git no subcommand")
@@ -199,7 +199,7 @@ _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
 
 
 def repository_fault(folder: str) -> str | None:
-    """Why looking with git in this folder needs a question; None when its repository runs nothing, or there is none."""
+    """Return why reading with git in this folder needs a question; None if no repository, or if it runs nothing."""
     place = _git_place(folder)
     if place is None:
         return None
@@ -216,7 +216,8 @@ def repository_fault(folder: str) -> str | None:
 
 
 def _git_place(folder: str) -> str | None:
-    """The git directory that git would find from here; "" for a bare one, which git would take without a `.git`."""
+    """Return the git directory that git would find from here. "" for a bare repository, which git accepts without
+    `.git`, and for a `.git` entry that cannot be followed."""
     while True:
         found = os.path.join(folder, ".git")
         if os.path.isdir(found):

@@ -1,7 +1,7 @@
-"""The grammar's reading of shell text, by tree-sitter-bash: whether it bears `scanner` out.
+"""Second parser for shell text, by tree-sitter-bash: confirms what `tokenizer` found.
 
-Only a handful of node kinds may occur in a text that counts as understood. Everything is walked with a stack of its
-own, so a deep or a long text costs time in proportion and never runs out of recursion.
+A text that counts as understood may contain only a few kinds of nodes. The tree is walked with an explicit stack, so a
+deep or long text costs linear time and never exceeds the recursion limit.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _parser() -> Parser:
 
 
 def parse(text: str) -> Node:
-    with _lock:  # a parser is not for two threads at once
+    with _lock:  # a parser is not thread-safe
         return _parser().parse(text.encode("utf-8", "surrogatepass")).root_node
 
 
 def confirm(text: str, commands: list[Simple]) -> None:
-    """Nothing when the grammar finds the same words in the same places; `NotUnderstood` when it does not."""
+    """Return if the grammar finds the same words in the same places; raise NotUnderstood if it does not."""
     root = parse(text)
     if root.has_error:
         raise NotUnderstood("is not well-formed shell")
@@ -54,7 +54,7 @@ def confirm(text: str, commands: list[Simple]) -> None:
 
 
 class _Places:
-    """Positions in characters as positions in bytes."""
+    """Converts character positions to byte positions."""
 
     def __init__(self, text: str) -> None:
         self._bytes: list[int] | None = None

@@ -1,9 +1,9 @@
-"""Whether a shell command may run unasked: every simple command in it is judged on its own, by what it is given.
+"""Decides whether a shell command may run without asking: each simple command in it is judged by its arguments.
 
-A command passes when two readers agree on what it says (`scanner`, `tree`) and each simple command in it is on the list
-of harmless ones with these very arguments (`programs`, `special`, `git`), or fits an allow rule or a grant. All the
-rest is asked about. What runs must be exactly the text that was judged, by bash, in the project's folder, with
-`git.GIT_ENVIRONMENT` set and `git.UNSET` unset.
+A command passes if both parsers agree on it (`tokenizer`, `grammar_check`) and each simple command is known to be
+harmless with these exact arguments (`known_programs`, `special_programs`, `git`) or matches an allow rule or a grant.
+Every other command needs a question. The caller must run exactly the text that was judged, by bash, in the project's
+folder, with `git.GIT_ENVIRONMENT` set and `git.UNSET` unset.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MOST_REASONS = 5
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """`reasons` say what has to be asked about; `writes` that it is known to write. `asked` are the simple commands
-    behind the reasons, none when the text as a whole was not understood. `by_rule`: rules or grants cover all."""
+    """`reasons` say what the user must be asked about; `writes`: the command is known to write. `asked` are the simple
+    commands behind the reasons, empty if the whole text was not understood. `by_rule`: rules or grants cover all."""
 
     verdict: Verdict
     reasons: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_commands(command: str) -> list[Simple]:
-    """The simple commands of a text that is understood, else `NotUnderstood`."""
+    """Return the simple commands of a text on which both parsers agree; raise NotUnderstood otherwise."""
     commands = scan(command)
     confirm(command, commands)
     return commands
@@ -52,7 +52,7 @@ def judge(command: str, policy: Policy) -> Judgement:
     scope = CommandScope(policy.project, policy.roots, policy.search_path)
     try:
         commands = read_commands(command)
-        _looked_up("bash", scope)  # what runs it must be the system's, too
+        _looked_up("bash", scope)  # bash itself must be the system's, too
     except NotUnderstood as why:
         return Judgement(verdict=Verdict.ASK, reasons=(f"the command {why}",))
     _pass(command, commands, scope, policy)
@@ -95,7 +95,7 @@ def _redirections(simple: Simple, scope: CommandScope) -> None:
             scope.reads(redirect.target)
 
 
-# --- what the user has allowed
+# --- commands the user has allowed
 
 
 def _is_allowed(command: str, simple: Simple, policy: Policy) -> bool:
@@ -108,7 +108,7 @@ def _is_allowed(command: str, simple: Simple, policy: Policy) -> bool:
 
 
 def _covers(rule: PermissionRule, simple: Simple, text: str) -> bool:
-    """A rule that names a whole call (its digest, the tool alone) or a path is not about simple commands."""
+    """Whether the rule allows this simple command. Rules for a whole call (digest, tool alone) or a path never do."""
     if rule.tool not in {"", "bash"} or rule.path_contains or rule.digest or not (rule.command or rule.contains):
         return False
     return _begins(simple.argv, rule.command) and rule.contains in text
@@ -118,7 +118,7 @@ def _begins(argv: tuple[str, ...], words: tuple[str, ...]) -> bool:
     return argv[: len(words)] == words
 
 
-# --- what is harmless by itself
+# --- commands known to be harmless
 
 
 def _harmless(simple: Simple, scope: CommandScope) -> None:
@@ -157,7 +157,7 @@ def _by_table(name: str, simple: Simple, table: Grammar, scope: CommandScope) ->
 
 
 def _looked_up(name: str, scope: CommandScope) -> None:
-    """The program must be the system's: not one that stands in the project, or that this line may put there."""
+    """Raises NotUnderstood unless the program is the system's: not in the project, nor one this line may put there."""
     for entry in filter(None, scope.search_path.split(":")):
         place = os.path.join(entry, name)
         if not os.path.isabs(entry):
@@ -171,13 +171,13 @@ def _looked_up(name: str, scope: CommandScope) -> None:
 
 
 def _short(command: str, simple: Simple) -> str:
-    """The simple command for one line of text: nothing in it can move the cursor or hide."""
+    """Return the simple command for one line of text, with nothing in it that moves the cursor or hides."""
     text = command[slice(*simple.span)]
     shown = text if len(text) <= 120 else f"{text[:100]} ... ({len(text)} characters)"
     return shown if shown.isprintable() and shown.isascii() else ascii(shown)[1:-1]
 
 
-# --- what a session may remember by its first words
+# --- commands a session may allow by their first words
 
 _ONE = names(
     "pytest ruff mypy pyright black isort flake8 pylint tox nox tsc eslint prettier jest vitest ctest ninja phpunit "
@@ -202,7 +202,7 @@ _MODULES = names("pytest unittest mypy ruff black isort flake8 pylint tox nox")
 
 
 def head_words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The first words under which such a command may be allowed for a session; None: only this very call may be."""
+    """Return the first words under which a session may allow commands like this; None if only this exact call."""
     first, second, third = (*argv, "", "", "")[:3]
     if first in _ONE:
         return (first,)
@@ -216,6 +216,6 @@ def head_words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def grantable(simples: Iterable[Simple]) -> tuple[tuple[str, ...], ...]:
-    """The heads of all of them, or nothing when one of them has none."""
+    """Return the first words of all commands, or nothing if one of them has none."""
     heads = [head_words(simple.argv) for simple in simples]
     return tuple(dict.fromkeys(head for head in heads if head)) if all(heads) else ()

@@ -1,9 +1,9 @@
-"""Programs that read, or write only what they are told to, with every option of theirs that is known to be harmless.
+"""Programs that only read, or write only to the paths they are given, with the options known to be harmless.
 
 Left out on purpose: options that run a program (`rg --pre`, `sort --compress-program`, `file -z`, `diff -l`), write
-a file (`sort -o`, `tree -o`), that take names or settings from elsewhere (`wc --files0-from`), that follow links out of
-the project in a recursion (`grep -R`, `find -L`), or that never end (`tail -f`). `git`, `find` and others whose
-arguments are a language of their own have files of their own.
+a file (`sort -o`, `tree -o`), take names or settings from elsewhere (`wc --files0-from`), follow links out of the
+project while recursing (`grep -R`, `find -L`), or never end (`tail -f`). Programs whose arguments are a language, such
+as `find` and `git`, are in `special_programs` and `git`.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ READERS: dict[str, Grammar] = {
     ),
     "readlink": grammar("femnqsvz", "canonicalize canonicalize-existing canonicalize-missing no-newline"),
 }
-"""Operands and some values are paths that are read."""
+"""Their operands, and some option values, are paths that are read."""
 
 TALKERS: dict[str, Grammar] = {
     "pwd": grammar("LP", "logical physical", operands=OptionKind.NONE),
@@ -173,7 +173,7 @@ TALKERS: dict[str, Grammar] = {
     "tty": grammar("s", operands=OptionKind.NONE),
     "sleep": grammar(operands=OptionKind.TEXT, most=1),
 }
-"""Operands are text, not paths."""
+"""Their operands are text, not paths."""
 
 WRITERS: dict[str, Grammar] = {
     "mkdir": grammar("pv", "parents verbose mode==", valued="m", operands=OptionKind.WRITE, least=1),
@@ -187,7 +187,7 @@ WRITERS: dict[str, Grammar] = {
     ),
     "tee": grammar("ai", "append ignore-interrupts", operands=OptionKind.WRITE),
 }
-"""Operands are paths that are written."""
+"""Their operands are paths that are written."""
 
 COPY = grammar(
     "afipPRrdnuvx",
@@ -198,4 +198,4 @@ COPY = grammar(
 MOVE = grammar("finuv", "force interactive no-clobber update verbose", operands=OptionKind.WRITE, least=2)
 
 BUILTINS = frozenset({"cd", "echo", "printf", "pwd", "test", "[", "true", "false", ":", "type", "command"})
-"""What bash itself does: never looked up among the programs."""
+"""Commands that bash runs itself: never looked up in PATH."""

@@ -1,7 +1,7 @@
-"""Programs whose arguments are a small language: `find`, `test`, `sed -n 1,5p`, `cp` and the like.
+"""Judges programs whose arguments are a small language: `find`, `test`, `sed -n 1,5p`, `cp` and others.
 
-Each function passes in silence or raises `NotUnderstood`. Only a corner of each language is known here, the corner that
-is plainly harmless; the rest is asked about.
+Each function returns, or raises NotUnderstood. It knows only the plainly harmless part of each language; everything
+else needs a question.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word, nam
 
 Judge = Callable[[Sequence[Word], CommandScope], None]
 
-# --- what bash does itself
+# --- commands of bash itself
 
 
 def _say(words: Sequence[Word], scope: CommandScope) -> None:
-    """`echo` says what it is given; names that a pattern finds are no secret."""
+    """`echo` prints its arguments; file names that a pattern expands to are not secret."""
 
 
 def _printf(words: Sequence[Word], scope: CommandScope) -> None:
@@ -49,7 +49,7 @@ _NUMBER = re.compile(r"[-+]?\d+")
 
 
 def _test(words: Sequence[Word], scope: CommandScope) -> None:
-    """Looks, and says yes or no. `-v` is left out: it evaluates what stands in brackets, as code."""
+    """Only inspects. `-v` is left out: it evaluates text in brackets as code."""
     for word in words:
         if word.glob:
             raise NotUnderstood("tests a pattern")
@@ -187,8 +187,8 @@ _STDLIB = sys.stdlib_module_names - {
 
 
 def _python(words: Sequence[Word], scope: CommandScope) -> None:
-    """`python -m py_compile FILES` writes `__pycache__` beside them. Python's own modules are looked for in the folder
-    first, so one that stands there, or is put there by the same line, would run."""
+    """`python -m py_compile FILES` writes `__pycache__` next to them. Python searches the folder before its own
+    modules, so a module in the folder, or one that the same line puts there, would run."""
     said = [word.text for word in words]
     if said in (["--version"], ["-V"]):
         return

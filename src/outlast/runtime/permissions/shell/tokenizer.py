@@ -1,8 +1,8 @@
-"""A strict reading of shell text: words, redirections and the operators between simple commands, nothing else.
+"""A strict tokenizer for shell text: words, redirections and the operators between simple commands, nothing else.
 
-This is the smaller half of a pair. `tree` reads the same text with a real grammar, and a command counts as understood
-only when both found the same words in the same places: where two readers differ, bash may be a third. What this
-one does not know is refused with a reason; it never guesses.
+It is the smaller of two parsers. `grammar_check` parses the same text with a real grammar, and a command counts as
+understood only if both find the same words in the same places: where two parsers differ, bash may differ from both.
+The tokenizer rejects what it does not know, with a reason, and never guesses.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import unicodedata
 import msgspec
 
 MAX_CHARS = 65_536
-"""Longer text is asked about, whatever it says."""
+"""Longer commands always need a question."""
 
 
 def names(text: str) -> frozenset[str]:
-    """The words of a table."""
+    """Split the text of a table into its words."""
     return frozenset(text.split())
 
 
@@ -25,15 +25,15 @@ _GLOB = frozenset("*?[]")
 _BEFORE_TILDE = _PLAIN - frozenset("=:,/.-!+@%")
 _BLANK = frozenset(" \t")
 _RESERVED = names("if then elif else fi for while until do done case esac select function time coproc in [[ ]] { }")
-_LITERAL_DOLLAR = frozenset('" |)/\n')  # in double quotes, `$` before one of these is a dollar sign
+_LITERAL_DOLLAR = frozenset('" |)/\n')  # in double quotes, `$` before one of these is literal
 
 
 class NotUnderstood(Exception):
-    """Why a text cannot be judged; the message completes "it ..."."""
+    """Why a text cannot be judged. The message completes the sentence "it ..."."""
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word as the program will get it; `glob` when an unquoted pattern is in it; `quoted` when any of it was."""
+    """A word as the program receives it. `glob`: it has an unquoted pattern; `quoted`: some part of it was quoted."""
 
     text: str
     start: int
@@ -50,7 +50,7 @@ class Redirect(msgspec.Struct, frozen=True):
 
 
 class Simple(msgspec.Struct, frozen=True):
-    """One simple command. `piped` when it runs in a subshell of its own, beside another."""
+    """One simple command. `piped`: it runs in its own subshell, concurrently with another command."""
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
@@ -66,7 +66,7 @@ class Simple(msgspec.Struct, frozen=True):
 
 
 def scan(text: str) -> list[Simple]:
-    """The simple commands of a text, in order. `NotUnderstood` when there is anything else in it."""
+    """Return the simple commands of a text, in order. Raises NotUnderstood if the text contains anything else."""
     if len(text) > MAX_CHARS:
         raise NotUnderstood(f"is longer than {MAX_CHARS} characters")
     for char in text:
@@ -203,7 +203,7 @@ class _Scanner:
             elif char in " \t\n;|&<>":
                 break
             elif char == "~" and self.at > start and self.text[self.at - 1] in _BEFORE_TILDE:
-                parts.append(char)  # as in HEAD~1: only at the start, or after = and :, is it a home folder
+                parts.append(char)  # as in HEAD~1; `~` is a home folder only at the start, or after = and :
                 self.at += 1
             else:
                 raise NotUnderstood(_why(char))

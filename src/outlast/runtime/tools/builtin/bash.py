@@ -1,4 +1,4 @@
-"""bash: a command in a shell of its own, bounded in time and output, with nothing left behind."""
+"""bash: runs a command in its own shell, with limits on time and output, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outlast.runtime.tools.process.shell_command import CommandResult, CommandSp
 SECONDS = 120
 MOST_SECONDS = 600
 IN_MEMORY = 1024 * 1024
-"""Up to here the whole output is handed over as bytes, above it as a file."""
+"""Complete output up to this size is passed on as bytes, larger output as a file."""
 
 PROGRESS_EVERY = 0.25
 
@@ -39,12 +39,12 @@ class BashArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 def folder_of(context: ToolContext) -> Path:
-    """Where the tools of a session keep what is theirs: logs and temporary files."""
+    """The folder for a session's tool files: logs and temporary files."""
     return context.state_dir / "tools" / context.session_id
 
 
 def order_of(command: str, context: ToolContext, log: Path, seconds: float) -> CommandSpec:
-    """The command with the session's own temporary folder, confined where that is wanted and can be had."""
+    """Build the command with the session's own temporary folder, confined if the context asks for it and the OS can."""
     temporary = folder_of(context) / "tmp"
     temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment = {
@@ -57,7 +57,7 @@ def order_of(command: str, context: ToolContext, log: Path, seconds: float) -> C
     start = (shell, "--noprofile", "--norc") if shell else ("/bin/sh",)
     confined = context.confined and landlock.available()
     return CommandSpec(
-        argv=(*start, "-c", "--", command),  # else text that begins with - would be options
+        argv=(*start, "-c", "--", command),  # without `--`, a command that begins with - would be read as options
         cwd=context.project,
         environment=environment,
         log=log,
@@ -67,7 +67,7 @@ def order_of(command: str, context: ToolContext, log: Path, seconds: float) -> C
 
 
 async def launched(order: CommandSpec, context: ToolContext) -> ShellCommand:
-    """The running command. It is on record before it runs; if recording fails, it never does."""
+    """Start a command. It is recorded before it runs; if recording fails, it never runs."""
     command = begin(order)
     try:
         await context.spawned(command.spawned)
@@ -80,7 +80,7 @@ async def launched(order: CommandSpec, context: ToolContext) -> ShellCommand:
 
 
 async def _gone(command: ShellCommand) -> CommandResult:
-    """Its end, waited for even by a task that is being cancelled: that is the promise."""
+    """Wait for the end even if this task is cancelled: the tool promises to leave no process behind."""
     waiting = asyncio.wrap_future(command.ended)
     cancelled: asyncio.CancelledError | None = None
     while not waiting.done():
@@ -94,7 +94,7 @@ async def _gone(command: ShellCommand) -> CommandResult:
 
 
 class Bash:
-    """The tool, with the jobs that it left running."""
+    """The tool, and the background jobs it started."""
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
@@ -146,7 +146,7 @@ class Bash:
 
 
 async def _watched(command: ShellCommand, context: ToolContext) -> None:
-    """Wait for the end, telling meanwhile what it puts out."""
+    """Wait for the end and report new output as progress."""
     waiting = asyncio.wrap_future(command.ended)
     told_to = 0
     while not (await asyncio.wait([waiting], timeout=PROGRESS_EVERY))[0]:
@@ -154,7 +154,7 @@ async def _watched(command: ShellCommand, context: ToolContext) -> None:
 
 
 def _told_on(path: Path, told_to: int, context: ToolContext) -> int:
-    """Tell what came since `told_to`, at most its last few lines; up to where it is told now."""
+    """Report output since `told_to`, at most its last 4096 bytes; return the position reported up to."""
     try:
         with path.open("rb") as log:
             size = os.fstat(log.fileno()).st_size
@@ -163,11 +163,11 @@ def _told_on(path: Path, told_to: int, context: ToolContext) -> int:
                 context.progress(log.read(4096).decode("utf-8", "replace"))
             return size
     except FileNotFoundError:
-        return told_to  # a command may remove anything in its workspace, this too
+        return told_to  # a command may delete anything it can write, including its log
 
 
 def told(ended: CommandResult, order: CommandSpec, seconds: float, context: ToolContext) -> ToolOutcome:
-    """The end of a command as an outcome: output, then what there is to say about it."""
+    """Convert the end of a command into an outcome: its output, then notes on how it ended."""
     try:
         text, is_excerpt = bounded_file(order.log, ended.total, TEXT_LIMIT)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""edit: an exact piece of a file replaced by another. Everything else of the file stays byte for byte."""
+"""edit: replaces an exact piece of text in a file. All other bytes of the file stay unchanged."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _edited(arguments: EditArguments, context: ToolContext) -> tuple[ResolvedPat
         raise ToolFault(f"{place.asked} is larger than {LARGEST} bytes; change it with a command")
     if b"\0" in found.data[:8192]:
         raise ToolFault(f"{place.asked} is not text; edit changes only text")
-    # Bytes that are no UTF-8 go through as they are: they come back from the same error handler.
+    # Bytes that are not UTF-8 survive unchanged: encoding uses the same error handler.
     text = found.data.decode("utf-8", "surrogateescape")
     changed, times = edited(text, arguments, place.asked)
     return place, found, changed.encode("utf-8", "surrogateescape"), times
 
 
 def edited(text: str, arguments: EditArguments, asked: str) -> tuple[str, int]:
-    """The text after the edit and how often it was made; `ToolFault` when it does not fit exactly."""
+    """Return the text after the edit and the number of replacements. Raises ToolFault if it does not match exactly."""
     old, new = arguments.old_string, arguments.new_string
     if _has_only_crlf(text) or ("\r\n" in text and old not in text):
         old, new = _with_crlf(old), _with_crlf(new)
@@ -100,7 +100,7 @@ def _lines_of(text: str, old: str, most: int = 8) -> list[int]:
 
 
 def _not_found(text: str, old: str, asked: str) -> str:
-    """Say what comes near: the same words with other white space, or only the first line."""
+    """Report a near match: the same words with other white space, or only the first line."""
     words = old.split()
     if words and " ".join(words) in " ".join(text.split()):
         return f"old_string is not in {asked} as it is: only with other white space; read it and copy it exactly"

@@ -1,4 +1,4 @@
-"""glob: files by a pattern of their path, the newest first."""
+"""glob: lists files by a path pattern, newest first."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _unfinished(facts: dict[str, Any]) -> str:
 
 
 async def scanned(place: ResolvedPath, asked: dict[str, Any], seconds: int) -> tuple[list[dict[str, Any]], bool]:
-    """What the scanning process found beneath a place, and whether it came to its end."""
+    """Return what the scanning process found beneath a folder, and whether it finished."""
     with directory(ResolvedPath(asked=place.asked, root=place.root, parts=())) as root, directory(place):
         order = {**asked, "root": root, "start": place.parts, "seconds": seconds}
         found = await gather(
@@ -73,7 +73,7 @@ async def scanned(place: ResolvedPath, asked: dict[str, Any], seconds: int) -> t
 
 
 def shown_path(place: ResolvedPath, below: str, context: ToolContext) -> str:
-    """A found path as the model can give it back: relative to the project where it lies in it."""
+    """Return a found path in a form the model can use as an argument: relative if it is inside the project."""
     path = place.path / below
     home = os.path.realpath(context.project)
     return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)

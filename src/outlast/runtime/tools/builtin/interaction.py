@@ -1,8 +1,8 @@
-"""ask_user: a question to the user. The waiting is durable: after a restart it is asked again.
+"""ask_user: asks the user a question. The wait is durable: after a restart the question is asked again.
 
-task: a piece of work for a sub-agent, which has a session and a log of its own.
+task: gives work to a sub-agent, which has its own session and log.
 
-todo: the list of what is to be done, kept in the session's own state.
+todo: keeps a task list in the session's state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""read: a file with line numbers, or an image to look at. Never more of it than fits."""
+"""read: returns a text file with line numbers, or an image, never more than a fixed limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE_LIMIT = 2000
 TEXT_LIMIT = 60_000
 IMAGE_LIMIT = 5 * 1024 * 1024
 SCANNED = 64 * 1024 * 1024
-"""How far into a file lines are counted."""
+"""How many bytes of a file are read to count lines."""
 
 
 class ReadArguments(ToolArguments, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ def _whole(arguments: ReadArguments, shown: list[str], last: int, size: int) -> 
 
 
 def _lines(stream: io.BufferedReader) -> Iterator[tuple[int, str]]:
-    """Numbered lines, each cut; of an endless line only the beginning is ever held."""
+    """Yield numbered lines, each cut. Only the beginning of a very long line is held in memory."""
     number = scanned = 0
     while scanned < SCANNED and (line := stream.readline(LINE_LIMIT * 4)):
         number += 1

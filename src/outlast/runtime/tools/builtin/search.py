@@ -1,4 +1,4 @@
-"""search: lines that match a regular expression, by ripgrep where there is one, else by our own scan."""
+"""search: finds lines that match a regular expression, with ripgrep if installed, otherwise with our own scan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SearchArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 class SearchMatches:
-    """What a search brought: lines in order, and whether anything was left out."""
+    """The result of a search: lines in order, and whether anything was left out."""
 
     def __init__(self, rows: list[tuple[str, int, str]], whole: bool, by: str) -> None:
         self.rows = rows[:MOST]
@@ -66,7 +66,7 @@ def _single_file(place: ResolvedPath) -> str | None:
 
 
 def ripgrep(context: ToolContext) -> str | None:
-    """Where ripgrep is. One that lies in the project is not the user's."""
+    """Return the path of ripgrep. A ripgrep inside the project is not trusted."""
     path = shutil.which("rg", path=context.environment.get("PATH"))
     if path is None or not Path(path).is_absolute():
         return None
@@ -103,7 +103,7 @@ async def _by_ripgrep(program: str, arguments: SearchArguments, start: ResolvedP
 
 
 def _only(glob: str) -> list[str]:
-    """ripgrep's --glob finds ignored files too; a type does not, but knows names only."""
+    """ripgrep's --glob also finds ignored files; a type does not, but it matches only file names."""
     return [f"--glob={glob}"] if "/" in glob else ["--type-clear=wanted", f"--type-add=wanted:{glob}", "--type=wanted"]
 
 

@@ -1,8 +1,7 @@
-"""web_fetch: a page of the web as text. Never of this machine or its networks.
+"""web_fetch: fetches a web page as text, never from this machine or its networks.
 
-A name is resolved once, every address it has is checked, and the connection goes to the address that was checked:
-resolving again would be another answer. Each redirect is checked like the first address. What comes back was written
-by strangers and is labelled so.
+A name is resolved once, all its addresses are checked, and the connection goes to a checked address: a second lookup
+could return a different one. Each redirect is checked like the first URL. The result is labelled as untrusted text.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.tools.web.html_text import readable
 from outlast.runtime.tools.web.public_address import forbidden, is_odd_number
 
-if TYPE_CHECKING:  # h11 loads with the first fetch
+if TYPE_CHECKING:  # h11 is imported at the first fetch
     from outlast.runtime.tools.web.http_get import HttpReply
 
 SIZE_LIMIT = 2 * 1024 * 1024
@@ -39,13 +38,13 @@ class WebFetchArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 async def resolved(host: str, port: int) -> list[str]:
-    """Every address of a name."""
+    """Return every address of a host name."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
 class WebFetch:
-    """The tool. How names are resolved and which addresses are forbidden can be set, for tests."""
+    """The tool. Name resolution and the address check can be replaced, for tests."""
 
     def __init__(
         self,
@@ -131,7 +130,7 @@ class WebFetch:
 
 
 def checked(url: str) -> tuple[SplitResult, str, int]:
-    """The parts of an address that may be tried; `ToolFault` says why another may not."""
+    """Split a URL into its parts. Raises ToolFault if it must not be fetched."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -150,7 +149,7 @@ def checked(url: str) -> tuple[SplitResult, str, int]:
 
 
 def told(asked: str, url: str, reply: HttpReply) -> ToolOutcome:
-    """The reply as text, labelled as what it is."""
+    """Convert the reply to text, labelled as untrusted."""
     media_type = reply.headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
     facts = {"url": url, "status": reply.status, "media_type": media_type, "bytes": len(reply.body), "untrusted": True}
     if not _is_text(media_type, reply.body):

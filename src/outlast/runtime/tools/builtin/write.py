@@ -1,4 +1,4 @@
-"""write: a whole file, replaced at one moment."""
+"""write: writes a whole file, replacing it atomically."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Replacing a file, wholly or not at all: a new one beside it, synced, renamed over it, the folder synced.
+"""Replaces a file atomically: writes a temporary file next to it, syncs it, renames it, and syncs the folder.
 
-What is replaced is looked at once more right before the rename. If it is not what was expected, nothing is changed.
+The file to be replaced is checked again right before the rename. If it is not as expected, nothing is changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class CurrentFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it is: `data` None when there is none, or when it is larger than a pre-image may be."""
+    """A file as it is now. `data` is None if there is no file, or if it is larger than a pre-image may be."""
 
     digest: str
     data: bytes | None = None
@@ -35,7 +35,7 @@ class CurrentFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def now(place: ResolvedPath) -> CurrentFile:
-    """What is there. A folder that does not exist holds no file either."""
+    """Return the current file. In a folder that does not exist, the file is absent too."""
     try:
         with folder(place) as (here, name):
             return _look(here, name, place.asked)
@@ -60,7 +60,7 @@ def digest_of(data: bytes) -> str:
 
 
 def replace(place: ResolvedPath, data: bytes, expected: str, context: ToolContext, given_up: threading.Event) -> None:
-    """Put `data` there if what is there still has the digest `expected`. Mode and owner stay as they were."""
+    """Write `data` if the current file still has the digest `expected`. Mode and owner are kept."""
     with folder(place, create=expected == ABSENT) as (here, name):
         before = _replaceable(here, name, place, context)
         temporary = f".outlast-{secrets.token_hex(8)}.tmp"
@@ -107,7 +107,7 @@ def _like(before: os.stat_result | None, file: int) -> None:
         try:
             os.fchown(file, before.st_uid, before.st_gid)
         except PermissionError:
-            return  # ours then, with the mode it got: never more rights for another owner
+            return  # stays ours, with the default mode: copying the old mode could grant more rights
     os.fchmod(file, stat.S_IMODE(before.st_mode))
 
 
@@ -121,7 +121,7 @@ def _want_unchanged(here: int, name: str, place: ResolvedPath, expected: str) ->
 
 
 async def settled(work: Callable[[threading.Event], T]) -> T:
-    """Run `work` in a thread. Cancelling tells it to give up and waits until it has, so that nothing happens later."""
+    """Run `work` in a thread. Cancelling tells it to give up and waits for it, so that no effect happens later."""
     given_up = threading.Event()
     running = asyncio.ensure_future(asyncio.to_thread(work, given_up))
     try:
@@ -130,5 +130,5 @@ async def settled(work: Callable[[threading.Event], T]) -> T:
         given_up.set()
         await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # taken note of: the cancelling is what matters now
+            running.exception()  # mark the exception as retrieved; the cancellation is what is raised
         raise

@@ -1,4 +1,4 @@
-"""What a write changes, for people: how many lines, and a unified diff that is not longer than a screen or two."""
+"""Describes a change to a file for people: line counts and a unified diff of limited length."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from outlast.runtime.tools.output_limit import bounded
 
 DIFF_LIMIT = 16_000
 COMPARABLE = 512 * 1024
-"""Comparing takes time that grows with the square of the size: above this only sizes are told."""
+"""Comparing takes time quadratic in the size; above this size only sizes are reported."""
 
 
 def difference(path: str, before: bytes | None, after: bytes, *, created: bool) -> dict[str, Any]:
-    """The facts of a change: lines added and removed and the diff, or only sizes where there is no text to compare."""
+    """Return the facts of a change: added and removed lines and the diff, or only the size if it cannot be compared."""
     facts: dict[str, Any] = {"path": path, "created": created, "bytes": len(after)}
     old, new = before or b"", after
     if (

@@ -1,6 +1,6 @@
-"""What a search leaves out: what git's ignore files say, and folders that hold no source.
+"""Decides which paths a search skips: those that git's ignore files name, and folders without source code.
 
-pathspec reads the patterns. It is loaded when the first ignore file is read, so only in the process that scans.
+pathspec parses the patterns. It is imported when the first ignore file is read, so only in the scanning process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LARGEST = 256 * 1024
 
 
 class IgnoreFile:
-    """The patterns of one ignore file, which hold below `base` (a path with a slash at its end, or empty)."""
+    """The patterns of one ignore file, which apply below `base` (a path ending with a slash, or empty)."""
 
     def __init__(self, text: str, base: str) -> None:
         from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -25,27 +25,27 @@ class IgnoreFile:
             try:
                 pattern = GitIgnoreSpecPattern(line.removesuffix("\r"))
             except (ValueError, re.error):
-                continue  # a line that cannot be understood ignores nothing
+                continue  # a line that cannot be parsed ignores nothing
             regex = cast("re.Pattern[str] | None", pattern.regex)  # pyright: ignore[reportUnknownMemberType]
             if regex is not None and pattern.include is not None:
                 self._patterns.append((regex, pattern.include))
 
     def verdict(self, path: str) -> bool | None:
-        """Whether the last pattern that fits this path itself ignores it; None when no pattern fits. The path of a
-        folder ends with a slash."""
+        """Whether the last pattern that matches this path itself ignores it; None if no pattern matches. The path of a
+        folder must end with a slash."""
         below = path[len(self.base) :]
         return next((ignores for pattern, ignores in reversed(self._patterns) if _fits(pattern, below)), None)
 
 
 def _fits(pattern: re.Pattern[str], path: str) -> bool:
-    """pathspec also matches what lies in a folder that fits, and marks it by its only group. The walk has judged that
-    folder already: it is not ignored, or the caller named it."""
+    """pathspec also matches paths inside a matching folder, and marks those matches with its only group. They are
+    excluded here: the walk has already judged that folder, which is not ignored, or the caller named it."""
     found = pattern.match(path)
     return found is not None and (found.lastindex is None or found.end() == len(path))
 
 
 def is_ignored(path: str, is_folder: bool, known: Sequence[IgnoreFile]) -> bool:
-    """Whether the nearest ignore file that has a pattern for it says so; `known` has the nearest last."""
+    """Whether the nearest ignore file with a matching pattern ignores the path; `known` has the nearest file last."""
     if is_folder and path.rpartition("/")[2] in ALWAYS:
         return True
     path = f"{path}/" if is_folder else path

@@ -1,4 +1,4 @@
-"""Wildcards of paths: `*`, `?`, `[a-z]`, `{a,b}` within one name, `**` across folders."""
+"""Path wildcards: `*`, `?`, `[a-z]`, `{a,b}` within one name, `**` across folders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _DEPTH = 4
 
 
 def matcher(pattern: str) -> re.Pattern[str]:
-    """What matches exactly the paths that the pattern means; `ValueError` when it is malformed."""
+    """Compile a pattern into a regular expression for exactly its paths. Raises ValueError if it is malformed."""
     try:
         return re.compile(translated(pattern), re.DOTALL)
     except re.error as error:
@@ -16,12 +16,12 @@ def matcher(pattern: str) -> re.Pattern[str]:
 
 
 def anywhere(pattern: str) -> re.Pattern[str]:
-    """As `matcher`, but a pattern of one name may match in any folder."""
+    """Like `matcher`, but a pattern without a slash matches in any folder."""
     return matcher(pattern if "/" in pattern else f"**/{pattern}")
 
 
 def translated(pattern: str, depth: int = 0) -> str:
-    """The pattern as the source of a regular expression for the whole path."""
+    """Return the source of a regular expression for the whole path."""
     parts: list[str] = []
     at = 0
     while at < len(pattern):

@@ -1,9 +1,9 @@
-"""Where a file tool may go: beneath the roots, and nowhere else whatever the names in between turn into.
+"""Keeps file tools beneath the roots, whatever the names on the way turn into.
 
-A path is resolved first and compared with the roots component by component. What is then opened is not that path but
-its components, one below the other from a descriptor of the root, and none may be a link: a folder that was swapped
-for a link after the look is refused by the kernel. So a link inside that leads inside works, one that leads outside
-does not, and a race is lost by whoever swaps.
+A path is resolved first and compared with the roots component by component. Then its components are opened one by one,
+starting from a descriptor of the root, and none may be a link: if a folder was swapped for a link after the check, the
+kernel refuses to open it. So a link that leads inside the roots works, a link that leads outside does not, and a
+process that swaps a path in between cannot win the race.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class ResolvedPath(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolved path beneath a root. `asked` is what the model wrote, for what it is told."""
+    """A resolved path beneath a root. `asked` is the path as the model wrote it, for messages to the model."""
 
     asked: str
     root: Path
@@ -39,17 +39,17 @@ class ResolvedPath(msgspec.Struct, frozen=True, kw_only=True):
         return self.root.joinpath(*self.parts)
 
     def recorded(self, project: Path) -> str:
-        """As the log names it: relative to the project where it lies in it, so that a moved project still fits."""
+        """The path stored in the log: relative if inside the project, so that it stays valid when the project moves."""
         home = Path(os.path.realpath(project))
         return str(self.path.relative_to(home)) if self.path.is_relative_to(home) else str(self.path)
 
 
 def locate(path: str, context: ToolContext) -> ResolvedPath:
-    """Where a path leads; `ToolFault` when that is outside the roots or no path at all."""
+    """Resolve a path. Raises ToolFault if it is outside the roots or not a usable path."""
     _check(path)
     try:
         target = Path(os.path.realpath(context.project / path))
-    except OSError as error:  # a name that turned from a link into something else between two looks
+    except OSError as error:  # a link was replaced by something else during resolution
         raise ToolFault(f"{path} changed while it was looked at; try again") from error
     roots = (Path("/"),) if context.mode in ANYWHERE else context.roots
     for root in roots:
@@ -73,7 +73,7 @@ def _check(path: str) -> None:
 
 @contextmanager
 def folder(place: ResolvedPath, *, create: bool = False) -> Generator[tuple[int, str]]:
-    """A descriptor of the folder that holds the place, and the last name; folders in between are made if asked."""
+    """Yield a descriptor of the folder that contains the path, and the last name. `create` makes missing folders."""
     if not place.parts:
         raise ToolFault(f"{place.asked} is a folder; name a file in it")
     with _descended(place, place.parts[:-1], create) as here:
@@ -82,7 +82,7 @@ def folder(place: ResolvedPath, *, create: bool = False) -> Generator[tuple[int,
 
 @contextmanager
 def directory(place: ResolvedPath) -> Generator[int]:
-    """A descriptor of the place itself, which is a folder."""
+    """Yield a descriptor of the path itself, which must be a folder."""
     with _descended(place, place.parts, create=False) as here:
         yield here
 
@@ -107,7 +107,7 @@ def _below(here: int, name: str, create: bool) -> int:
     except FileNotFoundError:
         if not create:
             raise
-    with suppress(FileExistsError):  # somebody else made it just now: opening tells what it is
+    with suppress(FileExistsError):  # another process just created it; the open below checks what it is
         os.mkdir(name, dir_fd=here)
     os.fsync(here)
     return os.open(name, _FOLDER, dir_fd=here)
@@ -115,7 +115,7 @@ def _below(here: int, name: str, create: bool) -> int:
 
 @contextmanager
 def opened(place: ResolvedPath) -> Generator[int]:
-    """A descriptor of a regular file for reading."""
+    """Yield a descriptor of a regular file, for reading."""
     with folder(place) as (here, name):
         file = open_in(here, name, place.asked)
         try:
@@ -125,7 +125,7 @@ def opened(place: ResolvedPath) -> Generator[int]:
 
 
 def open_in(here: int, name: str, asked: str) -> int:
-    """A regular file in a folder, for reading. Nothing else is opened, since opening can be an effect of its own."""
+    """Open a regular file in a folder for reading. Nothing else is opened, since opening can itself have an effect."""
     _want_regular(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode, asked)
     file = os.open(name, _FILE, dir_fd=here)
     try:
@@ -149,7 +149,7 @@ def _want_regular(mode: int, asked: str) -> None:
 
 @contextmanager
 def _refusing(place: ResolvedPath) -> Generator[None]:
-    """Errors of the kernel as what the model is told."""
+    """Convert OS errors into ToolFaults for the model."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
-"""The process that walks folders for `glob` and `search`. It can be killed at any moment, its expression too.
+"""The process that walks folders for `glob` and `search`. It can be killed at any moment, even inside a regex match.
 
-It gets a descriptor of the root and walks from there by descriptors, following no link. Every find is one line of JSON
-on its standard output at once, so that what was found before the time was up is not lost.
+It receives a descriptor of the root and walks by descriptors from there, following no link. It writes each match at
+once as one line of JSON to standard output, so that matches found before a timeout are not lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class FolderWalk:
-    """Every file beneath `start` that is not ignored: its folder's descriptor, its name, its path below `start`."""
+    """All files beneath `start` that are not ignored, each as folder descriptor, name, and path below `start`."""
 
     def __init__(self, root: int, start: list[str], until: float) -> None:
         self._on_the_way: list[tuple[str, list[IgnoreFile]]] = []
@@ -56,8 +56,8 @@ class FolderWalk:
                     yield here, name, below + name
 
     def _learned(self, here: int, base: str) -> list[IgnoreFile]:
-        """The ignore files that hold in this folder, the nearest last: its parent's and its own. A repository within
-        another one has its own only."""
+        """Return the ignore files that apply in this folder, the nearest last: its parent's and its own. A nested
+        repository uses only its own."""
         while self._on_the_way and not base.startswith(self._on_the_way[-1][0]):
             self._on_the_way.pop()
         is_repository = _is_there(here, ".git")
@@ -77,7 +77,7 @@ def _is_there(here: int, name: str) -> bool:
 
 
 def _excluded(here: int) -> bytes | None:
-    """What `.git/info/exclude` holds; None when it, or a folder on the way, is a link or not there."""
+    """Return the content of `.git/info/exclude`; None if it, or a folder on the way, is missing or a link."""
     opened: list[int] = []
     try:
         for name in (".git", "info"):
@@ -92,7 +92,7 @@ def _excluded(here: int) -> bytes | None:
 
 
 def content(here: int, name: str, limit: int) -> bytes | None:
-    """The bytes of a regular file that is not larger than `limit`; None for everything else."""
+    """Return the bytes of a regular file of at most `limit` bytes; None for everything else."""
     try:
         file = os.open(name, _FILE, dir_fd=here)
     except OSError:
@@ -115,7 +115,7 @@ def glob(walk: FolderWalk, asked: dict[str, Any]) -> None:
         try:
             when = os.stat(name, dir_fd=here, follow_symlinks=False).st_mtime_ns
         except OSError:
-            continue  # gone meanwhile
+            continue  # deleted in the meantime
         say(file=path, when=when)
         found += 1
         if found >= asked["most"]:
@@ -154,7 +154,7 @@ def _search_file(pattern: re.Pattern[str], path: str, data: bytes, room: int) ->
 
 def main() -> None:
     asked = json.loads(sys.stdin.buffer.read())
-    signal.alarm(int(asked["seconds"]) + 2)  # it ends even if the process that started it is gone
+    signal.alarm(int(asked["seconds"]) + 2)  # ends this process even if its parent is gone
     walk = FolderWalk(int(asked["root"]), asked["start"], time.monotonic() + asked["seconds"])
     if asked["what"] == "glob":
         glob(walk, asked)

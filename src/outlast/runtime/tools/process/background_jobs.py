@@ -1,6 +1,6 @@
-"""Background jobs: commands that go on while the agent does something else.
+"""Background jobs: commands that keep running while the agent does other work.
 
-They belong to a session and die with the process that runs it: their supervisors end them when we are gone.
+A job belongs to a session and ends with the process that runs the session: its supervisor then kills it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.tools.process.shell_command import CommandResult, ShellCommand
 
 MOST = 16
-"""Running jobs of one session."""
+"""Maximum number of running jobs per session."""
 
 REMEMBERED = 64
 
 
 class Job:
-    """One of them. `read_to` is how much of its output was handed out."""
+    """A background job. `read_to` is how much of its output was returned so far."""
 
     def __init__(self, job_id: str, text: str, command: ShellCommand) -> None:
         self.job_id = job_id
@@ -47,7 +47,7 @@ class Job:
         return f"ended by {end.signal}" if end.signal else f"exited with code {end.code}"
 
     def news(self) -> str:
-        """What it put out since this was asked last, its head and tail where it is long."""
+        """Return the output since the last call; only its head and tail if it is long."""
         if not self.command.order.log.exists():
             return "[its output is lost: the log was removed]"
         with self.command.order.log.open("rb") as log:
@@ -64,7 +64,7 @@ class Job:
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """A job as a list shows it."""
+    """A job as shown in a list."""
 
     job_id: str
     command: str
@@ -73,7 +73,7 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class Jobs:
-    """The jobs of every session of this process. One session never sees those of another."""
+    """The jobs of all sessions of this process. A session never sees the jobs of another."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, dict[str, Job]] = {}
@@ -94,20 +94,20 @@ class Jobs:
         return [JobView(job.job_id, job.text, job.state, job.command.spawned.pid) for job in jobs]
 
     def output(self, session_id: str, job_id: str) -> tuple[str, str]:
-        """The state of a job and what it put out since it was asked last."""
+        """Return the state of a job and its output since the last call."""
         job = self._get(session_id, job_id)
-        state = job.state  # before the reading: what it says at its end is then part of it
+        state = job.state  # before reading, so that the output of an ended job is complete
         return state, job.news()
 
     async def kill(self, session_id: str, job_id: str) -> str:
-        """End a job and everything below it; how it ended. One that has ended stays as it is."""
+        """End a job and every process below it; return its state. A job that has already ended is left unchanged."""
         job = self._get(session_id, job_id)
         job.command.stop()
         await asyncio.shield(asyncio.wrap_future(job.command.ended))
         return job.state
 
     async def close(self, session_id: str | None = None) -> None:
-        """End every job, of one session or of all, and forget them; their logs go too."""
+        """End and forget every job of one session, or of all sessions, and delete the logs."""
         chosen = [session_id] if session_id is not None else list(self._jobs)
         jobs = [job for each in chosen for job in self._jobs.pop(each, {}).values()]
         for job in jobs:

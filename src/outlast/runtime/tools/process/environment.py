@@ -1,4 +1,4 @@
-"""The environment of a shell command: what the user has, without what opens doors."""
+"""The environment of a shell command: the user's, without secrets and without variables that run other code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEDDLING = (
     "LD_AUDIT",
     *UNSET,
 )
-"""What would make a shell or a program run something before the command that was judged."""
+"""Variables that make a shell or a program run something before the command that was judged."""
 
 QUIET = {
     "TERM": "dumb",
@@ -37,13 +37,13 @@ QUIET = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
 }
-"""Nobody is there to scroll, to answer or to edit."""
+"""No user is there to scroll, answer or edit."""
 
 _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 def clean_environment(environ: Mapping[str, str], session_id: str = "") -> dict[str, str]:
-    """What a command may see of `environ`: no keys, tokens or passwords, also none inside an address."""
+    """Return what a command may see of `environ`: no keys, tokens or passwords, not even inside a URL."""
     kept = {name: value for name, value in environ.items() if _harmless(name) and not _PASSWORD_IN_URL.search(value)}
     kept.update(QUIET)
     if session_id:

@@ -1,4 +1,4 @@
-"""A short-lived process of our own: fed, read up to a limit, and gone when the time is up or nobody waits any more."""
+"""Runs a short-lived helper process: feeds it, reads a limited output, and kills it on timeout or cancellation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class HelperOutput(msgspec.Struct, frozen=True):
-    """What it put out. `whole` is False when it was stopped before its end; then the last line may be torn."""
+    """Output of the helper. `whole` is False if it was stopped before its end; the last line may then be incomplete."""
 
     output: bytes
     errors: bytes
@@ -31,8 +31,8 @@ class HelperOutput(msgspec.Struct, frozen=True):
 
 
 def scanner() -> list[str]:
-    """The command line of `outlast.runtime.tools.files.scan_process`. It sees the standard library, this package and
-    the folder that holds pathspec, which this process only looks up."""
+    """Return the command line of `outlast.runtime.tools.files.scan_process`. It can import the standard library, this
+    package and the folder with pathspec, which this process locates but does not import."""
     found = find_spec("pathspec")
     assert found is not None
     assert found.origin is not None
@@ -48,7 +48,7 @@ async def gather(
     descriptors: tuple[int, ...] = (),
     cwd: Path | None = None,
 ) -> HelperOutput:
-    """Run it to its end, `limit` bytes or `seconds`, whichever comes first. Cancelling kills it."""
+    """Run until it ends, has written `limit` bytes or took `seconds`, whichever comes first. Cancelling kills it."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             argv,

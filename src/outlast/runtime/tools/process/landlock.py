@@ -1,9 +1,9 @@
-"""Landlock: the kernel refuses a command every write outside some folders. Reading is left alone.
+"""Landlock: the kernel denies a command every write outside the given folders. Reading is not restricted.
 
-Applied by the supervisor in the child, just before the program is executed; it cannot be lifted again, and everything
-the program starts inherits it. From version 6 of the interface on, signals to processes outside are refused as well,
-so that a command cannot kill its supervisor or the agent. Not covered: the network, and sockets of daemons that act
-for whoever asks them. Only the standard library is imported here: the supervisor waits for it.
+The supervisor applies it in the child, just before it executes the program; it cannot be lifted, and every process the
+program starts inherits it. From ABI version 6 on, the kernel also denies signals to processes outside, so that a
+command cannot kill its supervisor or the agent. Not covered: the network, and sockets of daemons that act for any
+client. This module imports only the standard library, since every supervisor waits for it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
 _SCOPE_SIGNAL = 1 << 1
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm")  # noqa: S108
-"""What programs write to without meaning to keep it; /dev/shm is where POSIX semaphores live."""
+"""Devices that programs write to, but not to keep data; /dev/shm holds POSIX semaphores."""
 
 
 class Support:
-    """Whether Landlock can be used. False in a condition when it cannot; `reason` then says why."""
+    """Whether Landlock can be used. Falsy if it cannot; `reason` then says why."""
 
     def __init__(self, abi: int, reason: str) -> None:
         self.abi = abi
@@ -39,7 +39,7 @@ class Support:
 
 
 def available() -> Support:
-    """What the kernel offers. Asking changes nothing."""
+    """Return what the kernel supports. The query changes nothing."""
     if sys.platform != "linux":
         return Support(0, f"Landlock is a part of Linux, and this is {sys.platform}")
     try:
@@ -53,9 +53,9 @@ def available() -> Support:
 
 
 def confine(writable: list[str]) -> None:
-    """From now on this process and its children write only beneath these paths and to harmless devices.
+    """From now on this process and its children can write only beneath these paths and to harmless devices.
 
-    Raises OSError, and the program must not be started, when that cannot be had.
+    Raises OSError if the sandbox cannot be applied; the caller must then not start the program.
     """
     support = available()
     if not support:
@@ -72,7 +72,7 @@ def confine(writable: list[str]) -> None:
 
 
 def _rights(abi: int) -> int:
-    """Every right to change something that this version of the interface knows."""
+    """Return every right to change something that this ABI version knows."""
     rights = _WRITE_FILE | _REMOVE_AND_MAKE
     if abi >= 2:
         rights |= _REFER
@@ -91,10 +91,10 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # what is not there needs no permission
+        return  # a missing path needs no permission
     try:
         if not os.path.isdir(f"/proc/self/fd/{beneath}"):
-            rights &= _WRITE_FILE | _TRUNCATE  # the other rights are about the entries of a folder
+            rights &= _WRITE_FILE | _TRUNCATE  # the other rights apply only to folders
         _syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, beneath), 0)
     finally:
         os.close(beneath)

@@ -1,7 +1,8 @@
-"""What a killed supervisor leaves behind: found by its session or by a mark in its environment, and killed.
+"""Kills the processes that a killed supervisor leaves behind, found by their session or by a mark in the environment.
 
-Only the second line. An unconfined command can kill its supervisor; what it started then belongs to init, and a
-process that both left the session and emptied its environment is not found. Confined commands cannot send that signal.
+A second line of defence only. An unconfined command can kill its supervisor; init then inherits the command's
+processes, and a process that both left the session and cleared its environment is not found. A confined command cannot
+send that signal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PROC = Path("/proc")
 
 
 def sweep(session: int, mark: str) -> int:
-    """SIGKILL to every process of that session or with that mark until none is left; how many there were."""
+    """SIGKILL every process of that session or with that mark until none is left; return how many there were."""
     seen: set[int] = set()
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -46,4 +47,4 @@ def _is_ours(pid: int, session: int, mark: bytes) -> bool:
             return False
         return int(fields[3]) == session or mark in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except (OSError, IndexError):
-        return False  # it ended meanwhile, or is somebody else's
+        return False  # it has ended, or belongs to another user

@@ -1,7 +1,7 @@
-"""A shell command under its supervisor: started, recorded, told to go, ended.
+"""A shell command under its supervisor: start, record, run, end.
 
-Nothing here belongs to an event loop, so that a background job outlives the turn, and the loop, that started it. A
-thread waits for the supervisor; whoever wants to know asks `ended`.
+Nothing here is bound to an event loop, so a background job can outlive the turn and the loop that started it. A thread
+waits for the supervisor; callers wait on the future `ended`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _PROGRAM = "import sys; sys.path.append(sys.argv[1]); import landlock, superviso
 
 
 _OURS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What the supervisor itself may need to start. The rest of the environment is for the command alone."""
+"""Variables the supervisor itself may need to start. The rest of the environment is only for the command."""
 
 
 class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run and within which bounds. `seconds` 0 is no time limit; `writable` None is no confinement."""
+    """What to run and its limits. `seconds` 0 means no time limit; `writable` None means no confinement."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -49,7 +49,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     tail: int = LOG_TAIL
 
     def told(self) -> bytes:
-        """As the supervisor reads it."""
+        """The message that the supervisor reads."""
         bounds = (f"{self.seconds}", f"{self.grace}", f"{self.limit}", f"{self.tail}", str(self.cwd))
         writable = [str(path) for path in self.writable or ()]
         pairs = [f"{name}={value}" for name, value in self.environment.items()]
@@ -62,10 +62,10 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended. `reason`: exited, timeout, stopped, or lost (its supervisor was killed).
+    """How a command ended. `reason`: exited, timeout, stopped, or lost (its supervisor was killed).
 
-    `code` is the exit code, None when `signal` ended it. `stored` of `total` bytes of output are in the log; where some
-    are missing, they are missing before the last `tail` ones. `left` processes had to be killed.
+    `code` is the exit code, None if `signal` ended it. The log holds `stored` of `total` bytes of output; missing bytes
+    are missing before the last `tail` ones. `left` processes had to be killed.
     """
 
     reason: str
@@ -78,7 +78,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShellCommand:
-    """A supervisor that waits for its order, then the command. Use `begin`."""
+    """A supervisor that waits for its command, then the running command. Created by `begin`."""
 
     def __init__(self, order: CommandSpec, process: subprocess.Popen[bytes], control: socket.socket, mark: str) -> None:
         self.order = order
@@ -87,18 +87,18 @@ class ShellCommand:
         self._process = process
         self._control = control
         self._mark = mark
-        self.ended.set_running_or_notify_cancel()  # from here on nobody who waits can cancel it
+        self.ended.set_running_or_notify_cancel()  # from now on no waiting caller can cancel it
         threading.Thread(target=self._attend, name=f"command-{process.pid}", daemon=True).start()
 
     def go(self) -> None:
-        """Run it now: by now its start should be on record."""
+        """Run the command now. The caller must have recorded its start."""
         try:
             self._control.sendall(self.order.told())
         except OSError as error:
             raise ToolFault(f"the command was not started: its supervisor is gone ({error})") from error
 
     def stop(self) -> None:
-        """End it and everything below it. Returns at once and may be repeated; `ended` says when it is done."""
+        """End the command and every process below it. Returns at once, may be repeated; `ended` says when done."""
         try:
             self._control.shutdown(socket.SHUT_WR)
         except OSError:
@@ -107,7 +107,7 @@ class ShellCommand:
     def _attend(self) -> None:
         ended = _ended(self._heard())
         if ended is None:
-            # Before it is waited for: until then its pid, which is the session's, cannot be somebody else's.
+            # Before `wait`: until then its pid, which is also the session id, cannot be reused by another process.
             left = orphans.sweep(self._process.pid, self._mark)
             size = self.order.log.stat().st_size if self.order.log.exists() else 0
             ended = CommandResult(reason="lost", signal="SIGKILL", total=size, stored=size, left=left)
@@ -116,7 +116,7 @@ class ShellCommand:
         self.ended.set_result(ended)
 
     def _heard(self) -> bytes:
-        """What the supervisor said before its end of the socket was closed, which is when it is gone."""
+        """Return what the supervisor sent before its end of the socket closed, that is, before it exited."""
         said = b""
         try:
             while more := self._control.recv(4096):
@@ -127,10 +127,10 @@ class ShellCommand:
 
 
 def begin(order: CommandSpec) -> ShellCommand:
-    """Start the supervisor. The command itself waits for `go`; without it, `stop` ends the supervisor alone."""
+    """Start the supervisor. The command itself waits for `go`; before `go`, `stop` only ends the supervisor."""
     mark = secrets.token_hex(12)
     order = msgspec.structs.replace(order, environment={**order.environment, orphans.MARK: mark})
-    order.told()  # a fault in it is better found now
+    order.told()  # raises a fault before anything is started
     order.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_APPEND, 0o600)
     ours, theirs = socket.socketpair()
@@ -153,7 +153,7 @@ def begin(order: CommandSpec) -> ShellCommand:
 
 
 def started(pid: int) -> str:
-    """When a process started, as its kernel counts: with the pid it tells one process from a later one."""
+    """Return the start time of a process as the kernel counts it; tells it from a later process with the same pid."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
     except (OSError, IndexError):

@@ -1,12 +1,12 @@
-"""The process between us and a shell command. It sees to it that nothing of the command outlives its end.
+"""The process between the agent and a shell command. It ensures that no process of the command outlives the command.
 
-We start it, record it, and only then tell it over a socket (its standard input) what to run. It is the subreaper of
-the command: whatever the command forks, daemonises or sends into a session of its own stays below it and is killed
-when the command ends, is told to stop, runs out of time, or when we are gone, SIGKILL included (the socket closes). It
-also writes the output: a head and a tail of at most `limit` bytes, so that no output grows memory or disk past that.
+The agent starts it, records it, and only then sends it the command over a socket (its standard input). It is the
+command's subreaper: every process the command forks, daemonises or moves to another session stays below it. It kills
+them all when the command ends, is told to stop or times out, or when the agent dies, even by SIGKILL (the socket
+closes). It also writes the output: a head and a tail of at most `limit` bytes in total, which bounds memory and disk.
 
-It runs as `python -I -S` and imports little, since every command waits for it. Where there is no subreaper and no
-/proc (macOS) it kills the command's process group, which a daemon can leave.
+It runs as `python -I -S` and imports little, since every command waits for it. On systems without subreaper and /proc
+(macOS) it kills the command's process group, which a daemon can leave.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` itself would cost more than all the rest
+if TYPE_CHECKING:  # importing `typing` would take longer than all other imports
     from collections.abc import Callable
 
     Confine = Callable[[list[str]], None]
@@ -28,13 +28,13 @@ CONTROL = 0
 LOG = 1
 CHUNK = 1 << 18
 PATIENCE = 5.0
-"""Seconds after which killing is given up: what is left then waits inside the kernel and dies when it returns."""
+"""Seconds after which it stops killing: a process still left then is blocked in the kernel and dies when it returns."""
 
 _SUBREAPER = 36
 
 
 class SupervisorSettings:
-    """What to run: fields separated by NUL, which neither a path nor an argument can hold."""
+    """What to run: fields separated by NUL, which neither a path nor an argument can contain."""
 
     def __init__(self, fields: list[bytes]) -> None:
         self.seconds = float(fields[0])
@@ -51,7 +51,7 @@ class SupervisorSettings:
 
 
 def received() -> SupervisorSettings | None:
-    """The settings, once they are there; None when our starter went away or thought better of it."""
+    """Return the settings once they arrive; None if the agent exited or closed the socket first."""
     data = b""
     while b"\n" not in data:
         more = os.read(CONTROL, CHUNK)
@@ -68,7 +68,7 @@ def received() -> SupervisorSettings | None:
 
 
 class Sink:
-    """Output into the log file: the first bytes as they come, the last ones at the end, the rest only counted."""
+    """Writes output to the log file: the first bytes as they come, the last ones at the end, the rest only counted."""
 
     def __init__(self, limit: int, tail: int) -> None:
         self.room = limit - tail
@@ -81,7 +81,7 @@ class Sink:
         self.total += len(data)
         head = data[: self.room - self.stored] if self.stored < self.room else b""
         if head and not self._write(head):
-            self.room = self.stored  # the disk is full: from here on it is counted and the tail is tried
+            self.room = self.stored  # the disk is full: from now on only count, and try to write the tail
         self.last = (self.last + data[len(head) :])[-self.keep :]
 
     def finish(self) -> None:
@@ -106,7 +106,7 @@ def become_subreaper() -> None:
 
 
 def become_command(settings: SupervisorSettings, output: int, confine: Confine) -> None:
-    """In the child: nothing of ours is left open, no terminal, and only then the restrictions and the program."""
+    """In the child: drop the control socket, the log and the terminal, then apply the restrictions, then exec."""
     try:
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -126,7 +126,7 @@ def become_command(settings: SupervisorSettings, output: int, confine: Confine) 
 
 
 def descendants() -> dict[int, int]:
-    """Every process below this one, with its process group. All orphans of the command are here: they fell to us."""
+    """Return every process below this one, with its process group. Orphans are included: a subreaper adopts them."""
     below: dict[int, list[tuple[int, int]]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -135,7 +135,7 @@ def descendants() -> dict[int, int]:
                     fields = file.read().rpartition(b")")[2].split()
                 below.setdefault(int(fields[1]), []).append((int(name), int(fields[2])))
             except (OSError, IndexError):
-                continue  # it ended while we looked
+                continue  # the process has ended
     found: dict[int, int] = {}
     waiting = [os.getpid()]
     while waiting:
@@ -146,10 +146,10 @@ def descendants() -> dict[int, int]:
 
 
 def send(number: int, group: int) -> int:
-    """A signal to everything below us; how many there were.
+    """Signal every process below this one; return how many there were.
 
-    Groups first: a process that forks and exits all the time has another pid by the time it is signalled, but the
-    kernel signals a whole group at one moment. Never our own group, which a process below may have joined.
+    Groups first: a process that keeps forking and exiting has another pid by the time it is signalled, but the kernel
+    signals a whole group at once. Never this process's own group, which a process below may have joined.
     """
     if not LINUX:
         _signal(-group, number)
@@ -166,15 +166,15 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        return  # it is gone, or became somebody else's by a set-uid program: nothing we may do
+        return  # it is gone, or a set-uid program made it another user's: we may not signal it
 
 
 def _woken(*_: object) -> None:
-    """A handler, so that the signal ends the waiting; what happened is looked up afterwards."""
+    """Handler that lets the signal interrupt the wait; the caller then checks what happened."""
 
 
 class Supervision:
-    """One command from its start to the end of everything below it."""
+    """Runs one command, from its start to the end of every process below it."""
 
     def __init__(self, settings: SupervisorSettings, confine: Confine) -> None:
         self.settings = settings
@@ -220,14 +220,14 @@ class Supervision:
         self.report()
 
     def attend(self, seconds: float) -> None:
-        """Wait for output, an ended child or an order, and see to it."""
+        """Wait for output, an ended child or a stop request, and handle it."""
         for end, _ in self.poll.poll(seconds * 1000):
             if end == self.woken:
                 os.read(self.woken, 512)
             elif end == self.output:
                 self.pump()
             else:
-                self.told_to_stop = True  # an order to stop, or the other end is gone: the same to us
+                self.told_to_stop = True  # a stop request or a closed socket: both mean stop
                 self.poll.unregister(CONTROL)
         if os.getppid() != self.parent:
             self.told_to_stop = True
@@ -245,13 +245,13 @@ class Supervision:
         return bool(data)
 
     def drain(self) -> None:
-        """What is still in the pipe. Nobody should be left to fill it."""
+        """Read what is still in the pipe. No process should be left to fill it."""
         until = time.monotonic() + PATIENCE
         while self.flowing and self.pump() and time.monotonic() < until:
             continue
 
     def reap(self) -> bool:
-        """Whether any child is left after the ended ones were waited for."""
+        """Collect ended children; return whether any child is left."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -263,7 +263,7 @@ class Supervision:
             return False
 
     def end_gently(self) -> None:
-        """SIGTERM, and a moment to tidy up."""
+        """Send SIGTERM and allow a grace period for cleanup."""
         self.left = send(signal.SIGTERM, self.pid) - (self.status is None)
         send(signal.SIGCONT, self.pid)
         until = time.monotonic() + self.settings.grace
@@ -271,7 +271,7 @@ class Supervision:
             self.attend(min(0.05, self.settings.grace))
 
     def end_all(self) -> None:
-        """SIGKILL until nothing is left: with no child there is no descendant either."""
+        """Send SIGKILL until no child is left; without children there are no descendants either."""
         until = time.monotonic() + PATIENCE
         while self.reap() and time.monotonic() < until:
             send(signal.SIGKILL, self.pid)
@@ -284,11 +284,11 @@ class Supervision:
         try:
             os.write(CONTROL, "ended {} {} {} {} {} {}\n".format(*fields).encode())
         except OSError:
-            return  # nobody is there to be told
+            return  # the agent is gone
 
 
 def main(confine: Confine) -> None:
-    """`confine` is that of `landlock`: handed in, since importing the package by its name would take too long here."""
+    """`confine` is `landlock.confine`, passed in because importing the package by name would take too long here."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     settings = received()
     if settings is not None:

@@ -1,4 +1,4 @@
-"""A web page as text: what a reader would see, with the addresses of links."""
+"""Converts a web page to text: what a reader would see, with the addresses of links."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _HtmlReader(HTMLParser):
 
 
 def readable(html: str) -> str:
-    """The text of a page. Malformed pages give what can be made of them."""
+    """Return the text of a page. Malformed pages give whatever can be parsed."""
     reader = _HtmlReader()
     reader.feed(html)
     reader.close()

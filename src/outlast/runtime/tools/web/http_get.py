@@ -1,7 +1,7 @@
-"""One GET of HTTP/1.1, spoken by h11 over a connection that the caller checked before a byte was sent.
+"""One HTTP/1.1 GET, by h11, over a connection whose address the caller checked before sending a byte.
 
-The server may be hostile: h11 refuses an answer that two readers could read in two ways (conflicting lengths, transfer
-codings besides chunked, spaces in names). The head and the body are bounded here, the time by the caller.
+The server may be hostile: h11 rejects ambiguous responses (conflicting lengths, transfer codings other than chunked,
+spaces in names). This module limits the size of the head and the body; the caller limits the time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ CHUNK = 32 * 1024
 
 
 class BadReply(Exception):
-    """The server's answer is not HTTP as we read it."""
+    """The server's response is not HTTP that this client accepts."""
 
 
 class HttpReply(msgspec.Struct, frozen=True):
-    """An answer. `cut` says that its body was longer than what is here. Header names are in lower case."""
+    """A response. `cut`: the body was longer than `body`. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -33,7 +33,7 @@ class HttpReply(msgspec.Struct, frozen=True):
 async def get(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, target: str, limit: int
 ) -> HttpReply:
-    """Ask for `target` and read at most `limit` bytes of it, unpacked."""
+    """Request `target` and read at most `limit` bytes of the decompressed body."""
     headers = [
         ("Host", host),
         ("User-Agent", "outlast"),

@@ -1,4 +1,4 @@
-"""Which addresses the web is made of. Everything near us is not: this machine, its networks, its cloud's metadata."""
+"""Tells public addresses from those that must not be fetched: this machine, its networks, its cloud's metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IG
 
 
 def forbidden(address: str) -> str | None:
-    """Why an address may not be fetched from, or None. What is inside a mapped or translated one counts."""
+    """Return why an address must not be fetched from, or None. Embedded (mapped, translated) addresses count too."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -30,7 +30,7 @@ def forbidden(address: str) -> str | None:
 
 
 def _inside(address: IPAddress) -> list[IPAddress]:
-    """The addresses that an IPv6 address carries: mapped, compatible, 6to4, Teredo, NAT64."""
+    """Return the addresses embedded in an IPv6 address: mapped, compatible, 6to4, Teredo, NAT64."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     found: list[IPAddress | None] = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -40,7 +40,7 @@ def _inside(address: IPAddress) -> list[IPAddress]:
 
 
 def is_odd_number(host: str) -> bool:
-    """A host that some resolvers take for an address although it is not written as one: 2130706433, 0x7f.1, 127.1."""
+    """True for a host that some resolvers read as an address in a non-standard form: 2130706433, 0x7f.1, 127.1."""
     if _NUMERIC.fullmatch(host) is None:
         return False
     try:

@@ -1,4 +1,5 @@
-/** The HTTP API, one function a route. An answer is the decoded JSON; a refusal is an `ApiError` with its sentence. */
+/** Client of the HTTP API, one function per route. Functions return the decoded JSON; if the server refuses a request,
+ *  they throw an `ApiError` with the server's sentence. */
 
 import { tell } from "./event_bus.js";
 

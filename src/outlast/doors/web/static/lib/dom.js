@@ -1,5 +1,5 @@
-/** Elements made of plain values. Text is always a text node: there is no way to hand over markup, a style or a handler
- *  as a string, and an attribute that is not on the list is a mistake in our own code. */
+/** Builds elements from plain values. Text always becomes a text node: callers cannot pass markup, a style or a handler
+ *  as a string. An attribute that is not on the list is a bug in our own code. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const words = (text) => new Set(text.trim().split(/\s+/));

@@ -1,4 +1,4 @@
-/** Things that several parts want to hear of: who signed in or out, a changed session, a place that was gone to. */
+/** Events that several parts of the page listen to: sign-in and sign-out, a changed session, navigation. */
 
 const hearers = new Map();
 

@@ -1,4 +1,4 @@
-/** The drawings on buttons: strokes on a grid of 24, in the colour of the text beside them. */
+/** Icons of the buttons: strokes on a 24-unit grid, in the colour of the text next to them. */
 
 import { svg } from "./dom.js";
 

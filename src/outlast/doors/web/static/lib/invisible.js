@@ -1,4 +1,4 @@
-/** Characters that cannot be seen, or that turn the text around, spelled out: nobody approves what they do not see. */
+/** Spells out characters that are invisible or change the text direction, so that users see all that they approve. */
 
 import { el } from "./dom.js";
 

@@ -1,6 +1,5 @@
-/** Where we are, kept in the fragment: `#/`, `#/s/<id>`, `#/s/<id>/<view>`, `#/s/<id>/at/<seq>`, `#/stats`.
- *
- *  A link can only lead to a place. It never carries a message, a setting or a command. */
+/** Router: keeps the current location in the fragment: `#/`, `#/s/<id>`, `#/s/<id>/<view>`, `#/s/<id>/at/<seq>`,
+ *  `#/stats`. A link only navigates. It never carries a message, a setting or a command. */
 
 const ID = /^[a-z2-7]{6,64}$/;
 export const VIEWS = ["transcript", "timeline", "ledger", "usage", "tree"];

@@ -1,4 +1,4 @@
-/** Server-sent events out of a body, cut wherever the network cuts it. */
+/** Parses server-sent events from a response body, wherever the network splits it. */
 
 /** Yields `{id, event, data}` for each frame, and null for each comment: a sign of life. */
 export async function* frames(body) {

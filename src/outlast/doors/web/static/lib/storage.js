@@ -1,4 +1,4 @@
-/** What this browser remembers: drafts, what is still to be sent, choices. Where it may not, the page does without. */
+/** Data kept in this browser: drafts, unsent messages, choices. Without storage the page still works. */
 
 const PREFIX = "outlast.";
 

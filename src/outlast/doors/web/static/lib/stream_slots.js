@@ -1,5 +1,5 @@
-/** Places for long connections. A browser opens six to one server, over all its tabs; a page that took them all could
- *  not even be loaded once more. So at most four tabs follow live, and the others ask again and again. */
+/** Slots for long connections. A browser opens at most six connections to one server, over all its tabs; if streams
+ *  took them all, the page could not be loaded again. So at most four tabs follow live, and the others poll. */
 
 const PLACES = 4;
 

@@ -1,4 +1,4 @@
-/** Times for people. The API tells microseconds since 1970; a text or other units are understood too. */
+/** Formats times for people. The API sends microseconds since 1970; texts and other units are accepted too. */
 
 export function dateOf(value) {
   if (value === null || value === undefined) return null;

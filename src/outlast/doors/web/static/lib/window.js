@@ -1,8 +1,8 @@
-/** A long list of which only what is near the viewport is in the document.
+/** A virtual list: only the items near the viewport are in the document.
  *
- *  Every item has a key and a height: measured once it was drawn, guessed before. What is being looked at stays where
- *  it is when heights turn out different or when items are put in front; at the end the list stays at the end while it
- *  grows, but only if the reader is there. */
+ *  Every item has a key and a height, guessed until the item is drawn and then measured. The visible items stay in
+ *  place when a height differs from the guess or when items are inserted before them. If the reader is at the end, the
+ *  list stays at the end while it grows. */
 
 const NEAR = 900; // pixels drawn above and below what is seen
 const AT_END = 40;

@@ -1,4 +1,4 @@
-/** What can be done with a session as a whole. Whatever cannot be taken back asks first. */
+/** Actions on a whole session. Actions that cannot be undone ask for confirmation first. */
 
 import { changeSession, deleteSession, exportPath, readInfo } from "../lib/api.js";
 import { ask } from "../widgets/dialog.js";

@@ -1,4 +1,4 @@
-/** What a session asks, and what the sub-agents at work below it ask, as the server told last. It draws nothing. */
+/** Open questions of a session and of its working sub-agents, as last read from the server. Drawing is elsewhere. */
 
 import { readApprovals } from "../lib/api.js";
 

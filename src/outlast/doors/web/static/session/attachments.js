@@ -1,4 +1,4 @@
-/** Pictures that go along with a message: chosen, pasted or dropped; shown small, each with a button to remove it. */
+/** Pictures attached to a message: chosen, pasted or dropped; shown as thumbnails, each with a button to remove it. */
 
 import { el, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";

@@ -1,4 +1,4 @@
-/** What stands out about a session now, and what can be done about it: interrupted, waiting, ended, in trouble. */
+/** Banner for a session that is interrupted, waiting, ended or in trouble, with the actions that resolve it. */
 
 import { el, inside, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";

@@ -1,6 +1,6 @@
-/** Where messages are written. What is typed survives a reload; Enter sends, Shift+Enter begins a new line.
+/** The message input. Typed text survives a reload; Enter sends, Shift+Enter begins a new line.
  *
- *  While a turn runs a message is queued behind it, steers it, or interrupts it; Ctrl+Enter steers at once. */
+ *  While a turn runs, a message is queued after it, steers it, or interrupts it; Ctrl+Enter steers at once. */
 
 import { Attachments } from "./attachments.js";
 import { el } from "../lib/dom.js";

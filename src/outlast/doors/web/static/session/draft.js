@@ -1,5 +1,4 @@
-/** The reply that is being written: its pieces in the order in which they came. The event that closes the attempt takes
- *  its place. */
+/** The reply in progress: its pieces in the order of arrival. The event that closes the attempt replaces it. */
 
 export class Draft {
   constructor() {

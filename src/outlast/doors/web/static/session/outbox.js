@@ -1,5 +1,5 @@
-/** Messages on their way. Each is kept in this browser from when it is sent until the server has stored it, and is
- *  posted again and again with the same key: it arrives once, whatever happens in between. */
+/** Outbox: keeps each message in this browser until the server has stored it, and retries the post with the same key,
+ *  so that the message arrives exactly once. */
 
 import { postMessage } from "../lib/api.js";
 import { keep, kept, keptNames } from "../lib/storage.js";

@@ -1,4 +1,4 @@
-/** What goes on in a session, in a word or two, and said aloud where somebody has to know. */
+/** Updates the activity of a session after each event, in a word or two, and announces what the user must know. */
 
 import { oneLine } from "../lib/invisible.js";
 import { speak } from "../widgets/toast.js";

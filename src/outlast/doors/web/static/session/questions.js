@@ -1,6 +1,6 @@
-/** What waits for the user's answer: a call to be approved, with its exact arguments and its diff, or a question of the
- *  model. Shown one at a time; keys answer only when a button has the focus, so no typed word approves anything, and
- *  no double click answers two of them. */
+/** The panel of open questions: a call to approve, with its exact arguments and its diff, or a question of the model.
+ *  It shows one question at a time. Keys answer only while a button has the focus, so typing never approves a call, and
+ *  a double click never answers two questions. */
 
 import { answerApproval } from "../lib/api.js";
 import { diffView } from "../text/diff.js";

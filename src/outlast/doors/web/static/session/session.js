@@ -1,6 +1,6 @@
-/** One session as the page knows it: what the API told, and what the stream has told since. It draws nothing.
+/** Model of one session: the state read from the API, updated from the stream. Drawing is elsewhere.
  *
- *  Listeners are told `changed(what)`: "rows", "draft", "state" or "questions"; several at once in one frame. */
+ *  Listeners get `changed(what)`: "rows", "draft", "state" or "questions"; changes within one frame come together. */
 
 import { act, readSession, readView } from "../lib/api.js";
 import { Approvals } from "./approvals.js";

@@ -1,4 +1,4 @@
-/** The head of a session: its title, what it runs with, what it is doing; its views and its menu. */
+/** The header of a session: its title, its model and settings, its activity, its views and its menu. */
 
 import { rename, sessionMenu } from "./actions.js";
 import { el, inside, replace } from "../lib/dom.js";

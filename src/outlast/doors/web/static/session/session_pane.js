@@ -1,4 +1,4 @@
-/** A session on the screen: its head, its transcript or another view of it, its questions, and the composer. */
+/** The pane of one session: its header, its transcript or another view, its open questions, and the composer. */
 
 import { fork, rewind } from "./actions.js";
 import { Banner } from "./banner.js";

@@ -1,8 +1,8 @@
-/** A session followed live: every durable event once, in order, and the pieces of the reply that is being written.
+/** Follows a session live: delivers every durable event once, in order, and the pieces of the reply in progress.
  *
- *  The cursor is the id of the last frame. Whatever ends the connection (a restart, a cut, sleep), it is opened again
- *  with that cursor, sooner at first and later more slowly. A tab that finds no free place for a connection, or that
- *  nobody looks at, asks for what is new every now and then instead; it gets the same frames. */
+ *  The cursor is the id of the last frame. Whatever ends the connection (a restart, a network failure, sleep), the
+ *  follower reconnects with that cursor, with growing delays. A tab that finds no free connection slot, or that is
+ *  hidden, polls for new frames instead; it gets the same frames. */
 
 import { ApiError, streamAddress } from "../lib/api.js";
 import { hear, tell } from "../lib/event_bus.js";

@@ -1,4 +1,4 @@
-/** The sessions that the list shows: page by page, filtered, found; brought up to date every few seconds. */
+/** Model of the session list: paged, filtered and searched; refreshed every few seconds. */
 
 import { listSessions, searchAll } from "../lib/api.js";
 import { keep, kept } from "../lib/storage.js";

@@ -1,4 +1,4 @@
-/** A session in the list, and a place where a search found something. */
+/** Rows of the session list: a session, or a search hit. */
 
 import { el, inside } from "../lib/dom.js";
 import { oneLine, readable } from "../lib/invisible.js";

@@ -1,5 +1,5 @@
-/** The list of sessions on the screen: its search, its filters, its rows, and the keys that move through it. Only
- *  what is near the viewport is in the document. */
+/** The sidebar: the session list with its search, its filters and its keyboard navigation. Only the rows near the
+ *  viewport are in the document. */
 
 import { el, inside, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";

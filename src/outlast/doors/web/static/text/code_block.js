@@ -1,4 +1,4 @@
-/** A block of code: its language, a button that copies it, colours where they are cheap. */
+/** A code block with its language, a copy button, and syntax colours where they are cheap to compute. */
 
 import { el, replace } from "../lib/dom.js";
 import { highlighted } from "./highlight.js";

@@ -1,4 +1,4 @@
-/** A unified diff, line by line, with the line numbers of both sides. */
+/** Draws a unified diff line by line, with the line numbers of both sides. */
 
 import { el } from "../lib/dom.js";
 import { exactNodes, readable } from "../lib/invisible.js";

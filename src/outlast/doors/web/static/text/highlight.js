@@ -1,4 +1,4 @@
-/** Colours for code, roughly: comments, texts, numbers, words of the language. An unknown language stays plain. */
+/** Rough syntax highlighting: comments, strings, numbers, keywords. Code in an unknown language stays plain. */
 
 import { el } from "../lib/dom.js";
 

@@ -1,5 +1,5 @@
-/** Markdown of a text that is still being written. Blocks that are finished are drawn once; only the last one is parsed
- *  again as it grows, one request at a time, and what came since then is written on where it ends. */
+/** Markdown of a text that is still growing. Finished blocks are drawn once; only the last block is parsed again, one
+ *  request at a time. Text that arrives during a request is appended to it as plain text. */
 
 import { parseMarkdown } from "../lib/api.js";
 import { el } from "../lib/dom.js";

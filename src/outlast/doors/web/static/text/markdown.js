@@ -1,4 +1,4 @@
-/** A Markdown tree drawn as elements. The tags are a closed set; whatever else a tree might hold is shown as text. */
+/** Draws a Markdown tree as elements. The tags are a closed set; anything else in a tree is shown as text. */
 
 import { codeBlock } from "./code_block.js";
 import { el, outside } from "../lib/dom.js";

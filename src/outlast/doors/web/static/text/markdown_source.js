@@ -1,4 +1,4 @@
-/** Markdown trees by their texts: asked for in batches, remembered. The server parses; see `doors/web/markdown.py`. */
+/** Cache of Markdown trees by text, requested in batches. The server parses; see `doors/web/markdown.py`. */
 
 import { parseMarkdown } from "../lib/api.js";
 

@@ -1,4 +1,4 @@
-/** The reply as it is being written: the end of its thoughts, its text as Markdown, the calls it prepares. */
+/** Draws the reply in progress: the end of its reasoning, its text as Markdown, the tool calls it prepares. */
 
 import { el, replace } from "../lib/dom.js";
 import { oneLine, readable } from "../lib/invisible.js";

@@ -1,4 +1,4 @@
-/** What an event changed, in words: the small lines between the messages. Nothing for most kinds. */
+/** Notes: the small lines between messages that say what an event changed. Most kinds of events have none. */
 
 import { oneLine } from "../lib/invisible.js";
 import { dateOf, seconds, short } from "../lib/time_format.js";

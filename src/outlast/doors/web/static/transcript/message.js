@@ -1,4 +1,4 @@
-/** Rows of the transcript as elements. Each is an article with a name, so that one can go from one to the next. */
+/** Draws the rows of the transcript. Each row is a named article, so that readers can move from one to the next. */
 
 import { copyButton } from "../text/code_block.js";
 import { el, inside } from "../lib/dom.js";

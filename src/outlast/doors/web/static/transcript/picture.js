@@ -1,4 +1,4 @@
-/** Pictures that belong to the session: shown from its own log, never from anywhere else. */
+/** Pictures of a session: loaded only from its own log. */
 
 import { el } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";

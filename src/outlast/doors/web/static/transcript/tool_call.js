@@ -1,4 +1,4 @@
-/** A tool call on one line: what it did, to what, and what came of it; below it, folded, all of it. */
+/** A tool call on one line: the action, its target and its outcome. The full details unfold below it. */
 
 import { copyButton } from "../text/code_block.js";
 import { diffView } from "../text/diff.js";

@@ -1,6 +1,6 @@
-/** What was said in a session: rows by seq, from pages of messages, from events as they come, in any order.
+/** Model of a transcript: rows by seq, built from pages of messages and from events, in any order of arrival.
  *
- *  A row is a message `{seq, role, parts, at, ...}` or a note `{seq, note, ...}`: what an event changed, in words. */
+ *  A row is a message `{seq, role, parts, at, ...}`, or a note `{seq, note, ...}` that says what an event changed. */
 
 import { noteOf } from "./event_note.js";
 import { imageOf } from "./picture.js";

@@ -1,4 +1,4 @@
-/** The transcript on the screen: a window over its rows, the days between them, the reply that is being written. */
+/** Draws the transcript: a virtual list of its rows, the days between them, and the reply in progress. */
 
 import { DraftView } from "./draft_view.js";
 import { el } from "../lib/dom.js";

@@ -1,4 +1,4 @@
-/** The keys, and what the marks mean. */
+/** Help: the keyboard shortcuts and the meaning of the marks. */
 
 import { panel } from "../widgets/dialog.js";
 import { el } from "../lib/dom.js";

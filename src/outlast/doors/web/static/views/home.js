@@ -1,4 +1,4 @@
-/** The place to begin: a new session, with a project, a model or a persona where they matter. */
+/** The start page: begins a new session, optionally with a project, a model or a persona. */
 
 import { createSession, readInfo } from "../lib/api.js";
 import { Composer } from "../session/composer.js";

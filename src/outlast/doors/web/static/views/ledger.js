@@ -1,4 +1,4 @@
-/** The ledger: what was assumed, what counts as done, what was decided to be left alone, and what became of it. */
+/** The ledger view: assumptions, acceptance anchors and decision boundaries, with their current status. */
 
 import { readView } from "../lib/api.js";
 import { el } from "../lib/dom.js";

@@ -1,4 +1,4 @@
-/** What is shown when the server does not know this browser any more. Nothing that was typed is lost meanwhile. */
+/** The view for a browser that the server no longer accepts. Text that the user typed is kept. */
 
 import { request } from "../lib/api.js";
 import { el } from "../lib/dom.js";

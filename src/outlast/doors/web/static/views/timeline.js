@@ -1,4 +1,4 @@
-/** The timeline: every decision about the work, why it was made, and on what evidence. */
+/** The timeline view: every decision about the work, with its reason and its evidence. */
 
 import { readView } from "../lib/api.js";
 import { el } from "../lib/dom.js";

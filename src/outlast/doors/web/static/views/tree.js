@@ -1,4 +1,4 @@
-/** The family of a session, drawn: what it was forked from, its forks, its sub-agents, and where it goes on. */
+/** Draws the family of a session: its origin, its forks, its sub-agents, and the session that continues it. */
 
 import { readView } from "../lib/api.js";
 import { el, svg } from "../lib/dom.js";

@@ -1,4 +1,4 @@
-/** What a session has used: tokens and cost, reply by reply and by model, and what fills the model's window now. */
+/** Usage of a session: tokens and cost by reply and by model, and the current content of the model's window. */
 
 import { readStats, readView } from "../lib/api.js";
 import { barChart, filledBar } from "../widgets/chart.js";

@@ -1,4 +1,4 @@
-/** A view that is read once and drawn: with a word while it loads, when there is nothing, and when it fails. */
+/** Frame of a view that is loaded and then drawn, with messages for loading, no content, and failure. */
 
 import { el, replace } from "../lib/dom.js";
 import { hear } from "../lib/event_bus.js";

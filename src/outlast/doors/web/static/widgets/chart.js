@@ -1,4 +1,4 @@
-/** Charts, drawn by hand: stacked bars over time, and one bar that is filled. Colours come from the style sheet. */
+/** Charts without a library: stacked bars over time, and one filled bar. Colours come from the style sheet. */
 
 import { el, svg } from "../lib/dom.js";
 import { short } from "../lib/time_format.js";

@@ -1,4 +1,4 @@
-/** Questions that need an answer before anything happens: yes or no, or a few fields. Escape is no. */
+/** Modal dialogs: a yes-or-no question, or a few fields. Escape means no. */
 
 import { el } from "../lib/dom.js";
 

@@ -1,6 +1,6 @@
-/** Something that can be unfolded: a line that is a button, and what is drawn below it when it is open.
+/** A disclosure: a button line, and content that is drawn below it while it is open.
  *
- *  What is open stays open when its row leaves the viewport and comes back. */
+ *  An open disclosure stays open when its row leaves the viewport and comes back. */
 
 import { el } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";

@@ -1,4 +1,4 @@
-/** A menu below a button: arrows move, Enter chooses, Escape and a click elsewhere close it. */
+/** A menu below a button: arrow keys move, Enter chooses, Escape or a click elsewhere closes it. */
 
 import { el } from "../lib/dom.js";
 

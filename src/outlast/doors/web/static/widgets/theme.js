@@ -1,4 +1,4 @@
-/** Light, dark, or as the system has it. */
+/** The colour theme: light, dark, or the system setting. */
 
 import { el, replace } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";

@@ -1,4 +1,4 @@
-/** A short word to the user that goes away by itself; and one that only a screen reader says. */
+/** Toasts: short messages that disappear by themselves, and announcements for screen readers only. */
 
 import { el } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
