@@ -110,7 +110,7 @@ class Steps:
     def after(self, store: LogStore, session_id: str) -> int:
         """How many were taken once a store has committed and its housekeeper has had its say."""
         store.commit(Append(session_id=session_id, events=(said("x"),)))
-        thread = store._housekeeper._thread
+        thread = store._garbage_collector._thread
         if thread is not None:
             thread.join()
         return self.taken
@@ -121,15 +121,15 @@ def test_a_store_sweeps_by_itself_between_commits_once_an_hour(
 ) -> None:
     steps, session_id = Steps(monkeypatch), begun(store)
     assert steps.after(store, session_id) == 0  # it was only just opened
-    store._housekeeper.due = 0
+    store._garbage_collector.due = 0
     assert steps.after(store, session_id) == 1
     assert steps.after(store, session_id) == 1
     with open_store(store_url) as other:
         assert isinstance(other, LogStore)
-        other._housekeeper.due = 0
+        other._garbage_collector.due = 0
         assert steps.after(other, session_id) == 1  # the hour is the store's, not the process's
     monkeypatch.setattr(gc, "now_us", lambda: now() + 3_700_000_000)
-    store._housekeeper.due = 0
+    store._garbage_collector.due = 0
     assert steps.after(store, session_id) == 2
 
 
@@ -144,7 +144,7 @@ def test_closing_waits_for_a_step_and_takes_no_more(store: LogStore, monkeypatch
         return honest(search_provider, progress, before)
 
     monkeypatch.setattr(gc.GarbageCollector, "_sweep_keys", slowly)
-    store._housekeeper.due = 0
+    store._garbage_collector.due = 0
     store.commit(Append(session_id=session_id, events=(said("x"),)))
     assert inside.wait(10)
     closing = threading.Thread(target=store.close)

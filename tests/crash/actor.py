@@ -51,14 +51,14 @@ class Actor:
         self._clock = _clock_in(folder / f"{name}.clock")
         self._clock_file = folder / f"{name}.clock"
         self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._search_provider: asyncio.Task[None] | None = None
         self._leaving = False
         self._expected = False
 
     # --- its life
 
     def start(self) -> None:
-        self._keeper = asyncio.create_task(self._kept())
+        self._search_provider = asyncio.create_task(self._kept())
 
     @property
     def pid(self) -> int:
@@ -103,13 +103,13 @@ class Actor:
         self._leaving = True
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
-        if self._keeper is None:
+        if self._search_provider is None:
             return None
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._keeper), LEAVE_SECONDS)
-        if not self._keeper.done():
+            await asyncio.wait_for(asyncio.shield(self._search_provider), LEAVE_SECONDS)
+        if not self._search_provider.done():
             self._signal(signal.SIGKILL)
-            await self._keeper
+            await self._search_provider
             return None
         return self._process.returncode if self._process is not None else None
 

@@ -149,8 +149,8 @@ class SimulatedStore(MemoryStore):
         super().__init__(network.memory)
         self.network = network
         self.process = process
-        self._housekeeper.due = float("inf")
-        self._bell: Any = network.listen(process)
+        self._garbage_collector.due = float("inf")
+        self._notifier: Any = network.listen(process)
         self.line: deque[Sending] = deque()
 
     async def commit_async(self, *writes: Write) -> list[Receipt]:

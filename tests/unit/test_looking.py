@@ -13,7 +13,7 @@ from prompt_toolkit.output import DummyOutput
 from outlast import Agent, AgentConfig, ConversationSession, Message, Role, RuntimeHandle, open_store
 from outlast.app.settings import load_settings
 from outlast.doors import cli
-from outlast.doors.repl.launch import CLI, REPL, LaunchOptions, desk_for
+from outlast.doors.repl.launch import CLI, REPL, LaunchOptions, open_repl_session
 from outlast.doors.repl.print_mode import PrintMode
 from outlast.doors.repl.repl import Repl
 from outlast.runtime.service import SessionService
@@ -84,7 +84,7 @@ async def test_the_terminal_writes_nothing_until_something_is_said(place: Place,
         model="none", store=place.url, continue_newest=resume is None, resume=place.session if resume else None
     )
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        repl_session = desk_for(start, REPL)
+        repl_session = open_repl_session(start, REPL)
         try:
             repl = Repl(repl_session)
             pipe.send_text("/sessions\r/quit\r")
@@ -100,7 +100,7 @@ async def test_the_terminal_writes_nothing_until_something_is_said(place: Place,
 
 async def test_a_printed_answer_records_its_agent_with_the_message(place: Place) -> None:
     before = place.kinds()
-    repl_session = desk_for(LaunchOptions(model="none", store=place.url, continue_newest=True), CLI)
+    repl_session = open_repl_session(LaunchOptions(model="none", store=place.url, continue_newest=True), CLI)
     try:
         assert place.kinds() == before
         assert await PrintMode(repl_session, "json").run("hello") == 0

@@ -12,7 +12,7 @@ from outlast.app.settings import Settings, variables
 from outlast.core.errors import ConfigError, InvalidInput
 from outlast.core.messages import Usage
 from outlast.models import prices
-from outlast.models.default_choice import LOCAL_NOTE, Choice, OllamaModels, chosen, ollama_models
+from outlast.models.default_choice import LOCAL_NOTE, AvailableModels, Choice, chosen, ollama_models
 from outlast.models.local import LocalModel, installed
 from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
@@ -87,9 +87,9 @@ def choice_for(settings: Settings) -> Choice:
         return Choice(None, f"--base-url {settings.base_url} needs a model: add --model openai:NAME")
     keys = _keys()
     if any(PROVIDERS[name].default for name in keys):
-        return chosen(OllamaModels(keys))
+        return chosen(AvailableModels(keys))
     ollama = ollama_models(_ollama_url(settings)) if PROVIDERS["ollama"].installed else None
-    return chosen(OllamaModels(keys, ollama, installed()))
+    return chosen(AvailableModels(keys, ollama, installed()))
 
 
 def remember_model(settings: Settings, model: str) -> Path:

@@ -27,7 +27,7 @@ ASKED = Message(role=Role.USER, content=GO_ON)
 """Marks, by identity, a request to the model; it is sent only if there is nothing else to answer."""
 
 
-class _AskedCalls:
+class _AskedCall:
     """One call of one message, and its result."""
 
     def __init__(self, message: Message, call: ToolCall, call_id: str) -> None:
@@ -79,10 +79,10 @@ def _ask(out: list[Message], repairs: list[Repair]) -> None:
         out.append(ASKED)
 
 
-def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_AskedCalls]]:
+def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_AskedCall]]:
     """Return the calls by the position of their message, each with a unique id."""
     ids = _Ids()
-    found: dict[int, list[_AskedCalls]] = {}
+    found: dict[int, list[_AskedCall]] = {}
     for n, message in enumerate(messages):
         if message.role is not Role.ASSISTANT or not message.tool_calls:
             continue
@@ -91,7 +91,7 @@ def _asked(messages: list[Message], repairs: list[Repair]) -> dict[int, list[_As
             call_id = ids.unused(call.id)
             if call_id != call.id:
                 repairs.append(Repair("call_renamed", message.seq, f"{call.id!a} is now {call_id!a}"))
-            found[n].append(_AskedCalls(message, call, call_id))
+            found[n].append(_AskedCall(message, call, call_id))
     return found
 
 
@@ -112,11 +112,11 @@ class _Ids:
         return name
 
 
-def _answer(messages: list[Message], asked: dict[int, list[_AskedCalls]], repairs: list[Repair]) -> dict[int, Message]:
+def _answer(messages: list[Message], asked: dict[int, list[_AskedCall]], repairs: list[Repair]) -> dict[int, Message]:
     """Assign each result to the newest earlier message that requests it. Return, by position, the messages for results
     that arrived after the model was told there is none."""
-    newest: dict[str, list[_AskedCalls]] = {}
-    closed: dict[str, _AskedCalls] = {}
+    newest: dict[str, list[_AskedCall]] = {}
+    closed: dict[str, _AskedCall] = {}
     late: dict[int, Message] = {}
     for n, message in enumerate(messages):
         if message is ASKED:
@@ -139,19 +139,19 @@ def _answer(messages: list[Message], asked: dict[int, list[_AskedCalls]], repair
     return late
 
 
-def _result(one: _AskedCalls, result: ToolResult, attached: tuple[Part, ...]) -> ToolResult:
+def _result(one: _AskedCall, result: ToolResult, attached: tuple[Part, ...]) -> ToolResult:
     content = result.content if result.content.strip() or not attached else ATTACHED
     return msgspec.structs.replace(result, call_id=one.call_id, content=content, name=sent_name(one.call.name))
 
 
-def _late(one: _AskedCalls, result: ToolResult, at: Message, before: Message | None, repairs: list[Repair]) -> Message:
+def _late(one: _AskedCall, result: ToolResult, at: Message, before: Message | None, repairs: list[Repair]) -> Message:
     repairs.append(Repair("result_late", at.seq, f"the model was asked before {one.call_id!a} was answered"))
     said = f"[The result of {sent_name(one.call.name)} {one.call_id} came late:]\n{result.content}"
     content = f"{before.content}\n{said}" if before else said
     return Message(role=Role.SYSTEM, content=content, seq=at.seq, at=at.at)
 
 
-def _own_parts(message: Message, asked: list[_AskedCalls], repairs: list[Repair]) -> tuple[Part, ...]:
+def _own_parts(message: Message, asked: list[_AskedCall], repairs: list[Repair]) -> tuple[Part, ...]:
     """Return the parts that stay in the message: results move behind their calls, calls get their unique ids."""
     if message.role is Role.TOOL:
         if not message.tool_results:
@@ -173,7 +173,7 @@ def _own_parts(message: Message, asked: list[_AskedCalls], repairs: list[Repair]
     return tuple(parts)
 
 
-def _answered(one: _AskedCalls, started: set[tuple[int | None, str]], repairs: list[Repair]) -> Message:
+def _answered(one: _AskedCall, started: set[tuple[int | None, str]], repairs: list[Repair]) -> Message:
     if one.answer is not None:
         return Message(role=Role.TOOL, parts=one.parts, seq=one.answer.seq, at=one.answer.at)
     begun = (one.message.seq, one.call.id) in started

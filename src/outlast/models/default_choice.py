@@ -20,7 +20,7 @@ from outlast.models.provider_catalog import PROVIDERS
 LOCAL_NOTE = "a demo model: it talks, but it cannot work; set a key or start Ollama for a real one"
 
 
-class OllamaModels(NamedTuple):
+class AvailableModels(NamedTuple):
     """What is available: keys by provider, the models of a reachable Ollama (None: not reachable), and `local`."""
 
     keys: Mapping[str, str]
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
     options: tuple[str, ...] = ()
 
 
-def chosen(found: OllamaModels) -> Choice:
+def chosen(found: AvailableModels) -> Choice:
     """Return the model to use if the user has not named one."""
     keyed = [one for one in PROVIDERS.values() if one.default and one.name in found.keys]
     if keyed:

@@ -91,8 +91,8 @@ class LogStore(ABC):
     def __init__(self, url: str) -> None:
         self.url = url
         self._group = GroupCommit(self._run_and_ring, by_halves=self.writes_elsewhere)
-        self._bell = ChangeNotifier(self._changed, self.poll_seconds, tells_work=self.writes_elsewhere)
-        self._housekeeper = GarbageCollector(self.commit, self._reading)
+        self._notifier = ChangeNotifier(self._changed, self.poll_seconds, tells_work=self.writes_elsewhere)
+        self._garbage_collector = GarbageCollector(self.commit, self._reading)
         self._closed = False
 
     # --- what an adapter does
@@ -165,11 +165,11 @@ class LogStore(ABC):
         finally:
             if self.timed is not None:
                 self.timed(time.perf_counter() - began, len(batch))
-            notifier = self._bell
+            notifier = self._notifier
             work = notifier.minds_work and any(brings_work(entry.commit) for entry in batch)
             notifier.ring(touched(batch) if notifier.is_heard else (), work=work)
-            if time.monotonic() >= self._housekeeper.due:
-                self._housekeeper.start()
+            if time.monotonic() >= self._garbage_collector.due:
+                self._garbage_collector.start()
 
     def claim(self, wanted: ClaimRequest) -> list[Claimed]:
         """Claim the candidates one by one: with a single writer, concurrent callers delay each other only briefly."""
@@ -193,14 +193,14 @@ class LogStore(ABC):
         return await asyncio.to_thread(self.claim, wanted)
 
     def work_heard(self) -> int:
-        return self._bell.work()
+        return self._notifier.work()
 
     async def await_work(self, since: int, timeout: float) -> bool:
-        return await self._bell.await_work(since, timeout)
+        return await self._notifier.await_work(since, timeout)
 
     def sweep(self, now: int | None = None) -> Swept:
         self._usable()
-        return self._housekeeper.step(now_us() if now is None else now)
+        return self._garbage_collector.step(now_us() if now is None else now)
 
     # --- reading
 
@@ -319,7 +319,7 @@ class LogStore(ABC):
         self, session_id: str, *, after: int = 0, chunk: int = 0, timeout: float | None = None
     ) -> Iterator[Batch]:
         cursor = _Cursor(session_id, after, chunk)
-        with self._bell.ear(session_id) as ear:
+        with self._notifier.ear(session_id) as ear:
             while True:
                 heard = ear.now()
                 batch = self._look(cursor)
@@ -337,7 +337,7 @@ class LogStore(ABC):
         import asyncio  # imported late: commands without an event loop should start fast
 
         cursor = _Cursor(session_id, after, chunk)
-        with self._bell.ear(session_id) as ear:
+        with self._notifier.ear(session_id) as ear:
             while True:
                 heard = ear.now()
                 batch = await asyncio.to_thread(self._look, cursor)
@@ -377,10 +377,10 @@ class LogStore(ABC):
 
     def close(self) -> None:
         if not self._closed:
-            self._housekeeper.close()
+            self._garbage_collector.close()
             self._group.close()
             self._closed = True
-            self._bell.close()
+            self._notifier.close()
             self._close()
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ class Subscription:
     """One follower's registration for a session."""
 
     def __init__(self, notifier: ChangeNotifier) -> None:
-        self._bell = notifier
+        self._notifier = notifier
         self.rung = 0
         self.futures: set[asyncio.Future[None]] = set()
 
@@ -41,10 +41,10 @@ class Subscription:
 
     def wait(self, since: int, timeout: float | None) -> bool:
         """Sleep until there is a notification after `since`; False on timeout."""
-        return self._bell.sleep(lambda: self.rung != since, timeout)
+        return self._notifier.sleep(lambda: self.rung != since, timeout)
 
     async def wait_async(self, since: int, timeout: float | None) -> bool:
-        return await self._bell.sleep_async(self.futures, lambda: self.rung != since, timeout)
+        return await self._notifier.sleep_async(self.futures, lambda: self.rung != since, timeout)
 
 
 class ChangeNotifier:

@@ -26,7 +26,7 @@ async def test_one_that_returns_comes_before_one_that_is_new() -> None:
 
     asking = asyncio.create_task(asks())
     await asyncio.sleep(0)
-    assert (slots.free, slots.beside, first.is_beside, len(freed)) == (1, 1, True, 1)
+    assert (slots.free, slots.beside, first.is_released, len(freed)) == (1, 1, True, 1)
     second = taken(slots)
     answered.set()
     await asyncio.sleep(0.01)

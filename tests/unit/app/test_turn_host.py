@@ -19,7 +19,7 @@ from outlast.app.turn_host import HeldLease, TurnHost
 from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core import events as e
 from outlast.core.errors import StoreUnavailable
-from outlast.doors.repl.launch import REPL, LaunchOptions, desk_for
+from outlast.doors.repl.launch import REPL, LaunchOptions, open_repl_session
 from outlast.doors.repl.repl import Repl
 from outlast.runtime.driver import Driver
 from outlast.runtime.service import SessionService
@@ -80,7 +80,7 @@ async def test_a_terminal_that_resumes_a_session_after_a_crash_builds_the_contex
         resume=session_id, model=f"scripted:{place / 'script.json'}", store=f"sqlite:///{place / 's.db'}"
     )
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        repl_session = desk_for(start, REPL)
+        repl_session = open_repl_session(start, REPL)
         controller = Repl(repl_session).controller
         controller.refresh()
         assert controller.status.window > 0

@@ -5,20 +5,20 @@ from importlib.util import find_spec
 import pytest
 
 from outlast.core.errors import ConfigError, MissingExtra
-from outlast.models.default_choice import OllamaModels, chosen
+from outlast.models.default_choice import AvailableModels, chosen
 from outlast.models.prices import context_window
 from outlast.models.provider_catalog import PROVIDERS, Provider, provider_of, require_installed
 
 
 def test_a_key_wins_over_everything_else() -> None:
-    choice = chosen(OllamaModels({"openai": "k"}, ["llama"], True))
+    choice = chosen(AvailableModels({"openai": "k"}, ["llama"], True))
     assert choice.model == f"openai:{PROVIDERS['openai'].default}"
     assert choice.reason == "OPENAI_API_KEY is set"
     assert choice.options == ()
 
 
 def test_several_keys_are_the_users_to_choose_from_and_the_first_is_taken_meanwhile() -> None:
-    choice = chosen(OllamaModels({"google": "k", "anthropic": "k"}))
+    choice = chosen(AvailableModels({"google": "k", "anthropic": "k"}))
     assert choice.model is not None
     assert choice.model.startswith("anthropic:")
     assert [option.partition(":")[0] for option in choice.options] == ["anthropic", "google"]
@@ -26,20 +26,20 @@ def test_several_keys_are_the_users_to_choose_from_and_the_first_is_taken_meanwh
 
 
 def test_a_key_of_a_provider_without_a_default_model_chooses_nothing() -> None:
-    assert chosen(OllamaModels({"groq": "k"}, None, True)).model == "local"
+    assert chosen(AvailableModels({"groq": "k"}, None, True)).model == "local"
 
 
 def test_ollama_comes_before_the_local_model() -> None:
-    assert chosen(OllamaModels({}, ["qwen3:8b", "x"], True)).model == "ollama:qwen3:8b"
-    assert chosen(OllamaModels({}, [], True)).model == "local"
+    assert chosen(AvailableModels({}, ["qwen3:8b", "x"], True)).model == "ollama:qwen3:8b"
+    assert chosen(AvailableModels({}, [], True)).model == "local"
 
 
 def test_the_local_model_says_that_it_is_for_trying() -> None:
-    assert "demo model" in chosen(OllamaModels({}, None, True)).reason
+    assert "demo model" in chosen(AvailableModels({}, None, True)).reason
 
 
 def test_when_nothing_can_answer_the_reason_says_what_to_do() -> None:
-    choice = chosen(OllamaModels({}))
+    choice = chosen(AvailableModels({}))
     assert choice.model is None
     assert "ANTHROPIC_API_KEY" in choice.reason
 

@@ -52,8 +52,8 @@ class Searcher:
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
-        self._keeper = _keeper(store)
-        self._shelf: SearchIndex | None = None
+        self._search_provider = _search_provider(store)
+        self._search_index: SearchIndex | None = None
 
     def search(
         self,
@@ -89,13 +89,13 @@ class Searcher:
                 yield one.document.session_id, one.document.seq
 
     def close(self) -> None:
-        search_index, self._shelf = self._shelf, None
+        search_index, self._search_index = self._search_index, None
         if search_index is not None:
             search_index.close()
 
     def _found(self, query: str, owner_id: str, damaged: list[str], progress: Progress | None) -> Generator[IndexMatch]:
         """Matches from the index, which is rebuilt once if damaged; without an index, from a scan of the sessions."""
-        search_provider = self._keeper
+        search_provider = self._search_provider
         told: set[tuple[str, int]] = set()
         for again in (False, True):
             if search_provider is None:
@@ -104,7 +104,7 @@ class Searcher:
                 if again:
                     self.close()
                     search_provider.remove()
-                self._shelf = search_index = self._shelf or search_provider.open()
+                self._search_index = search_index = self._search_index or search_provider.open()
                 damaged += search_provider.catch_up(self._store, search_index, progress)
                 yield from _not_told(search_index.found(query, owner_id), told)
                 return
@@ -130,7 +130,7 @@ def search(
 
 def rebuild(store: LogStore, progress: Progress | None = None) -> None:
     """Drop the index and build it again; does nothing for a store without an index."""
-    search_provider = _keeper(store)
+    search_provider = _search_provider(store)
     if search_provider is None:
         return
     try:
@@ -145,7 +145,7 @@ def rebuild(store: LogStore, progress: Progress | None = None) -> None:
 
 def forget(store: LogStore) -> None:
     """Remove deleted and redacted content from the index, if there is one."""
-    search_provider = _keeper(store)
+    search_provider = _search_provider(store)
     if search_provider is None:
         return
     try:
@@ -163,7 +163,7 @@ def forget(store: LogStore) -> None:
 # --- with or without an index ----------------------------------------------------------------------------------------
 
 
-def _keeper(store: LogStore) -> SearchProvider | None:
+def _search_provider(store: LogStore) -> SearchProvider | None:
     scheme, _ = place_of(store.url)
     if scheme == "sqlite":
         from outlast.store.sqlite import SqliteStore

@@ -57,7 +57,7 @@ class Dispatcher:
         self._store = store
         self._clock = clock
         self._take = take
-        self._berths = slots
+        self._slots = slots
         self._resting = resting
         self._places = places
         self._ttl_ms = ttl_ms
@@ -98,7 +98,7 @@ class Dispatcher:
         """Claim sessions for the free slots; return whether there may be more."""
         now = time.monotonic()
         self._called = {name: until for name, until in self._called.items() if until > now}
-        most = self._berths.reserve(TOGETHER) if self.open or self._called else 0
+        most = self._slots.reserve(TOGETHER) if self.open or self._called else 0
         if not most:
             return False
         asked, taken = self._clock.monotonic(), 0
@@ -113,7 +113,7 @@ class Dispatcher:
                 taken += 1
                 self._take(one, asked)
         finally:
-            self._berths.hand_back(most - taken)
+            self._slots.hand_back(most - taken)
         self.hurried = False
         if taken < most:
             self._empty_at = time.monotonic()
@@ -142,7 +142,7 @@ class Dispatcher:
     async def _until_called(self, heard: int) -> None:
         """Sleep until the next look. While no slot is free, only a poke ends the wait."""
         waits = {asyncio.ensure_future(_set(self._poked))}
-        if self._berths.free > 0:
+        if self._slots.free > 0:
             waits.add(asyncio.ensure_future(self._store.await_work(heard, self._every())))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -17,7 +17,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.observer import NullObserver
 
-_log = logging.getLogger("outlast.crew")
+_log = logging.getLogger("outlast.workers")
 
 
 class PoolTurn(NullObserver):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-BESIDE_EACH = 16
+RELEASED_PER_SLOT = 16
 
 
 class TurnSlots:
@@ -83,16 +83,16 @@ class TurnSlot:
     """The slot of one turn. `is_beside` is true while the turn waits for a person."""
 
     def __init__(self, slots: TurnSlots) -> None:
-        self._berths = slots
+        self._slots = slots
         self._held = True
-        self.is_beside = False
+        self.is_released = False
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:
-        slots = self._berths
+        slots = self._slots
         slots.beside += 1
-        self.is_beside = True
-        gives = slots.beside <= slots.most * BESIDE_EACH
+        self.is_released = True
+        gives = slots.beside <= slots.most * RELEASED_PER_SLOT
         if gives:
             self._held = False
             slots.give()
@@ -100,7 +100,7 @@ class TurnSlot:
             yield
         finally:
             slots.beside -= 1
-            self.is_beside = False
+            self.is_released = False
         if gives:  # a turn stopped while it waits needs no slot afterwards
             await slots.take_back()
             self._held = True
@@ -108,4 +108,4 @@ class TurnSlot:
     def leave(self) -> None:
         if self._held:
             self._held = False
-            self._berths.give()
+            self._slots.give()

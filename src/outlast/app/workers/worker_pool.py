@@ -81,7 +81,7 @@ class WorkerPool:
         self._turns: dict[str, PoolTurn] = {}
         self._backoff = Backoff()
         self._left_alone: dict[str, int] = {}
-        self._rounds = Dispatcher(
+        self._dispatcher = Dispatcher(
             store,
             self._host.clock,
             self._take,
@@ -106,15 +106,15 @@ class WorkerPool:
     async def start(self, *, resume: bool = True) -> None:
         """Start answering sessions with work. With `resume` this includes work that any process left before; otherwise
         such sessions are skipped until they get a new event or a `wake`."""
-        if not self.answers or not self.works or self._rounds.open:
+        if not self.answers or not self.works or self._dispatcher.open:
             return
         if not resume:
             self._left_alone = await asyncio.to_thread(self._waiting)
-        self._rounds.open, self._rounds.hurried = True, resume
-        self._rounds.looked.clear()
-        self._rounds.poke()
+        self._dispatcher.open, self._dispatcher.hurried = True, resume
+        self._dispatcher.looked.clear()
+        self._dispatcher.poke()
         self._go()
-        await self._rounds.looked.wait()
+        await self._dispatcher.looked.wait()
 
     def wake(self, session_id: str) -> None:
         """Answer this session now: a door admitted an input. Repeated calls cause no repeated work."""
@@ -122,7 +122,7 @@ class WorkerPool:
             return
         self._backoff.forget(session_id)
         self._left_alone.pop(session_id, None)
-        self._rounds.call(session_id)
+        self._dispatcher.call(session_id)
         self._go()
 
     def trouble(self, session_id: str) -> str | None:
@@ -155,9 +155,9 @@ class WorkerPool:
         """Stop claiming and shut down. Running turns get `patience` seconds to end. Turns that do not end in time, and
         turns that only wait for a person, are handed over: they stay open in the log, their tools are stopped and their
         leases are released."""
-        self._closed = self._rounds.closed = True
+        self._closed = self._dispatcher.closed = True
         self._host.close()  # sessions claimed just before are left to the next process
-        self._rounds.poke()
+        self._dispatcher.poke()
         if self._going is not None:
             await asyncio.wait([self._going], timeout=STOP_SECONDS)
             self._going.cancel()
@@ -174,7 +174,7 @@ class WorkerPool:
         until = time.monotonic() + patience
         while self._work and time.monotonic() < until and not self._hurry.is_set():
             for session_id in list(self._host.runners):
-                if self._turns[session_id].slot.is_beside:
+                if self._turns[session_id].slot.is_released:
                     self._hand_over(session_id)
             hurried = asyncio.ensure_future(self._hurry.wait())
             await asyncio.wait([hurried, *self._work.values()], timeout=0.2, return_when="FIRST_COMPLETED")
@@ -198,7 +198,7 @@ class WorkerPool:
     async def _supervised_rounds(self) -> None:
         while not self._closed:
             try:
-                await self._rounds.go()
+                await self._dispatcher.go()
             except OutlastError as error:
                 log_event(_log, logging.ERROR, "claim.failed", **error_fields(error))
             except Exception:  # noqa: BLE001 - the loop must survive any error, or waiting sessions would wait forever
@@ -206,7 +206,7 @@ class WorkerPool:
             await asyncio.sleep(0 if self._closed else ROUND_SECONDS)
 
     def _poke(self) -> None:
-        self._rounds.poke()
+        self._dispatcher.poke()
 
     def _take(self, claimed: Claimed, asked: float) -> None:
         """Start work on a claimed session. `asked` is the monotonic time at which the claim was requested."""

@@ -53,7 +53,7 @@ class GatewayAccount:
         self.pool = WorkerPool(
             store, self.settings, config_of(table), equip=equip, rights=rights, works=works, metrics=metrics
         )
-        self.couriers: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self.delivery_workers: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._out: dict[tuple[str, str], DeliveryWorker] = {}
         self._again: set[tuple[str, str]] = set()
         self.seen: dict[tuple[str, str], int] = {}
@@ -99,16 +99,16 @@ class GatewayAccount:
         if self.closing:
             return
         place = (route, root or session_id)
-        if place in self.couriers:
+        if place in self.delivery_workers:
             self._again.add(place)
         else:
-            self.couriers[place] = asyncio.create_task(self._served(place, session_id))
+            self.delivery_workers[place] = asyncio.create_task(self._served(place, session_id))
 
     async def _served(self, place: tuple[str, str], session_id: str) -> None:
         try:
             while True:
                 self._again.discard(place)
-                delivery_worker = self._out[place] = self._courier(place[0], session_id)
+                delivery_worker = self._out[place] = self._delivery_worker(place[0], session_id)
                 await delivery_worker.run()
                 session_id = delivery_worker.session_id
                 self.seen[place] = delivery_worker.box.seq
@@ -121,7 +121,7 @@ class GatewayAccount:
             broke("chat.broke")
             self.seen[place] = await asyncio.to_thread(self._last_seq, session_id)  # retry only after new events
         finally:
-            self.couriers.pop(place, None)
+            self.delivery_workers.pop(place, None)
             self._out.pop(place, None)
             if place in self._again and not self.closing:
                 self._again.discard(place)
@@ -133,11 +133,11 @@ class GatewayAccount:
         await self.pool.close(patience=patience)
         for delivery_worker in list(self._out.values()):
             delivery_worker.finish(await asyncio.to_thread(self._last_seq, delivery_worker.session_id))
-        if self.couriers:
-            await asyncio.wait(self.couriers.values(), timeout=patience)
-        for task in list(self.couriers.values()):
+        if self.delivery_workers:
+            await asyncio.wait(self.delivery_workers.values(), timeout=patience)
+        for task in list(self.delivery_workers.values()):
             task.cancel()
-        await asyncio.gather(*self.couriers.values(), return_exceptions=True)
+        await asyncio.gather(*self.delivery_workers.values(), return_exceptions=True)
         await self.platform.close()
         self.deliveries.close()
 
@@ -147,7 +147,7 @@ class GatewayAccount:
         except OutlastError:
             return 0  # it cannot be read, or is deleted
 
-    def _courier(self, route: str, session_id: str) -> DeliveryWorker:
+    def _delivery_worker(self, route: str, session_id: str) -> DeliveryWorker:
         return DeliveryWorker(
             self.platform,
             self.deliveries,

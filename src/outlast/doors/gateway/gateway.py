@@ -72,7 +72,7 @@ class Gateway:
             )
             for table in settings.gateway
         }
-        self._intakes = {name: UpdateHandler(line) for name, line in self.lines.items()}
+        self._handlers = {name: UpdateHandler(line) for name, line in self.lines.items()}
         self._states = {name: AccountState(name=name) for name in self.lines}
         webhooks = {name: line.platform for name, line in self.lines.items() if isinstance(line.platform, Webhook)}
         self.endpoint = WebhookEndpoint(webhooks, self.take)
@@ -96,7 +96,7 @@ class Gateway:
 
     async def take(self, name: str, update: ChatUpdate) -> AdmittedMessage | None:
         """Process one update of one account; durable on return."""
-        return await self._intakes[name].take(update)
+        return await self._handlers[name].take(update)
 
     @property
     def states(self) -> list[AccountState]:
@@ -134,7 +134,7 @@ class Gateway:
         pause = 0.5
         while True:
             try:
-                await self._intakes[line.table.name].take(update)
+                await self._handlers[line.table.name].take(update)
                 return
             except AlreadyAdmitted:
                 noted("update.repeated", gateway=line.table.name, update=update.update_id)
@@ -193,7 +193,7 @@ class Gateway:
         if head.has_work and self._may_try(line, head):
             line.pool.wake(session_id)
         place = (route, head.root_id)
-        if line.seen.get(place) == head.last_seq or place in line.couriers:
+        if line.seen.get(place) == head.last_seq or place in line.delivery_workers:
             return
         box = await asyncio.to_thread(line.deliveries.outbox, route, session_id)
         line.seen[place] = box.seq

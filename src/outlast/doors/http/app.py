@@ -65,7 +65,7 @@ class HttpDoor:
         self.working = working
         self.secret = Authenticator(TokenFile(settings))
         self.request_metrics = RequestMetrics()
-        self._desk: ServerState | None = None
+        self._server_state: ServerState | None = None
         self._opening = asyncio.Lock()
         self.inner = Litestar(
             list(ROUTES),
@@ -90,18 +90,18 @@ class HttpDoor:
     async def server(self) -> ServerState:
         """Return the state that the routes share; open it first if it is not open."""
         async with self._opening:
-            if self._desk is None:
-                self._desk = await ServerState.open(self.settings, config=self.config, working=self.working)
-            return self._desk
+            if self._server_state is None:
+                self._server_state = await ServerState.open(self.settings, config=self.config, working=self.working)
+            return self._server_state
 
     def end_streams(self) -> None:
         """End all streams and start no new ones; the clients reconnect to the next server process."""
-        if self._desk is not None:
-            self._desk.live.close()
+        if self._server_state is not None:
+            self._server_state.live.close()
 
     async def close(self) -> None:
         async with self._opening:
-            server, self._desk = self._desk, None
+            server, self._server_state = self._server_state, None
             if server is not None:
                 await server.close()
 

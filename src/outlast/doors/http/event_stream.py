@@ -22,7 +22,7 @@ from outlast.app.streams.broadcast import StreamHub
 from outlast.app.streams.cursor import BEGINNING, StreamCursor, cursor_from
 from outlast.app.streams.sse import HEARTBEAT
 from outlast.core.errors import InvalidInput, OutlastError
-from outlast.doors.http.parameters import SESSION, OpenDesk, SessionId
+from outlast.doors.http.parameters import SESSION, OpenServer, SessionId
 
 WRITE_SECONDS = 20.0
 ABORT = "outlast.abort"
@@ -154,7 +154,7 @@ async def _closed(frames: Any) -> None:
     responses=SESSION,
 )
 async def stream_session(
-    server: OpenDesk,
+    server: OpenServer,
     session_id: SessionId,
     last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=100)] = None,
     last_seq: Annotated[

@@ -14,7 +14,7 @@ from outlast.doors.http.server_state import ServerState
 
 MOST_ROWS = 1000
 
-OpenDesk = NamedDependency[ServerState]
+OpenServer = NamedDependency[ServerState]
 
 SessionId = Annotated[
     str,

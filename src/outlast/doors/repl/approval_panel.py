@@ -136,15 +136,15 @@ class ApprovalPanel:
         """Scroll by that many pages; negative scrolls back."""
         self.top = max(0, min(self.top + by * self._seen, self._total - self._seen))
 
-    def drawn(self, height: int, width: int, controller: int = 1000) -> StyleAndTextTuples:
-        """Draw at most `height` lines of the question, fewer if the answers would not fit into `controller` rows."""
+    def drawn(self, height: int, width: int, rows: int = 1000) -> StyleAndTextTuples:
+        """Draw at most `height` lines of the question, fewer if the answers would not fit into `rows` screen rows."""
         asked = self.asked
         if asked is None:
             return []
         lines = [(style, piece) for style, line in asked.lines() for piece in pieces(line, max(20, width - 4))]
         above, below = _heading(asked, width), self._below(asked, width)
         others = "".join(str(piece[1]) for piece in (*above, *below)).count("\n") + 2
-        self._total, self._seen = len(lines), max(1, min(height, controller - others))
+        self._total, self._seen = len(lines), max(1, min(height, rows - others))
         upto = min(self.top + self._seen, len(lines))
         drawn = [*above, *((style, f"  {line}\n") for style, line in lines[self.top : upto])]
         if len(lines) > self._seen:

@@ -165,7 +165,7 @@ class ReplSession(msgspec.Struct):
         self.recorded = True
 
 
-def desk_for(start: LaunchOptions, door: str) -> ReplSession:
+def open_repl_session(start: LaunchOptions, door: str) -> ReplSession:
     """Open the store, find or create the session, and open it in an agent. Raises every user error."""
     settings = start.settings()
     config = msgspec.structs.replace(start.config(), prompting=door == REPL)

@@ -25,7 +25,7 @@ from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError, SessionBusy
 from outlast.core.messages import text_of
-from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSession, desk_for
+from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSession, open_repl_session
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.repl.resume_prompt import CONTINUE, interruption
 
@@ -58,7 +58,7 @@ def answer_once(start: LaunchOptions, output: str) -> int:
     if start.resume == PICK:
         raise typer.BadParameter("there is no terminal to choose a session in; give its id: --resume ID")
     said = _input(start)
-    repl_session = desk_for(start, CLI)
+    repl_session = open_repl_session(start, CLI)
     try:
         if repl_session.moved and not start.continue_newest:  # --continue: a session of this project, moved or not
             _say(repl_session.moved)

@@ -22,7 +22,7 @@ from outlast.doors.repl.input.attachments import attached
 from outlast.doors.repl.input.bang_command import BangCommand
 from outlast.doors.repl.input.completer import InputCompleter
 from outlast.doors.repl.key_bindings import DoublePress, KeyMap
-from outlast.doors.repl.launch import NO_MODEL, PICK, REPL, LaunchOptions, ReplSession, desk_for
+from outlast.doors.repl.launch import NO_MODEL, PICK, REPL, LaunchOptions, ReplSession, open_repl_session
 from outlast.doors.repl.render.renderables import markdown
 from outlast.doors.repl.render.status import activity
 from outlast.doors.repl.render.style import HERE
@@ -55,7 +55,7 @@ async def _converse(start: LaunchOptions) -> int:
         if picked is None:
             return 0
         start = msgspec.structs.replace(start, resume=picked)
-    repl_session = desk_for(start, REPL)
+    repl_session = open_repl_session(start, REPL)
     with closing(repl_session.agent.store):
         return await Repl(repl_session).run()
 

@@ -73,7 +73,7 @@ class PostgresStore(LogStore):
         self._claims = PostgresClaims(PostgresWriter(self._address, None, self._writer.types))
         self._pool = ReadPool(self._address)
         super().__init__(self._address.shown)
-        self._wakeups = NotifyConnection(self._address, self._bell.ring)
+        self._wakeups = NotifyConnection(self._address, self._notifier.ring)
         _open_stores.add(self)
 
     @property

@@ -12,7 +12,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from outlast.core.errors import OutcomeUnknown, OutlastError
-from outlast.doors.repl.launch import REPL, LaunchOptions, desk_for
+from outlast.doors.repl.launch import REPL, LaunchOptions, open_repl_session
 from outlast.doors.repl.repl import Repl
 
 
@@ -22,7 +22,7 @@ def repl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repl]:
     monkeypatch.setenv("OUTLAST_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        repl_session = desk_for(LaunchOptions(model="none", store=f"sqlite:///{tmp_path}/s.db"), REPL)
+        repl_session = open_repl_session(LaunchOptions(model="none", store=f"sqlite:///{tmp_path}/s.db"), REPL)
         yield Repl(repl_session)
         repl_session.agent.store.close()
 

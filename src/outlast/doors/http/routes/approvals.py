@@ -10,7 +10,7 @@ from outlast.app.streams.event_feed import rows_of
 from outlast.core import events as e
 from outlast.core.errors import ConfigError
 from outlast.core.state import Approval
-from outlast.doors.http.parameters import CHANGING, SESSION, OpenDesk, SessionId
+from outlast.doors.http.parameters import CHANGING, SESSION, OpenServer, SessionId
 from outlast.doors.http.schemas import AnswerAck, AnswerRequest, ApprovalInfo
 from outlast.doors.http.server_state import ServerState
 from outlast.runtime.turn.context import TurnContext
@@ -26,7 +26,7 @@ ANSWERS = ["once", "session", "always", "deny"]
     tags=["approvals"],
     responses=SESSION,
 )
-async def list_approvals(server: OpenDesk, session_id: SessionId) -> list[ApprovalInfo]:
+async def list_approvals(server: OpenServer, session_id: SessionId) -> list[ApprovalInfo]:
     """Oldest first; then the questions of its sub-agents, each with the `session_id` to answer it in. Questions survive
     a restart, and any door may answer them."""
     header = await server.named(session_id)
@@ -73,7 +73,7 @@ async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalI
     tags=["approvals"],
     responses=CHANGING,
 )
-async def answer_approval(server: OpenDesk, session_id: SessionId, data: JSONBody[AnswerRequest]) -> AnswerAck:
+async def answer_approval(server: OpenServer, session_id: SessionId, data: JSONBody[AnswerRequest]) -> AnswerAck:
     """An answer is bound to the question, and to the exact call that was shown. Sending the same answer twice counts
     once; a different answer, or an answer to a question that is not open, is a conflict."""
     header = await server.named(session_id)

@@ -20,7 +20,7 @@ from outlast.core.ids import is_id
 from outlast.core.image_header import picture_of
 from outlast.core.messages import FilePart, ImagePart
 from outlast.core.transcript import message_of
-from outlast.doors.http.parameters import SESSION, OpenDesk, SessionId
+from outlast.doors.http.parameters import SESSION, OpenServer, SessionId
 from outlast.doors.http.schemas import LARGEST_SEQ
 from outlast.doors.http.server_state import ServerState
 
@@ -39,7 +39,7 @@ PIECE = 256 * 1024
     media_type="application/x-ndjson",
 )
 async def export(
-    server: OpenDesk,
+    server: OpenServer,
     session_id: SessionId,
     format: Annotated[Format, QueryParameter()] = "jsonl",
     redact: Annotated[bool, QueryParameter(description="Take known secrets out of Markdown and HTML.")] = True,
@@ -107,7 +107,7 @@ async def _pieces(server: ServerState, file: IO[bytes]) -> AsyncGenerator[bytes]
     media_type="application/octet-stream",
 )
 async def attachment(
-    server: OpenDesk,
+    server: OpenServer,
     session_id: SessionId,
     seq: Annotated[int, PathParameter(ge=1, le=LARGEST_SEQ)],
     part: Annotated[int, PathParameter(ge=0, le=1000)],

@@ -9,7 +9,7 @@ from outlast.core.errors import InvalidInput
 from outlast.core.events import Delivery
 from outlast.core.image_header import picture_of
 from outlast.core.messages import FilePart, ImagePart, Part, TextPart
-from outlast.doors.http.parameters import CHANGING, OpenDesk, SessionId
+from outlast.doors.http.parameters import CHANGING, OpenServer, SessionId
 from outlast.doors.http.schemas import Attachment, MessageAck, PostMessageRequest
 
 LARGEST_PICTURE = 5 * 1024 * 1024
@@ -25,7 +25,7 @@ LARGEST_TEXT = 256 * 1024
     tags=["sessions"],
     responses=CHANGING,
 )
-async def post_message(server: OpenDesk, session_id: SessionId, data: JSONBody[PostMessageRequest]) -> MessageAck:
+async def post_message(server: OpenServer, session_id: SessionId, data: JSONBody[PostMessageRequest]) -> MessageAck:
     """The message is stored before the response. Repeating the same `key` with the same body gives the same response
     and no second turn; with another body it is a conflict. A session that has ended takes no more messages (409)."""
     header = await server.named(session_id)

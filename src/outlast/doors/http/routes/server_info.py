@@ -17,7 +17,7 @@ from outlast.app.sessions.session_list import folder_named
 from outlast.app.sessions.statistics import UsageStatistics, cache_of, stats_of
 from outlast.app.turn_setup import personas_here
 from outlast.app.workers.metrics import CONTENT_TYPE
-from outlast.doors.http.parameters import OpenDesk, refused
+from outlast.doors.http.parameters import OpenServer, refused
 from outlast.doors.http.request_metrics import RequestMetrics
 from outlast.doors.http.schemas import MarkdownRequest, PersonaInfo, SearchResults, ServerInfo
 from outlast.doors.http.server_state import OWNER
@@ -35,7 +35,7 @@ Folder = Annotated[str | None, QueryParameter(max_length=4096, description="The 
     responses=refused(),
 )
 async def search_sessions(
-    server: OpenDesk,
+    server: OpenServer,
     q: Annotated[str, QueryParameter(min_length=1, max_length=1000, description="A word, or a part of one.")],
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
     project: Folder = None,
@@ -52,7 +52,7 @@ async def search_sessions(
     tags=["projections"],
     responses=refused(),
 )
-async def stats(server: OpenDesk, project: Folder = None) -> UsageStatistics:
+async def stats(server: OpenServer, project: Folder = None) -> UsageStatistics:
     """By model, project and day. Unknown costs are not estimated: `unpriced` counts the replies without a cost."""
     return await server.read(
         stats_of, server.store, cache_of(server.settings), project=_folder(project), owner_id=OWNER
@@ -71,13 +71,13 @@ def _folder(path: str | None) -> Path | None:
     tags=["server"],
     responses=refused(408, 413, 415),
 )
-async def markdown(server: OpenDesk, data: JSONBody[MarkdownRequest]) -> list[list[Any]]:
+async def markdown(server: OpenServer, data: JSONBody[MarkdownRequest]) -> list[list[Any]]:
     """Returns one list of nodes for each text. A node is a text, or has a `tag` and `nodes`; raw HTML is text."""
     return await server.read(trees, data.texts)
 
 
 @get("/api/info", summary="What this server is", operation_id="info", tags=["server"], responses=refused())
-async def info(server: OpenDesk) -> ServerInfo:
+async def info(server: OpenServer) -> ServerInfo:
     settings = server.settings
     personas = await server.read(personas_here, settings)
     return ServerInfo(
@@ -101,5 +101,5 @@ async def info(server: OpenDesk) -> ServerInfo:
     responses=refused(),
     media_type="text/plain",
 )
-async def metrics(server: OpenDesk, request_metrics: NamedDependency[RequestMetrics]) -> Response[str]:
+async def metrics(server: OpenServer, request_metrics: NamedDependency[RequestMetrics]) -> Response[str]:
     return Response(await request_metrics.text(server), media_type="text/plain", headers={"content-type": CONTENT_TYPE})

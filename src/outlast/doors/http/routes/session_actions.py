@@ -20,7 +20,7 @@ from outlast.app.sessions.update import change, change_running_mode
 from outlast.core.errors import ConflictError, InvalidInput
 from outlast.core.events import Delivery
 from outlast.core.header import Header
-from outlast.doors.http.parameters import CHANGING, SESSION, OpenDesk, SessionId
+from outlast.doors.http.parameters import CHANGING, SESSION, OpenServer, SessionId
 from outlast.doors.http.schemas import (
     CompactRequest,
     DeleteReceipt,
@@ -61,7 +61,7 @@ async def _done(server: ServerState, session_id: str, result: Any = "done") -> V
 
 
 @verb("end", "Stop it; it takes no more messages")
-async def end(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
+async def end(server: OpenServer, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
     """A running turn is stopped first. Ending an ended session changes nothing."""
     header = await server.named(session_id)
     if header.has_ended:
@@ -72,7 +72,7 @@ async def end(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequ
 
 
 @verb("reopen", "Take it up again after it ended")
-async def reopen(server: OpenDesk, session_id: SessionId) -> VerbAck:
+async def reopen(server: OpenServer, session_id: SessionId) -> VerbAck:
     header = await server.named(session_id)
     if header.rotated_to:
         refuse_ended(header)
@@ -83,7 +83,7 @@ async def reopen(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 
 @verb("archive", "Take it out of sight")
-async def archive(server: OpenDesk, session_id: SessionId) -> VerbAck:
+async def archive(server: OpenServer, session_id: SessionId) -> VerbAck:
     """Nothing is lost; `unarchive` undoes it."""
     header = await server.named(session_id)
     if header.state == "archived":
@@ -93,7 +93,7 @@ async def archive(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 
 @verb("unarchive", "Bring it back into sight")
-async def unarchive(server: OpenDesk, session_id: SessionId) -> VerbAck:
+async def unarchive(server: OpenServer, session_id: SessionId) -> VerbAck:
     header = await server.named(session_id)
     if header.state != "archived":
         return await _done(server, header.session_id, "nothing")
@@ -102,7 +102,7 @@ async def unarchive(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 
 @verb("fork", "Go on from a point of it in a new session")
-async def fork(server: OpenDesk, session_id: SessionId, data: JSONBody[ForkRequest | None] = None) -> SessionAck:
+async def fork(server: OpenServer, session_id: SessionId, data: JSONBody[ForkRequest | None] = None) -> SessionAck:
     """The original session stays unchanged; the response has the id of the new session."""
     header = await server.named(session_id)
     wanted = data or ForkRequest()
@@ -115,7 +115,7 @@ async def fork(server: OpenDesk, session_id: SessionId, data: JSONBody[ForkReque
 
 
 @verb("interrupt", "Stop the running turn")
-async def interrupt(server: OpenDesk, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
+async def interrupt(server: OpenServer, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
     """The session is kept and takes the next message. If no turn is open and no message is waiting, nothing is done."""
     header = await server.named(session_id)
     if header.turn is None and not header.pending_count:
@@ -126,7 +126,7 @@ async def interrupt(server: OpenDesk, session_id: SessionId, data: JSONBody[Reas
 
 
 @verb("continue", "Go on with what waits or was interrupted")
-async def go_on(server: OpenDesk, session_id: SessionId) -> VerbAck:
+async def go_on(server: OpenServer, session_id: SessionId) -> VerbAck:
     header = await server.named(session_id)
     refuse_ended(header)
     if not header.has_work:
@@ -141,7 +141,7 @@ async def go_on(server: OpenDesk, session_id: SessionId) -> VerbAck:
 
 
 @verb("retry", "Ask the last message once more")
-async def retry(server: OpenDesk, session_id: SessionId) -> MessageAck:
+async def retry(server: OpenServer, session_id: SessionId) -> MessageAck:
     """Everything that followed the message is set aside, as by a rewind; a running turn is stopped first. Files are not
     changed."""
     header = await server.named(session_id)
@@ -172,23 +172,23 @@ async def _stopped(server: ServerState, header: Header) -> None:
 
 
 @verb("clear", "Archive the messages and go on")
-async def clear(server: OpenDesk, session_id: SessionId) -> VerbAck:
+async def clear(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _boundary(server, session_id, "clear", {})
 
 
 @verb("rewind", "Set aside what came after a message")
-async def rewind(server: OpenDesk, session_id: SessionId, data: JSONBody[RewindRequest]) -> VerbAck:
+async def rewind(server: OpenServer, session_id: SessionId, data: JSONBody[RewindRequest]) -> VerbAck:
     """Nothing is removed; `unrewind` undoes it."""
     return await _boundary(server, session_id, "rewind", {"seq": data.seq, "keep": data.keep, "files": data.files})
 
 
 @verb("unrewind", "Take the newest rewind back")
-async def unrewind(server: OpenDesk, session_id: SessionId) -> VerbAck:
+async def unrewind(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _boundary(server, session_id, "unrewind", {})
 
 
 @verb("compact", "Put a summary in the place of older messages")
-async def compact(server: OpenDesk, session_id: SessionId, data: JSONBody[CompactRequest | None] = None) -> VerbAck:
+async def compact(server: OpenServer, session_id: SessionId, data: JSONBody[CompactRequest | None] = None) -> VerbAck:
     """The original messages stay readable; `uncompact` undoes it."""
     return await _boundary(
         server, session_id, "compact", {"instructions": data.instructions if data is not None else None}
@@ -196,7 +196,7 @@ async def compact(server: OpenDesk, session_id: SessionId, data: JSONBody[Compac
 
 
 @verb("uncompact", "Take the newest compaction back")
-async def uncompact(server: OpenDesk, session_id: SessionId) -> VerbAck:
+async def uncompact(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _boundary(server, session_id, "uncompact", {})
 
 
@@ -242,7 +242,7 @@ async def _drawn(server: ServerState, header: Header, what: str, arguments: dict
     responses=CHANGING,
 )
 async def change_session(
-    server: OpenDesk, session_id: SessionId, data: JSONBody[PatchSessionRequest]
+    server: OpenServer, session_id: SessionId, data: JSONBody[PatchSessionRequest]
 ) -> SessionSummary:
     """Applies all given changes or none. A permission mode takes effect at once, also in a running turn."""
     header = await server.named(session_id)
@@ -273,7 +273,7 @@ async def change_session(
     responses=SESSION,
 )
 async def delete_session(
-    server: OpenDesk,
+    server: OpenServer,
     session_id: SessionId,
     with_forks: Annotated[bool, QueryParameter(description="Also every session that stands on it.")] = False,
 ) -> list[DeleteReceipt]:

@@ -13,7 +13,7 @@ from outlast.app.sessions.messages_page import event_page
 from outlast.app.sessions.usage import SessionSpending, spending_of
 from outlast.core.errors import ConfigError
 from outlast.core.event_row import StoredEvent
-from outlast.doors.http.parameters import SESSION, AfterSeq, BeforeSeq, Limit, OpenDesk, SessionId
+from outlast.doors.http.parameters import SESSION, AfterSeq, BeforeSeq, Limit, OpenServer, SessionId
 from outlast.doors.http.routes.sessions import NEXT_CURSOR
 from outlast.doors.http.schemas import ContextInfo, EventInfo, ReplyUsage, RoleUse, UsageInfo
 from outlast.doors.http.serializers import spent_row
@@ -34,7 +34,7 @@ def view(name: str, summary: str) -> Any:
 
 @view("events", "Its events as they are stored")
 async def events(
-    server: OpenDesk,
+    server: OpenServer,
     session_id: SessionId,
     after: AfterSeq = 0,
     before: BeforeSeq = None,
@@ -76,35 +76,35 @@ async def _session(server: ServerState, session_id: str) -> ConversationSession:
 
 
 @view("timeline", "What was decided, and why")
-async def timeline(server: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
+async def timeline(server: OpenServer, session_id: SessionId) -> list[dict[str, Any]]:
     """The latest decisions about the work, oldest first."""
     session = await _session(server, session_id)
     return await server.read(lambda: session.state.timeline)
 
 
 @view("ledger", "Assumptions, acceptance anchors and decision boundaries")
-async def ledger(server: OpenDesk, session_id: SessionId) -> dict[str, Any]:
+async def ledger(server: OpenServer, session_id: SessionId) -> dict[str, Any]:
     session = await _session(server, session_id)
     empty: dict[str, Any] = {"assumptions": [], "acceptance_anchors": [], "decision_boundaries": []}
     return await server.read(lambda: empty | session.state.ledger)
 
 
 @view("prompts", "The system prompts that were sent")
-async def prompts(server: OpenDesk, session_id: SessionId) -> list[dict[str, Any]]:
+async def prompts(server: OpenServer, session_id: SessionId) -> list[dict[str, Any]]:
     """The latest prompts, oldest first, without duplicates."""
     session = await _session(server, session_id)
     return await server.read(lambda: session.state.prompts)
 
 
 @view("tree", "Its forks, rotations and sub-agents")
-async def tree(server: OpenDesk, session_id: SessionId) -> LineageTree:
+async def tree(server: OpenServer, session_id: SessionId) -> LineageTree:
     """All sessions of the family, each after the session it came from."""
     header = await server.named(session_id)
     return await server.read(family_of, server.store, header.session_id)
 
 
 @view("usage", "What it has spent, and how full its window is")
-async def usage(server: OpenDesk, session_id: SessionId) -> UsageInfo:
+async def usage(server: OpenServer, session_id: SessionId) -> UsageInfo:
     header = await server.named(session_id)
     try:
         turn_context = await server.read(server.pool.turn_context, header.session_id)

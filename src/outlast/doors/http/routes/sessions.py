@@ -15,7 +15,7 @@ from outlast.app.sessions.pending_approvals import pending_approvals
 from outlast.app.sessions.session_list import SessionListing, damaged_summary, listed_in, summary_of
 from outlast.core.errors import ConflictError
 from outlast.doors.http.json_body import JsonResponse, encoded
-from outlast.doors.http.parameters import SESSION, BeforeSeq, Limit, OpenDesk, SessionId, refused
+from outlast.doors.http.parameters import SESSION, BeforeSeq, Limit, OpenServer, SessionId, refused
 from outlast.doors.http.schemas import CreateSessionRequest, SessionAck, SessionDetail, SessionSummary
 from outlast.doors.http.serializers import message_row, summary_row
 from outlast.doors.http.server_state import DOOR, OWNER, ServerState, folder
@@ -32,7 +32,7 @@ NEXT_CURSOR = "X-Next-Cursor"
     responses=refused(),
 )
 async def list_sessions(
-    server: OpenDesk,
+    server: OpenServer,
     limit: Limit = 50,
     of_state: Annotated[State | None, QueryParameter(name="state")] = None,
     project: Annotated[
@@ -78,7 +78,7 @@ def _damaged(session_id: str) -> SessionSummary:
     tags=["sessions"],
     responses=refused(408, 409, 413, 415),
 )
-async def create_session(server: OpenDesk, data: JSONBody[CreateSessionRequest | None] = None) -> SessionAck:
+async def create_session(server: OpenServer, data: JSONBody[CreateSessionRequest | None] = None) -> SessionAck:
     """The session is stored before the response, and empty until a message is posted to it."""
     wanted = data or CreateSessionRequest()
     if wanted.place is not None and wanted.repo_path is not None:
@@ -107,7 +107,7 @@ async def create_session(server: OpenDesk, data: JSONBody[CreateSessionRequest |
     responses=SESSION,
 )
 async def get_session(
-    server: OpenDesk,
+    server: OpenServer,
     session_id: SessionId,
     all: Annotated[bool, QueryParameter(description="With those that were cleared or rewound.")] = False,
     before: BeforeSeq = None,

@@ -50,9 +50,9 @@ class BangCommand:
         while piece := await process.stdout.read(65_536):
             total += len(piece)
             self.tail.add(piece.decode("utf-8", "replace"))
-            controller = KEPT - len(head)
-            head += piece[:controller] if controller > 0 else b""
-            tail = (tail + (piece[controller:] if controller > 0 else piece))[-KEPT:]
+            free = KEPT - len(head)
+            head += piece[:free] if free > 0 else b""
+            tail = (tail + (piece[free:] if free > 0 else piece))[-KEPT:]
         code = await process.wait()
         left_out = total - len(head) - len(tail)
         between = f"\n[... {left_out} bytes left out here ...]\n".encode() if left_out > 0 else b""

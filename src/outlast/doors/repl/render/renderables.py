@@ -151,13 +151,13 @@ class CallLine:
         return f"{self.mark} {self.told}  {self.result}".rstrip()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        mark, controller = Text(f"{self.mark} ", style=self.style), options.max_width - 2
-        if self.reason and cells(self.told) + 2 + cells(self.result) > controller:
-            yield mark.append(cut(self.told, controller), style="not bold default")
+        mark, width = Text(f"{self.mark} ", style=self.style), options.max_width - 2
+        if self.reason and cells(self.told) + 2 + cells(self.result) > width:
+            yield mark.append(cut(self.told, width), style="not bold default")
             yield Padding(Text(self.result, style="dim"), (0, 0, 0, 2))
             return
-        result = cut(self.result, max(controller // 2, controller - cells(self.told) - 2))
-        told = cut(self.told, controller - cells(result) - 2 if result else controller)
+        result = cut(self.result, max(width // 2, width - cells(self.told) - 2))
+        told = cut(self.told, width - cells(result) - 2 if result else width)
         yield Text.assemble(mark, (told, "default"), (f"  {result}" if result else "", "dim"))
 
 
