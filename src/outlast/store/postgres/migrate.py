@@ -131,8 +131,6 @@ def _make_room(link: PostgresConnection, address: PostgresAddress) -> None:
 
 
 def _apply(link: PostgresConnection, migration: Migration, watch: UpgradeProgress) -> None:
-    from outlast.store.postgres.migrate import AFTER  # defined at the end of this module
-
     if link.info.server_version < TAKES_STORAGE and migration.number == 1:
         link.execute(migration.sql.replace(" STORAGE EXTERNAL", "").encode())
         link.execute(former_name.STORAGE)
