@@ -222,7 +222,7 @@ class MemoryRows:
 
     def move_routes(self, from_session_id: str, to_session_id: str | None) -> None:
         for route in [name for name, leads in self._memory.route.items() if leads == from_session_id]:
-            self.put_route(route, to_session_id)
+            self._memory.put(self._memory.route, route, to_session_id)
 
     def blob(self, session_id: str, sha256: str) -> bytes | None:
         found = self._memory.blobs.get((session_id, sha256))
