@@ -1,18 +1,15 @@
-"""Execution of tool calls: permission, record, effect, record; and storage of a command's whole output.
+"""Execution of tool calls: permission, record, effect, record.
 
 `ToolCallStarted` is durable before the effect and `ToolCallFinished` after it. A call that is malformed, unknown,
 invalid for its schema or not permitted is answered and never executed. After a crash, each open call is resumed by its
 effect class: reads run again; verifiable writes are compared with their target, only in the folder where they started;
-everything else is answered "outcome unknown" and never runs again by itself. Whole output is compressed piece by piece,
-so that it is never in memory uncompressed as a whole.
+everything else is answered "outcome unknown" and never runs again by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -41,39 +38,7 @@ from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.subagents import RunSubAgent, delegated
 from outlast.runtime.turn.tool_context import tool_context, whereabouts
-
-PIECE = 1024 * 1024
-MOST = 24 * 1024 * 1024
-"""Maximum compressed size of a stored output. The rest is only counted; the result's excerpt shows the end anyway."""
-
-
-def kept(path: Path) -> dict[str, Any]:
-    """Return the facts that store the output in this file, and delete the file."""
-    packer = zlib.compressobj(level=1)
-    packed = bytearray()
-    size = 0
-    try:
-        with path.open("rb") as stream:
-            while (piece := stream.read(PIECE)) and len(packed) < MOST:
-                packed += packer.compress(piece)
-                size += len(piece)
-            total = path.stat().st_size
-    except OSError as error:  # the command may have deleted its own log; the result still has the excerpt
-        return {"whole_missing": str(error)}
-    finally:
-        path.unlink(missing_ok=True)
-    packed += packer.flush()
-    facts: dict[str, Any] = {"whole": bytes(packed), "whole_encoding": "zlib", "whole_bytes": size}
-    return {**facts, "whole_cut_bytes": total - size} if total > size else facts
-
-
-def unpacked(facts: dict[str, Any]) -> bytes | None:
-    """Return the output stored in these facts, or None."""
-    whole = facts.get("whole")
-    if not isinstance(whole, bytes):
-        return None
-    return zlib.decompress(whole) if facts.get("whole_encoding") == "zlib" else whole
-
+from outlast.runtime.turn.whole_output import stored_facts
 
 RESUMABLE = frozenset({"task", "ask_user"})
 
@@ -309,7 +274,7 @@ class ToolExecutor:
     async def _finish(self, call: ToolCall, outcome: ToolOutcome, status: str, note: str | None = None) -> None:
         facts = dict(outcome.facts)
         if outcome.whole_file is not None:
-            facts |= await asyncio.to_thread(kept, outcome.whole_file)
+            facts |= await asyncio.to_thread(stored_facts, outcome.whole_file)
         elif outcome.whole is not None:
             facts["whole"] = outcome.whole
         parts = outcome.parts()
