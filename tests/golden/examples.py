@@ -117,6 +117,7 @@ FULL: tuple[e.Event, ...] = (
     e.TraceRecorded(entry={"code": "verification_passed"}),
     e.LedgerUpdated(ledger={"assumptions": [{"text": "it builds", "status": "open"}]}),
     e.PromptRecorded(snapshot={"mode": "plan", "text": "You are"}),
+    e.EnvironmentDescribed(text="[Outlast runtime] Your environment:\n- Date: 2026-11-18", facts={"date": "6" * 16}),
     e.DefinitionOfDoneUpdated(definition={"status": "draft", "verification_commands": ["make test"]}),
     e.UsageRecorded(usage=USAGE, model="anthropic:small", purpose="summary"),
 )

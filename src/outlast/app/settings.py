@@ -24,6 +24,7 @@ from typing import cast
 
 from outlast.app.gateway_settings import GatewaySettings, gateway_tables
 from outlast.core.errors import ConfigError
+from outlast.core.workflow_mode import Workflow
 from outlast.runtime.permissions.mode import PermissionMode
 
 TOKEN_MIN_CHARS = 32
@@ -36,6 +37,8 @@ class Settings:
     store: str
     model: str | None = None
     persona: str | None = None
+    workflow: str | None = None
+    """plain or guided; None leaves it to the persona, and is plain without one."""
     base_url: str | None = None
     token: str | None = field(default=None, repr=False)
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
@@ -57,6 +60,7 @@ def load_settings(
     token: str | None = None,
     project_root: str | os.PathLike[str] | None = None,
     permission_mode: str | None = None,
+    workflow: str | None = None,
     allowed_hosts: Sequence[str] | None = None,
     resume_on_start: bool | None = None,
 ) -> Settings:
@@ -71,6 +75,7 @@ def load_settings(
             "base_url": base_url,
             "token": token,
             "permission_mode": permission_mode,
+            "workflow": workflow,
             "allowed_hosts": allowed_hosts,
             "resume_on_start": resume_on_start,
         },
@@ -93,6 +98,7 @@ _VARIABLES = {
     "store": "OUTLAST_STORE",
     "model": "OUTLAST_MODEL",
     "persona": "OUTLAST_PERSONA",
+    "workflow": "OUTLAST_WORKFLOW",
     "permission_mode": "OUTLAST_PERMISSION_MODE",
     "base_url": "OUTLAST_BASE_URL",
     "token": "OUTLAST_TOKEN",
@@ -230,6 +236,13 @@ def _permission_mode(where: str, key: str, value: object) -> PermissionMode:
         raise ConfigError(f"{where}: {key} '{name}' is unknown; use one of {', '.join(PermissionMode)}") from error
 
 
+def _workflow(where: str, key: str, value: object) -> str:
+    name = _text(where, key, value)
+    if name not in set(Workflow):
+        raise ConfigError(f"{where}: {key} '{name}' is unknown; use one of {', '.join(Workflow)}")
+    return name
+
+
 def _hosts(where: str, key: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f'{where}: {key} must be a list of host names, like ["localhost:8765"]')
@@ -255,6 +268,7 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "store": _text,
     "model": _text,
     "persona": _text,
+    "workflow": _workflow,
     "base_url": _base_url,
     "token": _token,
     "permission_mode": _permission_mode,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 from outlast.app.models import NONE as NO_MODEL
 from outlast.app.models import has_price, model_for, price_for
@@ -14,6 +15,7 @@ from outlast.app.permissions import permitted_mode
 from outlast.app.settings import Settings, whole_environment
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
+from outlast.core.workflow_mode import Workflow
 from outlast.models.port import Model
 from outlast.runtime.agent_config import AgentConfig, Budgets
 from outlast.runtime.hooks import Hooks, load_hooks
@@ -22,6 +24,7 @@ from outlast.runtime.permissions.rule_files import load_rules
 from outlast.runtime.permissions.rules import RuleSet
 from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT
+from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.memory_files import read_memory
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
@@ -31,6 +34,7 @@ from outlast.runtime.tools.registry import BuiltinRegistry
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.observer import NullObserver, TurnObserver, WithoutModelEvents
+from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.workflow.guided_policy import GuidedPolicy
 from outlast.workflow.verification import project_of
 
@@ -59,6 +63,7 @@ class TurnSetup:
     environment: Mapping[str, str]
     model: Model | None
     tools: BuiltinRegistry
+    workflow: Workflow
 
 
 def read_turn_setup(
@@ -92,6 +97,7 @@ def read_turn_setup(
         tools=tools if persona.tools is None else tools.only(persona.tools),
         hooks=load_hooks(home=settings.home, project=project, environment=environment),
         environment=environment,
+        workflow=workflow_for(settings, config, persona, state),
     )
 
 
@@ -120,9 +126,9 @@ def build_turn_context(
         state_dir=settings.home / "state",
         environment=setup.environment,
         persona=setup.persona,
-        policy=GuidedPolicy,
+        policy=GuidedPolicy if setup.workflow is Workflow.GUIDED else PlainPolicy,
         memory=read_memory(project) if config.auto_context else (),
-        notes=_notes(project) if config.auto_context else (),
+        facts=_project_facts(project) if config.auto_context else (),
         platform=platform.system(),
         config=config,
         budgets=Budgets(max_steps=config.max_steps, max_tokens=config.max_tokens, max_seconds=config.max_seconds),
@@ -167,10 +173,22 @@ def persona_for(settings: Settings, config: AgentConfig, project: Path, state: S
     return load_personas(settings.home, project).get(config.persona or state.persona or settings.persona)
 
 
-def _notes(project: Path) -> tuple[str, ...]:
-    """Names the project's manifest files, as a note for the prompt."""
+def workflow_for(settings: Settings, config: AgentConfig, persona: Persona, state: SessionState) -> Workflow:
+    """Return the workflow of the next turn: the session's own choice (`/workflow`), else that of the caller, of the
+    persona, of the settings; plain if nobody chose one."""
+    chosen: object = state.runtime.get("workflow")
+    if chosen in set(Workflow):
+        return Workflow(cast("str", chosen))
+    named = config.workflow or persona.workflow or settings.workflow or Workflow.PLAIN
+    if named not in set(Workflow):
+        raise ConfigError(f"workflow '{named}' is unknown; use one of {', '.join(Workflow)}")
+    return Workflow(named)
+
+
+def _project_facts(project: Path) -> tuple[EnvironmentFact, ...]:
+    """Name the project's manifest files."""
     found = sorted(project_of(project).manifests)
-    return (f"The project has {', '.join(found)}.",) if found else ()
+    return (EnvironmentFact(name="manifests", text=f"The project has {', '.join(found)}.", once=True),) if found else ()
 
 
 def _more_roots(config: AgentConfig) -> tuple[Path, ...]:

@@ -350,6 +350,16 @@ class PromptRecorded(Event, frozen=True, kw_only=True):
     snapshot: dict[str, Any]
 
 
+class EnvironmentDescribed(Event, frozen=True, kw_only=True):
+    """What the runtime told the model about folder, date, permissions, mode and project, in the request that follows.
+
+    Only the window shows it; it is no message of the transcript. `facts` holds a digest of each fact by its name.
+    """
+
+    text: str
+    facts: dict[str, str] = {}
+
+
 class DefinitionOfDoneUpdated(Event, frozen=True, kw_only=True):
     definition: dict[str, Any]
 

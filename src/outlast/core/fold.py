@@ -458,6 +458,7 @@ HANDLERS: dict[type[e.Event], Handler] = {
     e.TraceRecorded: _trace,
     e.LedgerUpdated: _ledger,
     e.PromptRecorded: _prompt,
+    e.EnvironmentDescribed: _nothing,
     e.DefinitionOfDoneUpdated: _definition,
     e.UsageRecorded: _usage,
 }

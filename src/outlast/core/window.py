@@ -42,15 +42,20 @@ def window(
     *,
     provider: str | None = None,
     asking: bool = False,
+    environment: str | None = None,
     max_image_bytes: int = MAX_IMAGE,
 ) -> Window:
     """Build the window. `rows` start at `state.read_from` or earlier and end at the head; before `state.window_from`
     only `InputAdmitted` matters.
 
-    `asking`: the window is about to be sent, so it must end with a message to answer. Reasoning signed by another
-    provider than `provider` loses its signature; images and files over `max_image_bytes` become a note.
+    `asking`: the window is about to be sent, so it must end with a message to answer and shows what the runtime told
+    about the environment; `environment` is the text of an `EnvironmentDescribed` that is still to be written.
+    Reasoning signed by another provider than `provider` loses its signature; images and files over `max_image_bytes`
+    become a note.
     """
-    heard = _heard(rows, state)
+    heard = _heard(rows, state, asking=asking)
+    if environment is not None:
+        heard.describe(state.last_seq + 1, environment)
     messages = [said.message for said in heard.said]
     if asking:
         messages.append(ASKED)
@@ -64,8 +69,8 @@ def said(rows: Iterable[Row], state: SessionState) -> list[WindowMessage]:
     return [one for one in _heard(rows, state).said if one.message is not ASKED]
 
 
-def _heard(rows: Iterable[Row], state: SessionState) -> _Heard:
-    heard = _Heard(state.view)
+def _heard(rows: Iterable[Row], state: SessionState, *, asking: bool = False) -> _Heard:
+    heard = _Heard(state.view, asking=asking)
     for stored, event in rows:
         heard.hear(stored, event)
     heard.place_carried(state.last_seq + 1)
@@ -75,8 +80,9 @@ def _heard(rows: Iterable[Row], state: SessionState) -> _Heard:
 class _Heard:
     """Collects the messages since the last boundary, in the order in which the model got them."""
 
-    def __init__(self, view: BoundaryView) -> None:
+    def __init__(self, view: BoundaryView, *, asking: bool) -> None:
         self.view = view
+        self.asking = asking
         self.said: list[WindowMessage] = []
         self.started: set[tuple[int | None, str]] = set()
         self.inputs_said: set[int] = set()
@@ -113,6 +119,9 @@ class _Heard:
                 self._asked(seq)
             case e.TurnEnded():
                 self._keep_broken(seq)
+            case e.EnvironmentDescribed(text=text):
+                if self.asking:
+                    self.describe(seq, text)
             case e.Compacted():
                 pass
             case _:
@@ -140,6 +149,13 @@ class _Heard:
                 self.inputs_said.add(seq)
                 self._say(place, message)
             self._read_in_turn.add(seq)
+
+    def describe(self, place: int, text: str) -> None:
+        """Say what the runtime told, before the user's messages that the next request answers."""
+        at = len(self.said)
+        while at and self.said[at - 1].message.role is Role.USER and self.said[at - 1].message is not ASKED:
+            at -= 1
+        self.said.insert(at, WindowMessage(place, Message(role=Role.SYSTEM, content=text, seq=place)))
 
     def place_carried(self, place: int) -> None:
         """Place the inputs of a turn that was running when the boundary was drawn."""

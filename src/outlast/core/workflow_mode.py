@@ -1,8 +1,15 @@
-"""The four workflow modes, and the ways in which a mode can be chosen."""
+"""The two workflows, the four workflow modes, and the ways in which a mode can be chosen."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+
+class Workflow(StrEnum):
+    """Who leads a turn: the model alone, or the model with the guided workflow's plans, checks and verification."""
+
+    PLAIN = "plain"
+    GUIDED = "guided"
 
 
 class WorkflowMode(StrEnum):

@@ -49,7 +49,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`auto_context` reads the project's memory files into the prompt. `stream` False hides a reply until it is
     complete (the reply is still streamed and stored as a draft).
 
-    `workflow_mode` requests clarify, plan, execute or verify; `clarify` allows questions before the work.
+    `workflow` is plain or guided; None takes the persona's, then the setting, then plain. `workflow_mode` requests
+    clarify, plan, execute or verify; `clarify` allows questions before the work.
     `prompting`: a user can answer questions. `sub_agents_ask` False: sub-agents ask none, as no user would see them.
     `compaction_mode` is in_place or rotate. `auto_compaction_input_tokens_threshold` None uses the model's window.
     """
@@ -57,6 +58,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_context: bool = True
     stream: bool = True
     reasoning: ReasoningConfig = ReasoningConfig()
+    workflow: str | None = None
     workflow_mode: str | None = None
     clarify: bool = False
     plan: bool = True

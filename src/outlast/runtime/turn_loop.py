@@ -19,6 +19,7 @@ from outlast.core.events import (
     AssistantReplied,
     CompletionDecided,
     Delivery,
+    EnvironmentDescribed,
     Event,
     InputPromoted,
     MessageAppended,
@@ -34,6 +35,7 @@ from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary_requests, compact, compact_if_needed
 from outlast.runtime.history.compaction import request_tokens
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.environment_message import environment_event, told_facts, turn_facts
 from outlast.runtime.turn.model_call import ModelCaller
 from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
 from outlast.runtime.turn.policy import CONTINUE, FINAL, VERIFY, PolicyVerdict
@@ -89,15 +91,18 @@ class Turn:
 
     async def _ask_model(self) -> None:
         await self._read_steering()
-        request = await self._request()
+        told = await self._environment()
+        request = await self._request(told)
         if await compact_if_needed(self.driver, self.context, request):
-            request = await self._request()
+            told = await self._environment()
+            request = await self._request(told)
         if self.phases.now is not Phase.ASSISTANT:
             self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
         estimate = request_tokens(request.messages, request.system, request.tools)
         opened = self.attempts.requested(request, _digest(request), estimate)
         prompted = prompt_events(self.driver, self.context, self.policy.system_prompt())
-        await self.driver.write(*self._moved(), *prompted, opened)
+        described = () if told is None else (told,)
+        await self.driver.write(*self._moved(), *prompted, *described, opened)
         try:
             finished = await self.attempts.reply(request)
         except ContextOverflow as error:
@@ -107,8 +112,15 @@ class Turn:
         else:
             await self._replied(finished)
 
-    async def _request(self) -> ModelRequest:
-        seen = window(await self.driver.rows(), self.state, provider=self.model.provider, asking=True)
+    async def _environment(self) -> EnvironmentDescribed | None:
+        """Return what the next request tells about the environment, None if nothing is new."""
+        facts = turn_facts(self.driver, self.context, self.policy.environment())
+        return environment_event(facts, told_facts(await self.driver.rows(), self.state))
+
+    async def _request(self, told: EnvironmentDescribed | None) -> ModelRequest:
+        environment = told.text if told is not None else None
+        rows, provider = await self.driver.rows(), self.model.provider
+        seen = window(rows, self.state, provider=provider, asking=True, environment=environment)
         prompt = self.policy.system_prompt()
         tools = self.context.tools.specs() if self.model.abilities.tools and prompt.format == "native" else ()
         return ModelRequest(

@@ -15,12 +15,13 @@ from outlast.core.messages import Part, ToolCall, text_of
 from outlast.core.record_storage import dump
 from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.driver import Driver
-from outlast.runtime.prompt.system_prompt import SystemPrompt, system_prompt
+from outlast.runtime.prompt.environment import EnvironmentFact
+from outlast.runtime.prompt.system_prompt import SystemPrompt
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.policy import CALL, CONTINUE, VERIFY, PolicyVerdict, TurnOpening
 from outlast.runtime.turn.text_tool_calls import with_calls
-from outlast.runtime.turn.turn_start import admitted_text, opening_changes, prompt_inputs
+from outlast.runtime.turn.turn_start import admitted_text, opening_changes, session_prompt
 from outlast.runtime.turn.turn_stats import TurnRecord
 from outlast.workflow import clarify
 from outlast.workflow.artifacts import stored_brief, stored_plan
@@ -75,9 +76,11 @@ class GuidedPolicy:
     def system_prompt(self) -> SystemPrompt:
         at = self.driver.state.last_seq
         if self._prompt is None or self._prompt[0] != at:
-            sections = self.state.prompt_sections()
-            self._prompt = (at, system_prompt(prompt_inputs(self.driver, self.context, sections)))
+            self._prompt = (at, session_prompt(self.driver, self.context))
         return self._prompt[1]
+
+    def environment(self) -> tuple[EnvironmentFact, ...]:
+        return () if self.state.is_demo else self.state.environment()
 
     # --- tools
 

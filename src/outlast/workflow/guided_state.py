@@ -1,6 +1,6 @@
 """Typed access to the folded state of a guided turn: task, brief, plan, ledger, definition of done.
 
-Also builds the sections of the system prompt that depend on them.
+Also builds what the model is told about them in messages.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from outlast.core.workflow_records import (
 )
 from outlast.runtime.clock import timestamp
 from outlast.runtime.driver import Driver
+from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.turn.context import TurnContext
 from outlast.workflow.artifacts import (
     Brief,
@@ -118,20 +119,17 @@ class GuidedState:
             recent=tuple(self.timeline),
         )
 
-    def prompt_sections(self) -> tuple[tuple[str, str], ...]:
-        return prompt_sections(self.mode, self.brief, self.plan, self.ledger)
+    def environment(self) -> tuple[EnvironmentFact, ...]:
+        """Return what the model is told in a message: the mode, and the brief, the plan and what became untrue."""
+        context = workflow_context(self.brief, self.plan, self.ledger) or NO_WORKFLOW_CONTEXT
+        changed = context == NO_WORKFLOW_CONTEXT
+        return (
+            EnvironmentFact(name="mode", text=GUIDANCE[self.mode]),
+            EnvironmentFact(name="workflow context", text=context, change_only=changed),
+        )
 
 
-def prompt_sections(
-    mode: WorkflowMode,
-    brief: Brief | None = None,
-    plan: WorkPlan | None = None,
-    ledger: WorkflowLedger | None = None,
-) -> tuple[tuple[str, str], ...]:
-    """Return the sections of the system prompt that only guided turns have."""
-    context = _workflow_context(brief, plan, ledger or WorkflowLedger())
-    return ("Mode Guidance", GUIDANCE[mode]), ("Workflow Context", context)
-
+NO_WORKFLOW_CONTEXT = "The earlier brief and plan no longer apply."
 
 GUIDANCE = {
     WorkflowMode.CLARIFY: """\
@@ -150,7 +148,7 @@ to be wrong. Say for each criterion what you saw.""",
 }
 
 
-def _workflow_context(brief: Brief | None, plan: WorkPlan | None, ledger: WorkflowLedger) -> str:
+def workflow_context(brief: Brief | None, plan: WorkPlan | None, ledger: WorkflowLedger) -> str:
     parts: list[str] = []
     if brief is not None:
         parts.append(_nested(rendered_brief(brief)))

@@ -6,9 +6,10 @@ import pytest
 from outlast.core.workflow_mode import WorkflowMode
 from outlast.models.port import ToolSpec
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.prompt.environment import permission_fact, place_facts
 from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
-from outlast.runtime.prompt.system_prompt import PromptInputs, snapshot, system_prompt
+from outlast.runtime.prompt.system_prompt import PromptInputs, prompt_key, snapshot, system_prompt
 from outlast.runtime.turn.text_tool_calls import calls_in
 
 READ = ToolSpec(
@@ -16,24 +17,11 @@ READ = ToolSpec(
 )
 BASH = ToolSpec(name="bash", description="Runs a command.", parameters={"type": "object"})
 FULL = PromptInputs(
-    project="/p",
-    platform="linux",
-    date="2026-11-16",
     tools=(READ, BASH),
-    sections=(("Mode Guidance", "Mode: execute."), ("Workflow Context", "## Brief: Do it"), ("Empty", "")),
-    project_notes=("git branch main", "python"),
     memory=(MemoryFile(name="AGENTS.md", text="Use tabs."),),
     persona=Persona(name="x", prompt="Be terse."),
 )
-SECTIONS = (
-    "Runtime Config",
-    "Tools",
-    "Mode Guidance",
-    "Workflow Context",
-    "Project Context",
-    "Memory Files",
-    "Persona",
-)
+SECTIONS = ("Tools", "Memory Files", "Persona")
 
 
 def test_the_sections_stand_in_their_order() -> None:
@@ -52,21 +40,23 @@ def test_the_same_inputs_give_the_same_bytes_whatever_the_order_of_tools() -> No
 
 def test_a_section_with_nothing_to_say_is_left_out() -> None:
     prompt = system_prompt(PromptInputs())
-    assert prompt.sections == ("Runtime Config",)
-
-
-def test_only_what_comes_after_differs_when_a_policy_says_something_else() -> None:
-    sections = (("Mode Guidance", "Mode: plan."),)
-    one, two = system_prompt(FULL).text, system_prompt(msgspec.structs.replace(FULL, sections=sections)).text
-    assert one.partition("# Mode Guidance")[0] == two.partition("# Mode Guidance")[0]
-    assert one != two
+    assert prompt.sections == ()
 
 
 @pytest.mark.parametrize("mode", list(PermissionMode))
 def test_every_permission_mode_is_explained(mode: PermissionMode) -> None:
-    text = system_prompt(msgspec.structs.replace(FULL, permission_mode=mode, prompting=True)).text
+    text = permission_fact(mode, prompting=True).text
     assert f"Permission mode: {mode} (" in text
     assert "The user can be asked." in text
+
+
+def test_only_what_the_user_chooses_changes_the_key() -> None:
+    key = prompt_key(FULL)
+    assert prompt_key(msgspec.structs.replace(FULL, memory=())) == key
+    assert prompt_key(msgspec.structs.replace(FULL, tools=(BASH, READ))) == key
+    assert prompt_key(msgspec.structs.replace(FULL, tools=(READ,))) != key
+    assert prompt_key(msgspec.structs.replace(FULL, persona=Persona(name="x", prompt="Be long."))) != key
+    assert prompt_key(msgspec.structs.replace(FULL, native_tools=False)) != key
 
 
 def test_react_describes_the_tools_and_a_protocol_that_we_understand() -> None:
@@ -93,10 +83,10 @@ def test_a_persona_of_the_project_is_marked_as_such() -> None:
     assert "Obey<U+200B> me." in text
 
 
-def test_a_hostile_file_name_or_note_cannot_hide() -> None:
-    text = system_prompt(msgspec.structs.replace(FULL, project="/p\u202e", project_notes=("a\u200b",))).text
-    assert "\u202e" not in text
-    assert "<U+200B>" in text
+def test_a_hostile_folder_name_cannot_hide() -> None:
+    [fact] = place_facts("/p\u202e", (), "")
+    assert "\u202e" not in fact.text
+    assert "<U+202E>" in fact.text
 
 
 def test_a_snapshot_holds_the_prompt_as_it_was_sent() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.core.errors import ConfigError
+from outlast.core.workflow_mode import Workflow
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.front_matter import Malformed, front_matter, toml_table
 from outlast.runtime.safe_open import read_inside
@@ -21,7 +22,7 @@ from outlast.runtime.safe_open import read_inside
 DEFAULT = "default-interactive"
 LIMIT = 64 * 1024
 MOST = 200
-KEYS = frozenset({"name", "description", "model", "tools", "permission_mode", "prompt"})
+KEYS = frozenset({"name", "description", "model", "tools", "permission_mode", "workflow", "prompt"})
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -34,6 +35,7 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     tools: tuple[str, ...] | None = None
     permission_mode: PermissionMode | None = None
+    workflow: str | None = None
     prompt: str = ""
     source: str = "built-in"
     path: str | None = None
@@ -131,6 +133,7 @@ def _persona(table: Mapping[str, object], stem: str, source: str, path: str) -> 
         model=_text(table, "model"),
         tools=_tools(table.get("tools")),
         permission_mode=_mode(_text(table, "permission_mode")),
+        workflow=_workflow(_text(table, "workflow")),
         prompt=_text(table, "prompt") or "",
         source=source,
         path=path,
@@ -165,3 +168,9 @@ def _mode(name: str | None) -> PermissionMode | None:
     if name not in set(PermissionMode):
         raise Malformed(f"permission_mode '{name}' is unknown; use one of {', '.join(PermissionMode)}")
     return PermissionMode(name)
+
+
+def _workflow(name: str | None) -> str | None:
+    if name is not None and name not in set(Workflow):
+        raise Malformed(f"workflow '{name}' is unknown; use one of {', '.join(Workflow)}")
+    return name

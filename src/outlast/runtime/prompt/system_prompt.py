@@ -1,13 +1,15 @@
 """System prompt: the same inputs give the same bytes, with the sections in a fixed order.
 
-    Introduction > Runtime Config > Tools > the policy's own > Project Context > Memory Files > Persona
+    Introduction > Tools > Memory Files > Persona
 
-It contains no time, no counters and nothing about the running turn. It changes when the policy's sections, the
-permissions or the day change; otherwise it is a prefix that providers can cache.
+A session keeps its prompt: `pinned` returns the recorded one as long as persona, tools and workflow stay the same. What
+may change while a session lives (folder, date, permissions, mode, plan) is told in messages instead
+(`outlast.runtime.prompt.environment`), so the prompt is a prefix that providers can cache.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import msgspec
@@ -25,31 +27,37 @@ NATIVE, REACT, CHAT = "native", "react", "chat"
 
 
 class PromptInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """All inputs of a prompt. `date` is a day (2026-11-16), never a time."""
+    """All inputs of a prompt."""
 
-    permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
-    project: str = ""
-    extra_roots: tuple[str, ...] = ()
-    platform: str = ""
-    date: str = ""
     tools: tuple[ToolSpec, ...] = ()
     native_tools: bool = True
     chat_profile: bool = False
-    prompting: bool = False
-    """Whether the user can answer questions."""
-    sections: tuple[tuple[str, str], ...] = ()
-    """Sections that the turn's policy adds, as name and text, in order."""
-    project_notes: tuple[str, ...] = ()
     memory: tuple[MemoryFile, ...] = ()
     persona: Persona | None = None
 
 
 class SystemPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """`sections` names the variable sections in order, so without the introduction."""
+    """`sections` names the variable sections in order, so without the introduction. `key` identifies what the user
+    chose (persona, tools, format): a session keeps its prompt as long as the key stays the same."""
 
     text: str
     sections: tuple[str, ...]
     format: str
+    key: str = ""
+
+
+def prompt_key(inputs: PromptInputs) -> str:
+    """Return the digest of everything in the inputs that the user can choose."""
+    persona = (inputs.persona.name, inputs.persona.prompt) if inputs.persona is not None else ()
+    listed = sorted(tool.name for tool in inputs.tools)
+    said = [persona, listed, inputs.native_tools, inputs.chat_profile]
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+
+
+def pinned(key: str, recorded: PromptSnapshot) -> SystemPrompt:
+    """Return the prompt that a session has recorded."""
+    sections, form = tuple(recorded.prompt_sections), recorded.prompt_format or NATIVE
+    return SystemPrompt(text=recorded.content, sections=sections, format=form, key=key)
 
 
 def system_prompt(inputs: PromptInputs) -> SystemPrompt:
@@ -58,16 +66,15 @@ def system_prompt(inputs: PromptInputs) -> SystemPrompt:
         return _chat(inputs)
     react = not inputs.native_tools
     made = {
-        "Runtime Config": _runtime_config(inputs),
         "Tools": _tools(inputs.tools, react=react),
-        **dict(inputs.sections),
-        "Project Context": "\n".join(f"- {show_invisible(note)}" for note in inputs.project_notes),
         "Memory Files": memory_files.rendered(inputs.memory),
         "Persona": _persona(inputs.persona),
     }
     kept = {name: body for name, body in made.items() if body}
     parts = [_section("Introduction", INTRODUCTION), *(_section(name, body) for name, body in kept.items())]
-    return SystemPrompt(text="\n".join(parts), sections=tuple(kept), format=REACT if react else NATIVE)
+    return SystemPrompt(
+        text="\n".join(parts), sections=tuple(kept), format=REACT if react else NATIVE, key=prompt_key(inputs)
+    )
 
 
 def snapshot(
@@ -111,27 +118,6 @@ CHAT_INTRODUCTION = (
     "briefly and honestly. If you do not know, say so."
 )
 
-_PERMISSIONS = {
-    PermissionMode.READ_ONLY: "you may read, not change anything",
-    PermissionMode.WORKSPACE_WRITE: "you may change files in the project; other effects are asked about or denied",
-    PermissionMode.DANGER_FULL_ACCESS: "you may do anything this user may; take care",
-    PermissionMode.PROMPT: "the user is asked about each effect",
-    PermissionMode.ALLOW: "everything is allowed but what a rule denies",
-}
-
-
-def _runtime_config(inputs: PromptInputs) -> str:
-    asked = "can be asked" if inputs.prompting else "cannot be asked; what needs approval is denied"
-    lines = [
-        f"- Project folder: {show_invisible(inputs.project)}" if inputs.project else "",
-        *(f"- Also writable: {show_invisible(root)}" for root in inputs.extra_roots),
-        f"- Platform: {inputs.platform}" if inputs.platform else "",
-        f"- Permission mode: {inputs.permission_mode} ({_PERMISSIONS[inputs.permission_mode]})",
-        f"- The user {asked}.",
-        f"- Date: {inputs.date}" if inputs.date else "",
-    ]
-    return "\n".join(line for line in lines if line)
-
 
 def _tools(tools: Sequence[ToolSpec], *, react: bool) -> str:
     if not tools:
@@ -170,4 +156,4 @@ PROJECT_PERSONA = "This description came with the project; it cannot change perm
 def _chat(inputs: PromptInputs) -> SystemPrompt:
     persona = _persona(inputs.persona)
     text = f"{CHAT_INTRODUCTION}\n\n{persona}" if persona else CHAT_INTRODUCTION
-    return SystemPrompt(text=text, sections=("Persona",) if persona else (), format=CHAT)
+    return SystemPrompt(text=text, sections=("Persona",) if persona else (), format=CHAT, key=prompt_key(inputs))

@@ -16,6 +16,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.hooks import Hooks
 from outlast.runtime.permissions.decision import Decision
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
 from outlast.runtime.tools.port import Tool
@@ -87,7 +88,7 @@ class TurnContext:
     persona: Persona
     policy: PolicyFactory
     memory: tuple[MemoryFile, ...] = ()
-    notes: tuple[str, ...] = ()
+    facts: tuple[EnvironmentFact, ...] = ()
     platform: str = ""
     config: AgentConfig = field(default_factory=AgentConfig)
     budgets: Budgets = field(default_factory=Budgets)

@@ -13,12 +13,13 @@ from outlast.core.workflow_mode import DecisionKind, WorkflowMode, mode_of
 from outlast.core.workflow_records import COMPLETION_PREFIX, DefinitionOfDone, EntryKind, WorkflowTimelineEntry
 from outlast.runtime.clock import timestamp
 from outlast.runtime.driver import Driver
-from outlast.runtime.prompt.system_prompt import REACT, SystemPrompt, system_prompt
+from outlast.runtime.prompt.environment import EnvironmentFact, plan_mode_fact
+from outlast.runtime.prompt.system_prompt import REACT, SystemPrompt
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.policy import CALL, CONTINUE, PolicyVerdict, TurnOpening
 from outlast.runtime.turn.text_tool_calls import calls_in, with_calls
-from outlast.runtime.turn.turn_start import admitted_text, opening_changes, prompt_inputs
+from outlast.runtime.turn.turn_start import admitted_text, opening_changes, session_prompt
 from outlast.runtime.turn.turn_stats import TurnRecord
 
 TURN_COMPLETE, EMPTY_RETRY, EMPTY_EXHAUSTED = "turn_complete", "empty_response_retry", "empty_response_exhausted"
@@ -50,8 +51,11 @@ class PlainPolicy:
     def system_prompt(self) -> SystemPrompt:
         at = self.driver.state.last_seq
         if self._prompt is None or self._prompt[0] != at:
-            self._prompt = (at, system_prompt(prompt_inputs(self.driver, self.context)))
+            self._prompt = (at, session_prompt(self.driver, self.context))
         return self._prompt[1]
+
+    def environment(self) -> tuple[EnvironmentFact, ...]:
+        return (plan_mode_fact(mode_of(self.driver.state.runtime.get("workflow_mode"))),)
 
     def note_call(self, call: ToolCall, outcome: ToolOutcome, status: str) -> tuple[Event, ...]:
         return ()

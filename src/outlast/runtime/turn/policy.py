@@ -13,6 +13,7 @@ import msgspec
 from outlast.core.events import Event
 from outlast.core.messages import Part, ToolCall
 from outlast.core.workflow_mode import WorkflowMode
+from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.system_prompt import SystemPrompt
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.turn_stats import TurnRecord
@@ -51,7 +52,11 @@ class TurnPolicy(Protocol):
         ...
 
     def system_prompt(self) -> SystemPrompt:
-        """Return the current system prompt; it stays the same until an event is written."""
+        """Return the system prompt. It stays the same in a session unless persona, tools or workflow change."""
+        ...
+
+    def environment(self) -> tuple[EnvironmentFact, ...]:
+        """Return the facts that this policy tells the model in a message, for example the workflow mode."""
         ...
 
     def note_call(self, call: ToolCall, outcome: ToolOutcome, status: str) -> tuple[Event, ...]:

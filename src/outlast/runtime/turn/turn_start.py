@@ -6,13 +6,13 @@ from typing import Any
 
 from outlast.core.events import Event, InputAdmitted, PromptRecorded, RuntimeStateChanged
 from outlast.core.messages import text_of
-from outlast.core.record_storage import dump, read_list
+from outlast.core.record_storage import dump, load
 from outlast.core.state import SessionState
 from outlast.core.workflow_mode import mode_of
-from outlast.core.workflow_records import PromptSnapshot, is_new
+from outlast.core.workflow_records import PromptSnapshot
 from outlast.runtime.clock import timestamp
 from outlast.runtime.driver import Driver
-from outlast.runtime.prompt.system_prompt import PromptInputs, SystemPrompt, snapshot
+from outlast.runtime.prompt.system_prompt import PromptInputs, SystemPrompt, pinned, prompt_key, snapshot, system_prompt
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.turn_stats import totals
 
@@ -32,21 +32,22 @@ def opening_changes(state: SessionState, task: str) -> dict[str, Any]:
     return {"current_task": task, "usage_before_turn": totals(state.usage), "active_turn_phase": "prepare"}
 
 
-def prompt_inputs(driver: Driver, context: TurnContext, sections: tuple[tuple[str, str], ...] = ()) -> PromptInputs:
-    """Build the prompt inputs from the context; `sections` are the policy's own, as name and text."""
+def session_prompt(driver: Driver, context: TurnContext) -> SystemPrompt:
+    """Return the session's system prompt: the recorded one, unless persona, tools or the tool dialect have changed."""
+    inputs = _prompt_inputs(context)
+    key = prompt_key(inputs)
+    known = driver.state.prompts
+    if known and driver.state.runtime.get("prompt_key") == key:
+        return pinned(key, load(PromptSnapshot, known[-1]))
+    return system_prompt(inputs)
+
+
+def _prompt_inputs(context: TurnContext) -> PromptInputs:
     assert context.model is not None
     return PromptInputs(
-        permission_mode=context.gate.mode,
-        project=str(context.project),
-        extra_roots=tuple(str(root) for root in context.roots[1:]),
-        platform=context.platform,
-        date=timestamp(driver.clock)[:10],
         tools=context.tools.specs(),
         native_tools=context.model.abilities.tools and context.config.prompt_format != "react",
         chat_profile=context.model.abilities.chat_profile,
-        prompting=context.prompting,
-        sections=sections,
-        project_notes=context.notes,
         memory=context.memory,
         persona=context.persona,
     )
@@ -55,6 +56,9 @@ def prompt_inputs(driver: Driver, context: TurnContext, sections: tuple[tuple[st
 def prompt_events(driver: Driver, context: TurnContext, prompt: SystemPrompt) -> tuple[Event, ...]:
     """Return the events that record this prompt; empty if the last recorded prompt is the same."""
     runtime = driver.state.runtime
+    known = driver.state.prompts
+    if known and runtime.get("prompt_key") == prompt.key and load(PromptSnapshot, known[-1]).content == prompt.text:
+        return ()
     taken = snapshot(
         prompt,
         timestamp=timestamp(driver.clock),
@@ -62,8 +66,5 @@ def prompt_events(driver: Driver, context: TurnContext, prompt: SystemPrompt) ->
         permission_mode=context.gate.mode,
         current_task=str(runtime.get("current_task") or ""),
     )
-    known = read_list(PromptSnapshot, driver.state.prompts[-1:])
-    if not is_new(taken, known[0] if known else None):
-        return ()
-    changes = {"prompt_format": prompt.format, "prompt_sections": list(prompt.sections)}
+    changes = {"prompt_format": prompt.format, "prompt_sections": list(prompt.sections), "prompt_key": prompt.key}
     return (PromptRecorded(snapshot=dump(taken)), RuntimeStateChanged(changes=changes))
