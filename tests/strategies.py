@@ -139,6 +139,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     e.EffectClass: st.sampled_from(e.EffectClass),
     dict[str, Any]: arguments(),
     dict[str, int]: st.dictionaries(keys(), INT64, max_size=3),
+    dict[str, str]: st.dictionaries(keys(), any_text(), max_size=3),
     list[int]: st.lists(INT64, max_size=4),
     tuple[Part, ...]: st.lists(parts(), max_size=3).map(tuple),
 }

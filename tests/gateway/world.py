@@ -57,7 +57,7 @@ def equipped(model: Model, **config: Any) -> Callable[[TurnContext, Header], Tur
 
     def equip(context: TurnContext, header: Header) -> TurnContext:
         changed = msgspec.structs.replace(context.config, compaction_keep_last_messages=2, **config)
-        return replace(context, model=model, memory=(), notes=(), config=changed)
+        return replace(context, model=model, memory=(), facts=(), config=changed)
 
     return equip
 

@@ -1,15 +1,19 @@
-"""The seeds' tests run on every store: the default store of the process is the one under test."""
+"""The seeds' tests run on every store with the plain workflow, and once more with the guided one.
+
+Store and workflow are the defaults of the process."""
 
 from pathlib import Path
 
 import pytest
 
-KINDS = ("sqlite", "files", "postgres")
+RUNS = ("sqlite", "files", "postgres", "sqlite-guided")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=RUNS)
 def store_kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    kind: str = request.param
+    kind: str
+    kind, _, workflow = request.param.partition("-")
+    monkeypatch.setenv("OUTLAST_WORKFLOW", workflow or "plain")
     if kind == "postgres":
         url = request.getfixturevalue("pg_url")
     elif kind == "files":

@@ -104,11 +104,12 @@ async def test_a_plan_that_was_asked_for_changes_nothing_and_is_carried_out_next
 ) -> None:
     plan = "# Steps\n- write a.txt\n# Files\n- a.txt\n# Verification commands\n- `test -f a.txt`\n"
     write = call("write", file_path="a.txt", content="x")
-    agent = agent_with(store, project, write, plan, workflow_mode="plan")
+    agent = agent_with(store, project, write, plan, workflow="guided", workflow_mode="plan")
     assert "# Steps" in await agent.run("Create a.txt in the workspace root.")
     assert only(agent, e.ToolCallFinished)[0].status == "blocked"
     assert not (project / "a.txt").exists()
-    goes_on = agent_with(store, project, call("write", "w2", file_path="a.txt", content="x"), "Done.")
+    carried_out = call("write", "w2", file_path="a.txt", content="x")
+    goes_on = agent_with(store, project, carried_out, "Done.", workflow="guided")
     assert goes_on.resume_session(agent.session.session_id)
     await goes_on.run("Carry it out.")
     assert (project / "a.txt").exists()

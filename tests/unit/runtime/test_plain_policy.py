@@ -64,6 +64,7 @@ async def test_every_record_of_a_plain_turn_stands_in_the_log_in_order(store: Lo
         "TurnStarted",
         "DefinitionOfDoneUpdated",
         "PromptRecorded",
+        "EnvironmentDescribed",
         "ModelRequested",
         "AssistantReplied",
         "ToolCallStarted",

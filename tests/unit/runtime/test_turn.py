@@ -78,6 +78,7 @@ async def test_every_record_of_a_turn_stands_in_the_log_in_order(store: LogStore
         "TurnStarted",
         "DefinitionOfDoneUpdated",
         "PromptRecorded",
+        "EnvironmentDescribed",
         "ModelRequested",
         "AssistantReplied",
         "ToolCallStarted",
@@ -85,7 +86,6 @@ async def test_every_record_of_a_turn_stands_in_the_log_in_order(store: LogStore
         "ModelRequested",
         "AssistantReplied",
         "CompletionDecided",
-        "DefinitionOfDoneUpdated",
         "TurnEnded",
     ]
     assert store.holder(agent.session.session_id) is None
@@ -111,7 +111,9 @@ async def test_the_admitted_text_is_the_last_user_message_of_the_first_request(s
     await agent.run("  second, with spaces  ")
     backend = agent.backend
     assert isinstance(backend, ScriptedBackend)
-    assert [message.content for message in backend.requests[1].messages] == [
+    [told, *said] = [message.content for message in backend.requests[1].messages]
+    assert told.startswith("[Outlast runtime] Your environment:\n- Project folder: ")
+    assert said == [
         "First 😀 question?",
         "Yes.",
         "  second, with spaces  ",
@@ -224,7 +226,8 @@ async def test_a_time_budget_stops_a_command_that_runs(store: LogStore, project:
 
 async def test_the_same_call_over_and_over_is_halted(store: LogStore, project: Path) -> None:
     (project / "a.txt").write_text("x")
-    agent = agent_with(store, project, *(call("read", f"r{n}", file_path="a.txt") for n in range(9)))
+    calls = (call("read", f"r{n}", file_path="a.txt") for n in range(9))
+    agent = agent_with(store, project, *calls, workflow="guided")
     await agent.run("Read a.txt.")
     assert only(agent, e.CompletionDecided)[-1].code == "tool_batch_halted"
     assert len(only(agent, e.ToolCallFinished)) == 5
@@ -417,7 +420,7 @@ async def test_a_sub_agent_has_its_own_log_and_its_answer_is_the_result(store: L
 async def test_work_is_verified_and_a_failure_goes_back_to_the_model(store: LogStore, project: Path) -> None:
     broken = call("write", "w1", file_path="a.py", content="def broken(:\n")
     mended = call("write", "w2", file_path="a.py", content="def fine():\n    return 1\n")
-    agent = agent_with(store, project, broken, "Written.", mended, "Mended.")
+    agent = agent_with(store, project, broken, "Written.", mended, "Mended.", workflow="guided")
     assert (await agent.run("Create a.py with a function.")).startswith("Mended.")
     codes = [one.code for one in only(agent, e.CompletionDecided)]
     assert codes == [
