@@ -218,7 +218,20 @@ class Player:
     def compact(self) -> None:
         kept = self.chance.randint(max(1, len(self.log.rows) - 30), len(self.log.rows))
         after = self.chance.randint(1, 100)
-        self.log.add(e.Compacted(summary=self.words(), first_kept_seq=kept, tokens_before=100, tokens_after=after))
+        pruned = self.chance.choice((0, 0, self.any_seq()))
+        words = tuple(e.UserWords(seq=n, text=self.words()) for n in range(self.chance.choice((0, 0, 2))))
+        self.log.add(
+            e.Compacted(
+                summary=self.words(),
+                first_kept_seq=kept,
+                tokens_before=100,
+                tokens_after=after,
+                pruned_upto=pruned,
+                pruned_over=self.chance.choice((0, 3, 400)),
+                words=words,
+                summarised=not pruned or self.chance.random() < 0.5,
+            )
+        )
 
     def undo(self) -> None:
         journal = self.log.state.journal

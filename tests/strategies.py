@@ -142,6 +142,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, str]: st.dictionaries(keys(), any_text(), max_size=3),
     list[int]: st.lists(INT64, max_size=4),
     tuple[Part, ...]: st.lists(parts(), max_size=3).map(tuple),
+    tuple[e.UserWords, ...]: st.lists(st.builds(e.UserWords, seq=INT64, text=any_text()), max_size=3).map(tuple),
 }
 
 

@@ -26,13 +26,8 @@ from outlast.core.messages import Message
 from outlast.core.state import SessionState
 from outlast.core.transcript import transcript
 from outlast.core.window import window
-from outlast.runtime.history.compaction import (
-    KEEP_LAST,
-    Compaction,
-    CompactionSettings,
-    compact_if_due,
-    last_compaction,
-)
+from outlast.runtime.history.compaction import Compaction, compact_if_due, last_compaction
+from outlast.runtime.history.window_tokens import KEEP_LAST, CompactionSettings
 from outlast.runtime.prompt.project_identity import project_fingerprint, project_key
 from outlast.runtime.runtime_record import RuntimeRecord, checked
 from outlast.runtime.session_writes import SPEAKERS, SessionWrites, appended, new_session_id

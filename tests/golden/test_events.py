@@ -30,6 +30,8 @@ def as_version_1_had_it(event: e.Event) -> e.Event:
     match event:
         case e.ToolCallStarted():
             return msgspec.structs.replace(event, facts={})
+        case e.Compacted():
+            return msgspec.structs.replace(event, pruned_upto=0, pruned_over=0, words=(), summarised=True)
         case e.ApprovalRequested():
             return msgspec.structs.replace(event, mode=None)
         case _:

@@ -31,7 +31,7 @@ class Boundary(msgspec.Struct, frozen=True, array_like=True):
     """One boundary event. `target` is the first kept seq, the seq rewound to, or the seq of the boundary it undoes.
 
     `needs` is the oldest earlier input that the window still needs (0: none), `carried` the inputs of the turn that was
-    running. Both lie before the boundary and still appear after it.
+    running. Both lie before the boundary and still appear after it. The last three are those of `Compacted`.
     """
 
     seq: int
@@ -39,6 +39,9 @@ class Boundary(msgspec.Struct, frozen=True, array_like=True):
     target: int = 0
     needs: int = 0
     carried: tuple[int, ...] = ()
+    pruned_upto: int = 0
+    pruned_over: int = 0
+    summarised: bool = True
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -52,13 +55,17 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BoundaryView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The combined effect of all boundaries of a log."""
+    """The combined effect of all boundaries of a log. `compacted_at` is the newest compaction in force. `summary_at` is
+    the one whose summary the window shows: a compaction that only prunes outputs leaves an earlier summary in place."""
 
     cleared_at: int = 0
     compacted_at: int = 0
+    summary_at: int = 0
     first_kept: int = 0
     needs: int = 0
     carried: tuple[int, ...] = ()
+    pruned_upto: int = 0
+    pruned_over: int = 0
     hidden: tuple[Span, ...] = ()
 
     @property
@@ -134,8 +141,13 @@ def _drawn(view: BoundaryView, entry: _InForce) -> BoundaryView:
         case BoundaryKind.CLEARED:
             return BoundaryView(cleared_at=it.seq, needs=it.needs, carried=it.carried)
         case BoundaryKind.COMPACTED:
+            pruned = msgspec.structs.replace(
+                view, compacted_at=it.seq, pruned_upto=it.pruned_upto, pruned_over=it.pruned_over
+            )
+            if not it.summarised:
+                return pruned
             return msgspec.structs.replace(
-                view, compacted_at=it.seq, first_kept=min(it.target, it.seq), needs=it.needs, carried=it.carried
+                pruned, summary_at=it.seq, first_kept=min(it.target, it.seq), needs=it.needs, carried=it.carried
             )
         case BoundaryKind.REWOUND:
             return msgspec.structs.replace(_seen_at(view, it.target), hidden=_hidden_with(view.hidden, it))

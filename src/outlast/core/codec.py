@@ -27,12 +27,13 @@ BLOB_FROM = 64 * 1024
 MAX_BLOB = 256 * 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
-VERSIONS: dict[str, int] = {**dict.fromkeys(KINDS, 1), "ApprovalRequested": 2, "ToolCallStarted": 2}
+VERSIONS: dict[str, int] = {**dict.fromkeys(KINDS, 1), "ApprovalRequested": 2, "Compacted": 2, "ToolCallStarted": 2}
 """The version this Outlast writes, by kind."""
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("ApprovalRequested", 1): lambda body: body,  # version 2 added `mode`, which may be missing
+    ("Compacted", 1): lambda body: body,  # version 2 added pruned outputs and the user's words, which may be missing
     ("ToolCallStarted", 1): lambda body: body,  # version 2 added `facts`, which may be missing
 }
 """Functions that convert the body of (kind, version) to the next version."""

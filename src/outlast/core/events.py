@@ -245,8 +245,20 @@ class TurnEnded(Event, frozen=True, kw_only=True):
 # --- boundaries of the window ------------------------------------------------------------------------------------
 
 
+class UserWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The text of the user's message at `seq`, which a compaction keeps: whole, or its head and tail."""
+
+    seq: int
+    text: str
+
+
 class Compacted(Event, frozen=True, kw_only=True):
-    """The model sees `summary` instead of everything before `first_kept_seq`; the originals stay readable."""
+    """The model sees `summary` instead of everything before `first_kept_seq`; the originals stay readable.
+
+    Since version 2: tool outputs up to event `pruned_upto` with more than `pruned_over` characters are replaced in the
+    window by a reference, `words` are the user's own texts that stay beside the summary, and with `summarised` False
+    only outputs were pruned: an earlier summary and the start of the window stay as they were.
+    """
 
     summary: str
     first_kept_seq: int
@@ -255,6 +267,10 @@ class Compacted(Event, frozen=True, kw_only=True):
     usage: Usage = Usage()
     model: str | None = None
     facts: dict[str, Any] = {}
+    pruned_upto: int = 0
+    pruned_over: int = 0
+    words: tuple[UserWords, ...] = ()
+    summarised: bool = True
 
 
 class CompactionUndone(Event, frozen=True, kw_only=True):

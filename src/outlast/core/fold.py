@@ -317,7 +317,10 @@ def _turn_ended(state: SessionState, stored: StoredEvent, event: e.TurnEnded) ->
 
 def _draw(state: SessionState, stored: StoredEvent, what: BoundaryKind, target: int = 0) -> None:
     carried = _carried(state, stored, what, target)
-    boundary = Boundary(stored.seq, what, target, _needs(state, what, target), carried)
+    _journal(state, Boundary(stored.seq, what, target, _needs(state, what, target), carried))
+
+
+def _journal(state: SessionState, boundary: Boundary) -> None:
     state.view_start, state.journal = journal_with(state.view_start, state.journal, boundary)
     state.view = view_of(state.view_start, state.journal)
 
@@ -337,7 +340,10 @@ def _carried(state: SessionState, stored: StoredEvent, what: BoundaryKind, targe
 
 
 def _compacted(state: SessionState, stored: StoredEvent, event: e.Compacted) -> None:
-    _draw(state, stored, BoundaryKind.COMPACTED, event.first_kept_seq)
+    what, target = BoundaryKind.COMPACTED, event.first_kept_seq
+    needs, carried = _needs(state, what, target), _carried(state, stored, what, target)
+    pruned = (event.pruned_upto, event.pruned_over, event.summarised)
+    _journal(state, Boundary(stored.seq, what, target, needs, carried, *pruned))
     _carried_out(state, "compact")
     before, counters = event.tokens_before, state.compactions
     futile = counters.futile + 1 if event.tokens_after * 10 > before * 9 else 0

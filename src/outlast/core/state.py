@@ -20,7 +20,7 @@ from outlast.core.header import ACTIVE, PLAN
 from outlast.core.inbox import Inbox
 from outlast.core.usage import UsageTotals
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Increment it when an event changes the state in another way than before: snapshots of other versions are ignored."""
 
 

@@ -1,6 +1,7 @@
 """The window: the messages the model sees, projected from the log and repaired for the provider.
 
-It holds the events since the last boundary, after a compaction's summary. An input appears where a turn read it, not
+It holds the events since the last boundary, after a compaction's summary; old outputs that a compaction pruned are
+references. An input appears where a turn read it, not
 where it was admitted, so a queued input never breaks into another turn. Between boundaries the prefix stays the same
 byte for byte from step to step, because providers cache by prefix. The log is not changed; repairs are reported.
 """
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from outlast.core import events as e
 from outlast.core.boundaries import BoundaryView
+from outlast.core.compacted_view import SUMMARY_MARK, pruned_message, summary_message
 from outlast.core.event_row import StoredEvent
 from outlast.core.fold import Row
 from outlast.core.messages import Message, Role, TextPart
@@ -20,7 +22,8 @@ from outlast.core.repair import ASKED, Repair, accepted
 from outlast.core.state import SessionState
 from outlast.core.transcript import message_of
 
-SUMMARY_MARK = "[COMPACTED CONTEXT]"
+__all__ = ["BROKE_OFF", "SUMMARY_MARK", "Window", "WindowMessage", "said", "unread", "whole_from", "window"]
+
 BROKE_OFF = "[The reply broke off here.]"
 
 
@@ -74,6 +77,7 @@ def _heard(rows: Iterable[Row], state: SessionState, *, asking: bool = False) ->
     for stored, event in rows:
         heard.hear(stored, event)
     heard.place_carried(state.last_seq + 1)
+    heard.place_summary()
     return heard
 
 
@@ -93,13 +97,17 @@ class _Heard:
         self._calls: dict[str, int | None] = {}
         self._broken: Message | None = None
         self._last: Message | None = None
+        self._summary: tuple[Message, tuple[e.UserWords, ...]] | None = None
+        self._redacted: set[int] = set()
 
     def hear(self, stored: StoredEvent, event: e.Event | e.Opaque) -> None:
         message = message_of(stored, event)
+        if isinstance(event, e.EventRedacted):
+            self._redacted.add(event.seq)
         if message is not None and stored.kind == "InputAdmitted":
             self._inputs[stored.seq] = message
-        elif stored.seq == self.view.compacted_at and message is not None:
-            self.said.insert(0, WindowMessage(0, _summary(message)))
+        elif stored.seq == self.view.summary_at and message is not None:
+            self._summary = message, event.words if isinstance(event, e.Compacted) else ()
         elif stored.seq >= self.view.window_from and not self.view.hides(stored.seq):
             self.place_carried(stored.seq)
             self._hear_visible(stored.seq, event, message)
@@ -126,7 +134,7 @@ class _Heard:
                 pass
             case _:
                 if message is not None:
-                    self._say(seq, message)
+                    self._say(seq, pruned_message(message, self.view.pruned_upto, self.view.pruned_over))
 
     def _say(self, place: int, message: Message) -> None:
         self.said.append(WindowMessage(place, message))
@@ -162,6 +170,12 @@ class _Heard:
         carried, self._carried = self._carried, []
         self._read(place, carried)
 
+    def place_summary(self) -> None:
+        """Put the summary before everything else, once it is known which of the user's words were redacted since."""
+        if self._summary is not None:
+            message, words = self._summary
+            self.said.insert(0, WindowMessage(0, summary_message(message, words, self._redacted)))
+
     def _keep_broken(self, place: int) -> None:
         """Keep the text of a reply that broke off at the end of a turn: the model should know what the user saw."""
         broken, self._broken = self._broken, None
@@ -170,11 +184,6 @@ class _Heard:
             parts = (*texts, TextPart(BROKE_OFF))
             seq, at = broken.seq, broken.at
             self._say(place, Message(role=Role.ASSISTANT, parts=parts, seq=seq, at=at, interrupted=True))
-
-
-def _summary(message: Message) -> Message:
-    content = message.content if message.content.startswith(SUMMARY_MARK) else f"{SUMMARY_MARK}\n{message.content}"
-    return Message(role=Role.SYSTEM, content=content, seq=message.seq, at=message.at, is_summary=True)
 
 
 def unread(state: SessionState) -> list[int]:

@@ -14,16 +14,18 @@ from outlast.core.window import SUMMARY_MARK, window
 from outlast.runtime.history.compaction import (
     COOL_DOWN,
     CompactionPlan,
-    CompactionSettings,
-    WindowLimits,
     compacted_event,
     due,
-    limits,
     may_compact,
     planned,
-    request_tokens,
     still_fits,
     structural,
+)
+from outlast.runtime.history.window_tokens import (
+    CompactionSettings,
+    WindowLimits,
+    limits,
+    request_tokens,
     tokens_now,
 )
 from outlast.testing.validity import rejections
@@ -230,7 +232,7 @@ def test_whatever_came_before_a_planned_compaction_makes_a_good_window_and_loses
         return
     assert log.state.window_from <= plan.first_kept_seq <= log.state.last_seq + 1
     event = compacted_event(plan, structural(plan))
-    assert decode("Compacted", 1, encode(event).body) == event
+    assert decode("Compacted", 2, encode(event).body) == event
     log.add(event)
     sent = window(log.rows, log.state, provider="anthropic", asking=True).messages
     assert rejections(sent, "anthropic") == []

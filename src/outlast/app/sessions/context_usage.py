@@ -10,7 +10,7 @@ from outlast.core.messages import Message, Role
 from outlast.core.state import SessionState
 from outlast.core.text import text_tokens
 from outlast.runtime.history.boundaries import settings_of, window_of
-from outlast.runtime.history.compaction import limits, message_tokens, request_tokens
+from outlast.runtime.history.window_tokens import limits, message_tokens, request_tokens
 from outlast.runtime.turn.context import RequestSetup
 
 

@@ -19,7 +19,7 @@ from outlast.core.header import Header
 from outlast.core.messages import Message, Role
 from outlast.core.state import SessionState
 from outlast.core.transcript import transcript
-from outlast.runtime.history.compaction import message_tokens
+from outlast.runtime.history.window_tokens import message_tokens
 from outlast.store.log_store import LogStore
 from outlast.store.read.decode import decode_events, load_state
 

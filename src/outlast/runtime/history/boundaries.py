@@ -24,14 +24,18 @@ from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.history import compaction
-from outlast.runtime.history.compaction import CompactionPlan, CompactionSettings
+from outlast.runtime.history.compaction import CompactionPlan
 from outlast.runtime.history.model_summary import summary_of
 from outlast.runtime.history.rewind import rewind, unrewind
+from outlast.runtime.history.window_tokens import CompactionSettings, limits, request_tokens
 from outlast.runtime.turn.context import RequestSetup, TurnContext
 from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
 from outlast.store.lineage import rotate
 from outlast.store.port import NewEvent
 from outlast.store.process_identity import holder
+
+RECALL = "recall"
+"""The tool that shows the model what was pruned; without it no output is pruned."""
 
 
 async def apply_boundary_requests(driver: Driver, context: TurnContext) -> bool:
@@ -97,7 +101,7 @@ async def compact_if_needed(driver: Driver, context: TurnContext, request: Model
     """Compact if this request approaches the limit of the model's window; return whether it did."""
     rows, settings = await driver.rows(), settings_of(context)
     max_output = context.config.max_output_tokens or 0
-    most = compaction.limits(settings, window_of(context), max_output)
+    most = limits(settings, window_of(context), max_output)
     rotates = context.config.compaction_mode == "rotate"  # within a turn it compacts only if it must
     threshold = window_of(context) * 19 // 20 if rotates else most.threshold
     if not context.config.auto_compaction or _about(request, rows) < threshold:
@@ -116,12 +120,12 @@ async def compact_if_needed(driver: Driver, context: TurnContext, request: Model
 
 def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
     """Return an upper estimate of the request's size as `due` counts it, without building the window again."""
-    estimate = compaction.request_tokens(request.messages, request.system, request.tools)
+    estimate = request_tokens(request.messages, request.system, request.tools)
     for stored, event in reversed(rows):
         if isinstance(event, AssistantReplied) and event.usage.input_tokens:
             since = [message for message in request.messages if (message.seq or stored.seq + 1) > stored.seq]
             counted = event.usage.input_tokens + event.usage.output_tokens
-            return max(estimate, counted + compaction.request_tokens(since))
+            return max(estimate, counted + request_tokens(since))
     return estimate
 
 
@@ -130,7 +134,7 @@ async def compact(
 ) -> bool:
     """Compact now, whatever the size; False if there is nothing to summarise or the plan became void."""
     settings = settings_of(context)
-    most = compaction.limits(settings, window_of(context), context.config.max_output_tokens or 0)
+    most = limits(settings, window_of(context), context.config.max_output_tokens or 0)
     plan = compaction.planned(await driver.rows(), driver.state, settings, limits=most, reason=reason)
     return plan is not None and await _compacted(driver, context, plan, instructions)
 
@@ -153,11 +157,12 @@ async def _compacted(driver: Driver, context: TurnContext, plan: CompactionPlan,
 
 
 def settings_of(context: RequestSetup) -> CompactionSettings:
-    threshold = context.config.auto_compaction_input_tokens_threshold
-    keep = context.config.compaction_keep_last_messages
-    if threshold is None:
-        return CompactionSettings(keep_last=keep)
-    return CompactionSettings(input_tokens_threshold=threshold, keep_last=keep)
+    model = context.model
+    return CompactionSettings(
+        input_tokens_threshold=context.config.auto_compaction_input_tokens_threshold,
+        keep_last=context.config.compaction_keep_last_messages,
+        recall=context.tools.get(RECALL) is not None and model is not None and not model.abilities.chat_profile,
+    )
 
 
 def window_of(context: RequestSetup) -> int:
@@ -186,11 +191,17 @@ async def rotated(
     settings = settings_of(context)
     rows = await driver.rows()
     if now:
-        most = compaction.limits(settings, window_of(context))
+        most = limits(settings, window_of(context))
         plan = compaction.planned(rows, driver.state, settings, limits=most, reason="manual")
     else:
         plan = compaction.due(
-            rows, driver.state, settings, context_window=window_of(context), system=system, tools=tools
+            rows,
+            driver.state,
+            settings,
+            context_window=window_of(context),
+            system=system,
+            tools=tools,
+            summarise=True,
         )
     if plan is None:
         return False

@@ -5,8 +5,9 @@
     if still_fits(plan, rows_since):                               # under the lease
         append(compacted_event(plan, summary))
 
-A plan has a watermark, `upto_seq`: events written while the summary is made come after it and stay. Nothing changes
-before the event is written, so a failed summary does no harm.
+Old tool outputs are pruned first; if that frees enough, there is no summary. Only a compaction prunes, so the beginning
+of the window stays the same between two of them. A plan has a watermark, `upto_seq`: events written while the summary
+is made come after it and stay. Nothing changes before the event is written, so a failed summary does no harm.
 
 `compact_if_due` compacts a session that no agent drives (by its library object): without a model, under a lease that
 is claimed and released in the same commit.
@@ -21,49 +22,39 @@ import msgspec
 
 from outlast.core import events as e
 from outlast.core.boundaries import BoundaryKind
-from outlast.core.events import Compacted
+from outlast.core.events import Compacted, UserWords
 from outlast.core.fold import Row
 from outlast.core.ids import id_from
-from outlast.core.messages import FilePart, ImagePart, Message, ReasoningPart, TextPart, ToolCall, ToolResult, Usage
+from outlast.core.messages import Message, TextPart, Usage
 from outlast.core.state import SessionState
 from outlast.core.text import text_tokens
-from outlast.core.window import WindowMessage, said, whole_from, window
+from outlast.core.window import SUMMARY_MARK, WindowMessage, said, whole_from
 from outlast.models.port import UNKNOWN_WINDOW, ToolSpec
-from outlast.runtime.history.structural_summary import KnownFacts, known, structural_summary
+from outlast.runtime.history.pruned_outputs import PRUNED_OVER, prune_limit, pruned_count, pruned_tokens
+from outlast.runtime.history.structural_summary import NOTES, KnownFacts, SummaryBudget, known, structural_summary
+from outlast.runtime.history.user_words import kept_words, words_tokens
+from outlast.runtime.history.window_tokens import (
+    SUMMARY_TOKENS,
+    CompactionSettings,
+    WindowLimits,
+    limits,
+    message_tokens,
+    request_tokens,
+    tokens_now,
+)
 from outlast.store.port import Append, Claim, Lease, NewEvent, Release, Store
 from outlast.store.process_identity import holder
 from outlast.store.read.decode import decode_events
 
-KEEP_LAST = 4
-IMAGE_TOKENS = 1_600
-MESSAGE_TOKENS = 4
 COOL_DOWN = (0, 2, 6, 16)
 """Turns to wait before the next compaction, by the number of futile compactions in a row."""
 _BOUNDARIES = (e.Compacted, e.CompactionUndone, e.HistoryCleared, e.Rewound, e.RewindUndone, e.EventRedacted)
 
 
-class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`input_tokens_threshold` is the setting `auto_compaction_input_tokens_threshold`; None uses the model's window.
-
-    The last `keep_last` messages are kept, and as many earlier ones as fit into `keep_tokens`.
-    """
-
-    input_tokens_threshold: int | None = None
-    keep_last: int = KEEP_LAST
-    keep_tokens: int = 0
-
-
-class WindowLimits(msgspec.Struct, frozen=True):
-    """Token limits. `threshold`: compact from here on. `pressing`: the next request may not fit. `kept`: the most that
-    a compaction keeps."""
-
-    threshold: int
-    pressing: int
-    kept: int
-
-
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Plan of a compaction: the summary replaces `dropped`; `earlier` is the text of the previous summary."""
+    """Plan of a compaction: the summary and the user's `words` replace `dropped`; `earlier` is the text of the previous
+    summary, `earlier_tokens` what it and its words take now. Outputs up to `pruned_upto` become references; without
+    `summarised` that is all that happens."""
 
     first_kept_seq: int
     upto_seq: int
@@ -72,8 +63,13 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[Message, ...]
     kept: tuple[Message, ...]
     earlier: str = ""
+    earlier_tokens: int = 0
     known: KnownFacts = KnownFacts()
     reason: str = "auto"
+    summary_tokens: int = SUMMARY_TOKENS
+    words: tuple[UserWords, ...] = ()
+    pruned_upto: int = 0
+    summarised: bool = True
 
 
 class CompactionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,61 +79,6 @@ class CompactionSummary(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     model: str | None = None
     why: str | None = None
-
-
-# --- size of the window --------------------------------------------------------------------------------------------
-
-
-def limits(settings: CompactionSettings, context_window: int = UNKNOWN_WINDOW, max_output: int = 0) -> WindowLimits:
-    """Compute the limits. The threshold is at most three quarters of the model's window, or less if the output needs
-    more than the remaining quarter."""
-    ceiling = max(1, min(context_window * 3 // 4, context_window - min(max_output, context_window // 2)))
-    wanted = settings.input_tokens_threshold
-    threshold = ceiling if wanted is None else max(1, min(wanted, ceiling))
-    return WindowLimits(threshold, max(threshold, min(context_window * 19 // 20, 2 * threshold)), ceiling // 2)
-
-
-def message_tokens(message: Message) -> int:
-    parts = message.parts
-    if len(parts) == 1 and type(parts[0]) is TextPart:  # the common case
-        return MESSAGE_TOKENS + text_tokens(parts[0].text)
-    return MESSAGE_TOKENS + sum(_part_tokens(part) for part in message.parts)
-
-
-def _part_tokens(part: object) -> int:
-    match part:
-        case TextPart(text=text) | ReasoningPart(text=text):
-            return text_tokens(text)
-        case ToolCall(name=name, arguments=arguments, raw=raw):
-            return text_tokens(name) + text_tokens(raw if raw is not None else repr(arguments))
-        case ToolResult(content=content):
-            return text_tokens(content)
-        case ImagePart():
-            return IMAGE_TOKENS
-        case FilePart(data=data):
-            return len(data) // 16
-        case _:
-            return 0
-
-
-def request_tokens(messages: Iterable[Message], system: str = "", tools: Sequence[ToolSpec] = ()) -> int:
-    """Estimate the tokens of a whole request."""
-    told = sum(text_tokens(tool.name + tool.description + repr(tool.parameters)) for tool in tools)
-    return text_tokens(system) + told + sum(message_tokens(message) for message in messages)
-
-
-def tokens_now(rows: Sequence[Row], state: SessionState, system: str = "", tools: Sequence[ToolSpec] = ()) -> int:
-    """Tokens of the next request: the larger of the estimate and the provider's last count plus all messages since.
-    `rows` as for `window`."""
-    estimate = request_tokens(window(rows, state, asking=True).messages, system, tools)
-    drawn = max((boundary.seq for boundary in state.journal), default=0)
-    for stored, event in reversed(rows):
-        if stored.seq <= drawn:
-            break
-        if isinstance(event, e.AssistantReplied) and event.usage.input_tokens:
-            since = sum(message_tokens(one.message) for one in said(rows, state) if one.place > stored.seq)
-            return max(estimate, event.usage.input_tokens + event.usage.output_tokens + since)
-    return estimate
 
 
 # --- whether to compact --------------------------------------------------------------------------------------------
@@ -171,16 +112,42 @@ def due(
     max_output: int = 0,
     system: str = "",
     tools: Sequence[ToolSpec] = (),
+    summarise: bool = False,
 ) -> CompactionPlan | None:
-    """Return the plan of an automatic compaction, or None if none is due."""
+    """Return the plan of an automatic compaction, or None if none is due. It only prunes old outputs if that frees
+    enough, unless `summarise` asks for a summary."""
     most = limits(settings, context_window, max_output)
     tokens = tokens_now(rows, state, system, tools)
     if not may_compact(state, tokens, most):
         return None
+    if settings.recall and not summarise:
+        plan = prune_plan(rows, state, limits=most, tokens=tokens)
+        if plan is not None:
+            return plan
     return planned(rows, state, settings, limits=most, tokens=tokens)
 
 
 # --- what to compact -----------------------------------------------------------------------------------------------
+
+
+def prune_plan(rows: Sequence[Row], state: SessionState, *, limits: WindowLimits, tokens: int) -> CompactionPlan | None:
+    """Plan a compaction that only prunes outputs; None if that would not free enough of the window."""
+    spoken = _spoken(rows, state)
+    messages = tuple(one.message for one in spoken)
+    upto = prune_limit(spoken, limits.recent)
+    saved = pruned_tokens(messages, upto)
+    if not saved or tokens - saved >= limits.settled:
+        return None
+    return CompactionPlan(
+        first_kept_seq=state.window_from,
+        upto_seq=state.last_seq,
+        tokens_before=tokens,
+        kept_tokens=request_tokens(messages) - saved,
+        dropped=(),
+        kept=messages,
+        pruned_upto=upto,
+        summarised=False,
+    )
 
 
 def planned(
@@ -193,9 +160,7 @@ def planned(
     reason: str = "auto",
 ) -> CompactionPlan | None:
     """Plan what to keep and what to summarise; None if there is nothing to gain. Calls stay with their results."""
-    everything = said(rows, state)
-    earlier = "\n".join(one.message.content for one in everything if one.message.is_summary)
-    spoken = [one for one in everything if not one.message.is_summary and _speaks(one.message)]
+    spoken = _spoken(rows, state)
     wanted = _wanted(spoken, settings, limits.kept)
     first = max(whole_from(rows, wanted if wanted else state.last_seq + 1), state.window_from)
     dropped = tuple(one.message for one in spoken if one.place < first)
@@ -204,17 +169,41 @@ def planned(
     carried = [message for message in dropped if message.seq in still_said]
     if len(dropped) == len(carried):
         return None
+    summary, words, earlier_tokens = _earlier(rows, state)
+    gone = [message for message in dropped if message.seq not in still_said]
+    upto = prune_limit(spoken, limits.recent) if settings.recall else 0
+    upto = max(upto, state.view.pruned_upto)
     return CompactionPlan(
         first_kept_seq=first,
         upto_seq=state.last_seq,
         tokens_before=tokens_now(rows, state) if tokens is None else tokens,
-        kept_tokens=request_tokens([*kept, *carried]),
+        kept_tokens=request_tokens([*kept, *carried]) - pruned_tokens(kept, upto),
         dropped=dropped,
         kept=kept,
-        earlier=earlier,
+        earlier=summary,
+        earlier_tokens=earlier_tokens,
         known=known(state),
         reason=reason,
+        summary_tokens=limits.summary,
+        words=kept_words(words, gone, [*kept, *carried], limits.words, recall=settings.recall),
+        pruned_upto=upto,
     )
+
+
+def _spoken(rows: Sequence[Row], state: SessionState) -> list[WindowMessage]:
+    """Return the messages of the window that say something, without the summary."""
+    return [one for one in said(rows, state) if not one.message.is_summary and _speaks(one.message)]
+
+
+def _earlier(rows: Sequence[Row], state: SessionState) -> tuple[str, tuple[UserWords, ...], int]:
+    """Return the summary in force, the user's words beside it that were not redacted since, and their tokens."""
+    redacted = {event.seq for _, event in rows if isinstance(event, e.EventRedacted)}
+    for stored, event in rows:
+        if stored.seq == state.view.summary_at and isinstance(event, Compacted):
+            shown = [one.message for one in said(rows, state) if one.message.is_summary]
+            words = tuple(one for one in event.words if one.seq not in redacted)
+            return f"{SUMMARY_MARK}\n{event.summary.removeprefix(SUMMARY_MARK).lstrip()}", words, request_tokens(shown)
+    return "", (), 0
 
 
 def _speaks(message: Message) -> bool:
@@ -247,16 +236,16 @@ def structural(
     plan: CompactionPlan, *, usage: Usage | None = None, model: str | None = None, why: str | None = None
 ) -> CompactionSummary:
     """Build the structural summary; `usage`, `model` and `why` come from a model whose summary failed."""
-    text = structural_summary(plan.dropped, earlier=plan.earlier, known=plan.known)
+    notes = SummaryBudget(max(NOTES.chars, plan.summary_tokens * 4), NOTES.lines, NOTES.line)
+    text = structural_summary(plan.dropped, earlier=plan.earlier, known=plan.known, notes=notes)
     return CompactionSummary(text=text, usage=usage or Usage(), model=model, why=why)
 
 
 def compacted_event(plan: CompactionPlan, summary: CompactionSummary) -> e.Compacted:
     """Build the event; the driver writes it under the lease, after `still_fits`."""
-    other = plan.tokens_before - request_tokens(
-        [*plan.dropped, *plan.kept]
-    )  # the system prompt, tools, the earlier summary
-    after = max(0, other) + plan.kept_tokens + text_tokens(summary.text)
+    other = plan.tokens_before - request_tokens([*plan.dropped, *plan.kept]) - plan.earlier_tokens
+    after = max(0, other) + plan.kept_tokens + text_tokens(summary.text) + words_tokens(plan.words)
+    pruned = pruned_count(plan.kept, plan.pruned_upto)
     return e.Compacted(
         summary=summary.text,
         first_kept_seq=plan.first_kept_seq,
@@ -269,9 +258,14 @@ def compacted_event(plan: CompactionPlan, summary: CompactionSummary) -> e.Compa
             "upto_seq": plan.upto_seq,
             "dropped": len(plan.dropped),
             "kept": len(plan.kept),
-            "structural": summary.why is not None or summary.model is None,
+            "structural": plan.summarised and (summary.why is not None or summary.model is None),
             **({"why": summary.why} if summary.why else {}),
+            **({"pruned": pruned} if pruned else {}),
         },
+        pruned_upto=plan.pruned_upto,
+        pruned_over=PRUNED_OVER if plan.pruned_upto else 0,
+        words=plan.words,
+        summarised=plan.summarised,
     )
 
 

@@ -16,8 +16,8 @@ from outlast.core.text import valid_text
 from outlast.core.window import SUMMARY_MARK
 from outlast.models.port import Finished, Model, ModelRequest
 from outlast.runtime.history.compaction import CompactionPlan, CompactionSummary, structural
+from outlast.runtime.history.window_tokens import SUMMARY_TOKENS
 
-SUMMARY_TOKENS = 2_000
 CHARS_A_TOKEN = 4
 MESSAGE_CHARS = 4_000
 _CUT = "\n[... {} characters left out ...]\n"
@@ -74,12 +74,15 @@ async def summary_of(
     plan: CompactionPlan,
     model: Model | None,
     instructions: str | None = None,
-    budget: int = SUMMARY_TOKENS,
     *,
     replies: int = 0,
     session_id: str = "",
 ) -> CompactionSummary:
-    """Summarise what the plan drops: with the model's summary if usable, else the structural one. Never fails."""
+    """Summarise what the plan drops: with the model's summary if usable, else the structural one. Never fails. A plan
+    that only prunes outputs needs no summary and no request."""
+    if not plan.summarised:
+        return CompactionSummary(text="")
+    budget = plan.summary_tokens
     if model is None:
         return structural(plan)
     try:
