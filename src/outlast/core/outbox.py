@@ -136,6 +136,8 @@ class Outbox:
                     self.items[stored.seq] = OutboxItem(
                         what=DeliveryKind.REQUEST, of_seq=stored.seq, needs=stored.seq, facts={"request": what}
                     )
+            case e.Compacted(tokens_before=before, tokens_after=after, summarised=False):
+                self._carried_out(f"Old tool outputs are left out now: about {before:,} tokens became {after:,}.")
             case e.Compacted(tokens_before=before, tokens_after=after):
                 self._carried_out(f"Older messages are summarised now: about {before:,} tokens became {after:,}.")
             case e.RuntimeStateChanged(changes={"boundary_refused": {"why": why}}):

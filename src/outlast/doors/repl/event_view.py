@@ -224,6 +224,8 @@ class EventView:
 def told_change(event: e.Event | e.Opaque) -> str | None:
     """Describe in one sentence what an event changes in the session; None if there is nothing to report."""
     match event:
+        case e.Compacted(tokens_before=before, tokens_after=after, summarised=False):
+            return f"old tool outputs pruned, from {before:,} to {after:,} tokens; /uncompact takes it back"
         case e.Compacted(tokens_before=before, tokens_after=after):
             return f"compacted from {before:,} to {after:,} tokens; /uncompact takes it back"
         case e.CompactionUndone():

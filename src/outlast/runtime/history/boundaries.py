@@ -28,14 +28,12 @@ from outlast.runtime.history.compaction import CompactionPlan
 from outlast.runtime.history.model_summary import summary_of
 from outlast.runtime.history.rewind import rewind, unrewind
 from outlast.runtime.history.window_tokens import CompactionSettings, limits, request_tokens
+from outlast.runtime.session_recall import RECALL
 from outlast.runtime.turn.context import RequestSetup, TurnContext
 from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
 from outlast.store.lineage import rotate
 from outlast.store.port import NewEvent
 from outlast.store.process_identity import holder
-
-RECALL = "recall"
-"""The tool that shows the model what was pruned; without it no output is pruned."""
 
 
 async def apply_boundary_requests(driver: Driver, context: TurnContext) -> bool:
@@ -157,6 +155,7 @@ async def _compacted(driver: Driver, context: TurnContext, plan: CompactionPlan,
 
 
 def settings_of(context: RequestSetup) -> CompactionSettings:
+    """Return the settings of this agent. Outputs are pruned only for a model that has the tool to recall them."""
     model = context.model
     return CompactionSettings(
         input_tokens_threshold=context.config.auto_compaction_input_tokens_threshold,

@@ -20,7 +20,7 @@ from outlast.runtime.permissions.shell.judge import Judgement, head_words, judge
 
 __all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "effective_mode"]
 
-QUIET = frozenset({"todo", "ask_user"})
+QUIET = frozenset({"todo", "ask_user", "recall"})
 """Tools that touch only the session: every mode allows them without asking."""
 READING = frozenset({"read", "glob", "search", "task"})
 """`task` starts a sub-agent; each of the sub-agent's calls is decided separately."""

@@ -72,6 +72,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     progress: Callable[[str], None]
     ask: Callable[[str, list[str]], Awaitable[str]]
     delegate: Callable[[str, str | None], Awaitable[ToolOutcome]]
+    recall: Callable[[str | None, int | None, int], Awaitable[ToolOutcome]] | None = None
+    """Shows events of this session by query or seq (`outlast.runtime.session_recall`); None where no log is open."""
     confined: bool = True
     """Whether a shell must be confined to the roots and the temporary folder (Landlock)."""
     expected: str | None = None

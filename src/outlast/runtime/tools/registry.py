@@ -11,6 +11,7 @@ from outlast.runtime.tools.builtin.edit import EDIT
 from outlast.runtime.tools.builtin.glob import GLOB
 from outlast.runtime.tools.builtin.interaction import ASK_USER, TASK, TODO
 from outlast.runtime.tools.builtin.read import READ
+from outlast.runtime.tools.builtin.recall import RECALL
 from outlast.runtime.tools.builtin.search import SEARCH
 from outlast.runtime.tools.builtin.web_fetch import WebFetch
 from outlast.runtime.tools.builtin.write import WRITE
@@ -33,6 +34,7 @@ def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
         ASK_USER,
         (web or WebFetch()).tool(),
         TASK,
+        RECALL,
     )
 
 

@@ -31,6 +31,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.decision import Decision, Verdict
 from outlast.runtime.permissions.evaluate import call_digest
+from outlast.runtime.session_recall import SessionRecall
 from outlast.runtime.tools.files.atomic_write import now, settled
 from outlast.runtime.tools.files.sandboxed_path import locate
 from outlast.runtime.tools.port import Spawned, Target, Tool, ToolContext, ToolFault, ToolOutcome
@@ -216,8 +217,12 @@ class ToolExecutor:
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
             return await delegated(self.driver, self.context, self._run_sub_agent, call.id, prompt, persona)
 
+        async def recall(query: str | None, seq: int | None, offset: int) -> ToolOutcome:
+            session = SessionRecall(self.driver.store, self.driver.session_id, self.driver.state)
+            return await asyncio.to_thread(session.answer, query, seq, offset)
+
         context = tool_context(self.context, self.driver.session_id, call.id, self.driver.state.runtime)
-        return msgspec.structs.replace(context, spawned=spawned, ask=ask, delegate=delegate)
+        return msgspec.structs.replace(context, spawned=spawned, ask=ask, delegate=delegate, recall=recall)
 
     # --- after a crash
 

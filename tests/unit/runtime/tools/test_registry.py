@@ -22,6 +22,7 @@ CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
     "ask_user": ("R", ["question"], ["choices"]),
     "web_fetch": ("N", ["url"], []),
     "task": ("N", ["prompt"], ["persona"]),
+    "recall": ("R", [], ["query", "seq", "offset"]),
 }
 
 
@@ -31,7 +32,7 @@ def test_tool_has_the_arguments_and_the_effect_of_the_contract(name: str) -> Non
     assert tool is not None
     effect, required, optional = CONTRACT[name]
     assert tool.effect is EffectClass(effect)
-    assert tool.parameters["required"] == required
+    assert tool.parameters.get("required", []) == required
     assert list(tool.parameters["properties"]) == [*required, *optional]
     assert tool.parameters["additionalProperties"] is False
 

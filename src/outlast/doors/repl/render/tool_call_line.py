@@ -20,6 +20,7 @@ _SUBJECT = {
     "bash_kill": "job_id",
     "web_fetch": "url",
     "task": "prompt",
+    "recall": "query",
     "ask_user": "question",
 }
 
@@ -36,6 +37,8 @@ def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> s
         return f"`{one_line(subject, longest)}`"
     if name == "todo":
         return "todo"
+    if name == "recall" and subject is None:
+        subject = f"event {arguments.get('seq')}"
     if subject is None:
         subject = next((value for value in arguments.values() if isinstance(value, str)), "")
     return f"{one_line(name, 40)} {one_line(str(subject), longest)}".rstrip()
