@@ -9,9 +9,10 @@ import msgspec
 
 from outlast._version import DISTRIBUTION
 from outlast.app.settings import Settings, variables
-from outlast.core.errors import ConfigError, InvalidInput
+from outlast.core.errors import ConfigError, InvalidInput, OutlastError
 from outlast.core.messages import Usage
 from outlast.models import prices
+from outlast.models.context_window import WindowSource
 from outlast.models.default_choice import LOCAL_NOTE, AvailableModels, Choice, chosen, ollama_models
 from outlast.models.local import LocalModel, installed
 from outlast.models.port import Model
@@ -139,12 +140,15 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """The available models, which one would be used, and why."""
+    """The available models, which one would be used, and why; also the size of its context window and where that comes
+    from."""
 
     used: str | None
     reason: str
     options: tuple[str, ...]
     rows: list[ModelRow]
+    context_window: int | None = None
+    window_source: str | None = None
 
 
 _SHOWN_ELSEWHERE = ("ollama", "openai-chat")
@@ -160,10 +164,31 @@ def overview(settings: Settings) -> ModelOverview:
     rows.append(_ollama_row(ollama))
     here = installed()
     rows.append(ModelRow(name="local", ready=here, note=LOCAL_NOTE if here else f"pip install '{DISTRIBUTION}[local]'"))
-    if settings.model is not None:
-        return ModelOverview(used=settings.model, reason="named in your settings", options=(), rows=rows)
-    choice = choice_for(settings)
-    return ModelOverview(used=choice.model, reason=choice.reason, options=choice.options, rows=rows)
+    named = settings.model
+    choice = Choice(named, "named in your settings") if named is not None else choice_for(settings)
+    window, source = _window(settings, choice.model)
+    return ModelOverview(
+        used=choice.model,
+        reason=choice.reason,
+        options=choice.options,
+        rows=rows,
+        context_window=window,
+        window_source=source,
+    )
+
+
+def _window(settings: Settings, name: str | None) -> tuple[int | None, str | None]:
+    """The window of the model that would be used, and its source; its server gets two seconds to tell. Nothing for a
+    model that cannot be used."""
+    try:
+        model = model_for(settings, name) if name is not None else None
+    except OutlastError:
+        return None, None
+    if not isinstance(model, ProviderModel):
+        return (model.abilities.context_window, None) if model is not None else (None, None)
+    model.settle_window()
+    tokens = model.abilities.context_window
+    return tokens, WindowSource(model.abilities.window_source).described(tokens)
 
 
 def _row(provider: Provider, keys: Mapping[str, str]) -> ModelRow:

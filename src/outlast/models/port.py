@@ -25,9 +25,11 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model supports. `context_window` defaults to 32k if it is unknown."""
+    """What a model supports. `context_window` defaults to 32k if it is unknown. `window_source` says where it comes
+    from (setting, known model, provider, assumed); "" if that follows from the value."""
 
     context_window: int = UNKNOWN_WINDOW
+    window_source: str = ""
     max_output_tokens: int | None = None
     tools: bool = True
     images: bool = True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from outlast.models import prices
+from outlast.models.context_window import WindowLookup, WindowSource, window_lookup
 from outlast.models.port import UNKNOWN_WINDOW, Abilities, ModelEvent, ModelRequest
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class ProviderModel:
         self._variable = variable
         self._abilities = abilities
         self._window = context_window
+        self._lookup: WindowLookup | None = None
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderRequest] = WeakKeyDictionary()
 
     @property
@@ -52,13 +54,35 @@ class ProviderModel:
 
     @property
     def abilities(self) -> Abilities:
-        if self._abilities is None:
-            known = prices.context_window(self.name) if self._url is None and self._window is None else None
-            self._abilities = Abilities(
-                context_window=self._window or known or UNKNOWN_WINDOW,
-                reasoning=self._url is None and self._kind in ("anthropic", "openai", "google"),
-            )
-        return self._abilities
+        """What the model supports. While its server is asked for the window, the window is the assumed one."""
+        if self._abilities is not None:
+            return self._abilities
+        tokens, source = self._context_window()
+        abilities = Abilities(
+            context_window=tokens,
+            window_source=source,
+            reasoning=self._url is None and self._kind in ("anthropic", "openai", "google"),
+        )
+        if self._lookup is None:  # with a lookup the next call may know more
+            self._abilities = abilities
+        return abilities
+
+    def _context_window(self) -> tuple[int, WindowSource]:
+        if self._window:
+            return self._window, WindowSource.SETTING
+        if self._lookup is None:
+            known = prices.context_window(self.name) if self._url is None else None
+            if known:
+                return known, WindowSource.KNOWN_MODEL
+            self._lookup = window_lookup(self._kind, self._url, self._model, self._key)
+        if self._lookup is not None and self._lookup.tokens:
+            return self._lookup.tokens, WindowSource.PROVIDER
+        return UNKNOWN_WINDOW, WindowSource.ASSUMED
+
+    def settle_window(self) -> None:
+        """Wait until the size of the window is known, or two seconds."""
+        if self.abilities.window_source == WindowSource.ASSUMED and self._lookup is not None:
+            self._lookup.wait()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the reply. Raises only `outlast.core.errors`; a reply that breaks off raises `ModelUnavailable`."""

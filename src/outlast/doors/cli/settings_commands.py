@@ -94,4 +94,8 @@ def _print_models(found: ModelOverview) -> None:
         print(f"{mark} {'ready' if row.ready else '-':<6} {row.name:<12} {plain(row.note)}{default}")
         for name in row.models:
             print(f"                      {plain(name)}")
-    print(f"\n{plain(found.used) if found.used else 'none'}: {plain(found.reason)}")
+    window = ""
+    if found.context_window:
+        source = f" (source: {plain(found.window_source)})" if found.window_source else ""
+        window = f"; context window of {found.context_window:,} tokens{source}"
+    print(f"\n{plain(found.used) if found.used else 'none'}: {plain(found.reason)}{window}")

@@ -11,7 +11,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from outlast.app.sessions.context_usage import context_use
+from outlast.app.sessions.context_usage import assumed_window, context_use
 from outlast.app.sessions.detail import driven_by
 from outlast.app.sessions.pending_approvals import change_of, scope_of
 from outlast.app.streams.cursor import DraftChunk
@@ -312,6 +312,18 @@ class ReplController:
         self.status.lane = "plan" if self.repl_session.agent.config.workflow_mode == "plan" else ""
         found = context_use(self._setup, session.messages, session.state)
         self.status.window, self.status.used = found.window, found.used
+
+    async def tell_assumed_window(self) -> None:
+        """Say once that the size of the model's window is a guess, after its server had time to tell."""
+        setup = self._setup
+        if setup is None:
+            return
+        assumed = await assumed_window(setup)
+        if assumed is not None:
+            name = setup.model.name if setup.model is not None else ""
+            self.say(f"the context window of {name} is assumed to be {assumed:,} tokens: set context_window", "dim")
+        if setup is self._setup:
+            self._measure()
 
     def change_running_mode(self, mode: str) -> None:
         """Change the permission mode of the running turn, if there is one."""

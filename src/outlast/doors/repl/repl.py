@@ -137,6 +137,7 @@ class Repl:
         line.
         """
         controller = self.controller
+        controller.run(controller.tell_assumed_window())
         await arrived(controller)
         await self._say_next()
         if controller.repl_session.start.prompt:

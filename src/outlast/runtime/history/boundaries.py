@@ -18,7 +18,8 @@ from outlast.core.fold import Row
 from outlast.core.header import ENDED
 from outlast.core.ids import id_from
 from outlast.core.state import BoundaryRequest
-from outlast.models.port import Model, ModelRequest, ToolSpec
+from outlast.models.context_window import WindowSettler, WindowSource
+from outlast.models.port import UNKNOWN_WINDOW, Model, ModelRequest, ToolSpec
 from outlast.runtime.commit_retry import RACES
 from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver
@@ -98,12 +99,12 @@ async def uncompact(driver: Driver) -> None:
 async def compact_if_needed(driver: Driver, context: TurnContext, request: ModelRequest) -> bool:
     """Compact if this request approaches the limit of the model's window; return whether it did."""
     rows, settings = await driver.rows(), settings_of(context)
-    max_output = context.config.max_output_tokens or 0
-    most = limits(settings, window_of(context), max_output)
-    rotates = context.config.compaction_mode == "rotate"  # within a turn it compacts only if it must
-    threshold = window_of(context) * 19 // 20 if rotates else most.threshold
-    if not context.config.auto_compaction or _about(request, rows) < threshold:
+    if not context.config.auto_compaction or _about(request, rows) < _trigger(context, settings):
         return False
+    await settled_window(context)  # only now: a request that fits the assumed window waits for nothing
+    if _about(request, rows) < _trigger(context, settings):
+        return False
+    max_output = context.config.max_output_tokens or 0
     plan = compaction.due(
         rows,
         driver.state,
@@ -114,6 +115,13 @@ async def compact_if_needed(driver: Driver, context: TurnContext, request: Model
         tools=request.tools,
     )
     return plan is not None and await _compacted(driver, context, plan, None)
+
+
+def _trigger(context: TurnContext, settings: CompactionSettings) -> int:
+    """Return the size of a request from which a compaction is considered."""
+    if context.config.compaction_mode == "rotate":  # within a turn it compacts only if it must
+        return window_of(context) * 19 // 20
+    return limits(settings, window_of(context), context.config.max_output_tokens or 0).threshold
 
 
 def _about(request: ModelRequest, rows: Sequence[Row]) -> int:
@@ -167,6 +175,23 @@ def settings_of(context: RequestSetup) -> CompactionSettings:
 def window_of(context: RequestSetup) -> int:
     assert context.model is not None
     return context.config.context_window or context.model.abilities.context_window
+
+
+def window_source(context: RequestSetup) -> WindowSource:
+    """Return where the size of the window comes from. The default of a model that does not say so is a guess."""
+    assert context.model is not None
+    if context.config.context_window:
+        return WindowSource.SETTING
+    abilities = context.model.abilities
+    if abilities.window_source:
+        return WindowSource(abilities.window_source)
+    return WindowSource.ASSUMED if abilities.context_window == UNKNOWN_WINDOW else WindowSource.KNOWN_MODEL
+
+
+async def settled_window(context: RequestSetup) -> None:
+    """Wait, at most two seconds, for a server that was asked for the size of the model's window."""
+    if isinstance(context.model, WindowSettler) and window_source(context) is WindowSource.ASSUMED:
+        await asyncio.to_thread(context.model.settle_window)
 
 
 def summariser(context: TurnContext) -> Model | None:

@@ -40,3 +40,15 @@ def test_models_as_json(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     found = json.loads(capsysbinary.readouterr().out)
     assert found["used"] == "local"
     assert {row["name"] for row in found["rows"]} == {"anthropic", "openai", "google", "ollama", "local"}
+
+
+def test_models_says_where_the_size_of_the_window_comes_from(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_MODEL", "openai:my-own")
+    monkeypatch.setenv("OUTLAST_BASE_URL", "http://127.0.0.1:1/v1")
+    assert run() == 0
+    assert "context window of 32,768 tokens (source: assumed 32,768: set context_window)" in capsys.readouterr().out
+    monkeypatch.setenv("OUTLAST_CONTEXT_WINDOW", "90000")
+    assert run() == 0
+    assert "context window of 90,000 tokens (source: setting)" in capsys.readouterr().out

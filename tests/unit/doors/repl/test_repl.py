@@ -12,6 +12,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from outlast.core.errors import OutcomeUnknown, OutlastError
+from outlast.doors.repl.commands.inspect import context
+from outlast.doors.repl.commands.model_and_permissions import model
 from outlast.doors.repl.launch import REPL, LaunchOptions, open_repl_session
 from outlast.doors.repl.repl import Repl
 
@@ -62,3 +64,32 @@ async def test_a_path_at_the_beginning_is_no_command_and_what_is_typed_is_not_re
     assert repl.controller.screen.input.text == "first"
     assert repl.controller.screen.input.cursor_position == 5
     await repl.controller.leave()
+
+
+async def test_the_screen_says_where_the_size_of_the_window_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    options = LaunchOptions(model="openai:my-own", base_url="http://127.0.0.1:1/v1", store=f"sqlite:///{tmp_path}/s.db")
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        repl_session = open_repl_session(options, REPL)
+        controller = Repl(repl_session).controller
+        lines: list[str] = []
+        monkeypatch.setattr(controller, "put", lambda line: lines.append(str(line)))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        controller.refresh()
+        await controller.tell_assumed_window()
+        assert lines == ["· the context window of openai:my-own is assumed to be 32,768 tokens: set context_window"]
+        await context(controller, "")
+        assert any("window of 32,768 tokens, source: assumed 32,768: set context_window" in line for line in lines)
+        await model(controller, "")
+        assert "window of 32,768 tokens (source: assumed 32,768: set context_window)" in lines[-1]
+        lines.clear()
+        controller.change_config(context_window=50_000)
+        controller.refresh()
+        await controller.tell_assumed_window()
+        assert lines == []
+        await context(controller, "")
+        assert any("window of 50,000 tokens, source: setting" in line for line in lines)
+        await controller.leave()
+        repl_session.agent.store.close()

@@ -74,9 +74,13 @@ async def context(controller: ReplController, arguments: str) -> None:
     for role, (count, size) in found.by_role.items():
         table.add_row(role, str(count), f"{size:,}")
     controller.put(Padding(table, (0, 0, 0, 2)))
+    if found.window:
+        controller.say(f"window of {found.window:,} tokens, source: {found.source}", "dim")
     if found.compacts_at:
         controller.say(
-            f"older messages are summarised at {tokens(found.compacts_at)} tokens; /compact does it now", "dim"
+            f"at {tokens(found.compacts_at)} tokens old outputs are pruned and older messages summarised; "
+            "/compact does it now",
+            "dim",
         )
 
 

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from outlast.app.models import model_for, overview
 from outlast.app.permissions import modes_under
+from outlast.app.sessions.context_usage import context_use
 from outlast.app.turn_setup import personas_here
 from outlast.core.errors import OutlastError
 from outlast.doors.repl.commands.port import ReplCommand
@@ -27,7 +28,9 @@ async def model(controller: ReplController, arguments: str) -> None:
             line = Text(f"  {'ready' if row.ready else '-':<6} {readable(names)}", style="" if row.ready else "dim")
             line.append(f"  {readable(row.note)}", style="dim")
             controller.put(line)
-        controller.say(f"now {controller.status.model}; /model NAME switches", "dim")
+        use = context_use(controller.repl_session.agent.turn_setup(), [], controller.session.state)
+        window = f", window of {use.window:,} tokens (source: {use.source})" if use.window else ""
+        controller.say(f"now {controller.status.model}{window}; /model NAME switches", "dim")
         return
     model_for(settings, words[0])  # raises if the name is wrong
     await _persisted(controller)
