@@ -308,3 +308,30 @@ def test_results_that_a_library_appended_are_pruned_too() -> None:
     worked(log, 13)
     assert compacted(log) is not None
     assert results(sent(log))[0].startswith("[output pruned")
+
+
+class LateWindow(ScriptedBackend):
+    """A model whose server tells the size of the window only when it is waited for."""
+
+    waited = 0
+
+    def settle_window(self) -> None:
+        self.waited += 1
+        self.abilities = Abilities(context_window=200_000, window_source="provider", summarises=False)
+
+
+async def test_only_a_request_that_may_not_fit_waits_for_the_size_of_the_window(
+    store: LogStore, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("line of text\n" * 1_800)
+    reads = [call("read", f"c{n}", file_path="a.txt") for n in range(7)]
+    unknown = Abilities(window_source="assumed", summarises=False)
+    model = LateWindow(["Hello.", *reads, "All read."], abilities=unknown)
+    agent = agent_with(store, project, backend=model)
+    await agent.run("Hi.")
+    assert model.waited == 0
+    await agent.run("Read it seven times.")
+    assert model.waited == 1
+    assert only(agent, e.Compacted) == []

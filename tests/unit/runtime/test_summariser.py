@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
@@ -119,3 +120,19 @@ async def test_a_question_that_overflows_is_asked_shorter_and_given_up_in_the_en
     assert sizes[2] < sizes[0] / 2
     hopeless = FakeModel(*(ContextOverflow("too long") for _ in range(3)))
     assert (await summary_of(PLAN, hopeless)).text.startswith("Scope: ")
+
+
+async def test_the_summary_may_take_a_twentieth_of_a_large_window() -> None:
+    plan = msgspec.structs.replace(PLAN, summary_tokens=10_000)
+    model = FakeModel("x" * 50_000, window=200_000)
+    assert (await summary_of(plan, model)).model == "fake:m"
+    assert model.requests[0].max_output_tokens == 10_000
+    assert model.asked.endswith("in at most 5000 words.")
+
+
+async def test_a_long_note_survives_a_later_summary_without_a_model() -> None:
+    note = "\n".join(f"Decision {n}: keep the interface of module {n}." for n in range(380))
+    plan = msgspec.structs.replace(PLAN, summary_tokens=10_000, earlier=f"[COMPACTED CONTEXT]\n{note}")
+    text = (await summary_of(plan, None)).text
+    assert "Decision 0:" in text
+    assert "Decision 379:" in text
