@@ -25,6 +25,7 @@ from typing import cast
 from outlast.app.gateway_settings import GatewaySettings, gateway_tables
 from outlast.core.errors import ConfigError
 from outlast.core.workflow_mode import Workflow
+from outlast.runtime.agent_config import DIALECTS
 from outlast.runtime.permissions.mode import PermissionMode
 
 TOKEN_MIN_CHARS = 32
@@ -45,6 +46,10 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     context_window: int | None = None
     """Context window of the model in tokens, if it is unknown or the user overrides it."""
+    dialect: str = "auto"
+    """How tools are called: native, text, or auto, which begins with native and switches when that does not work."""
+    local_model: str | None = None
+    """Path of a GGUF file that `--model local` runs instead of the demo model."""
     resume_on_start: bool = True
     """Whether a server resumes interrupted turns by itself; otherwise the user has to say `continue`."""
     gateway: tuple[GatewaySettings, ...] = ()
@@ -63,6 +68,7 @@ def load_settings(
     workflow: str | None = None,
     allowed_hosts: Sequence[str] | None = None,
     resume_on_start: bool | None = None,
+    dialect: str | None = None,
 ) -> Settings:
     """The settings of this process. Every argument is a flag and overrides all other sources."""
     home_dir = _home(home)
@@ -78,6 +84,7 @@ def load_settings(
             "workflow": workflow,
             "allowed_hosts": allowed_hosts,
             "resume_on_start": resume_on_start,
+            "dialect": dialect,
         },
     )
     environment = _environment()
@@ -104,6 +111,8 @@ _VARIABLES = {
     "token": "OUTLAST_TOKEN",
     "context_window": "OUTLAST_CONTEXT_WINDOW",
     "resume_on_start": "OUTLAST_RESUME_ON_START",
+    "dialect": "OUTLAST_DIALECT",
+    "local_model": "OUTLAST_LOCAL_MODEL",
 }
 
 
@@ -256,6 +265,20 @@ def _tokens(where: str, key: str, value: object) -> int:
     return number
 
 
+def _dialect(where: str, key: str, value: object) -> str:
+    name = _text(where, key, value)
+    if name not in DIALECTS:
+        raise ConfigError(f"{where}: {key} '{name}' is unknown; use one of {', '.join(DIALECTS)}")
+    return name
+
+
+def _path(where: str, key: str, value: object) -> str:
+    path = os.path.expanduser(_text(where, key, value))
+    if not os.path.isabs(path):
+        raise ConfigError(f"{where}: {key} must be a whole path, like /models/my.gguf or ~/models/my.gguf")
+    return path
+
+
 def _yes_or_no(where: str, key: str, value: object) -> bool:
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     found = known.get(value.strip().lower()) if isinstance(value, str) else value
@@ -275,6 +298,8 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "allowed_hosts": _hosts,
     "context_window": _tokens,
     "resume_on_start": _yes_or_no,
+    "dialect": _dialect,
+    "local_model": _path,
     "gateway": gateway_tables,
 }
 _HOME_KEYS = frozenset(_CHECKS)

@@ -23,6 +23,8 @@ NAMES = (
     "allowed_hosts",
     "context_window",
     "resume_on_start",
+    "dialect",
+    "local_model",
 )
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
+import msgspec
+
 from outlast.app.models import NONE as NO_MODEL
 from outlast.app.models import has_price, model_for, price_for
 from outlast.app.permissions import permitted_mode
@@ -33,6 +35,7 @@ from outlast.runtime.tools.process.environment import clean_environment
 from outlast.runtime.tools.registry import BuiltinRegistry
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.dialect import checked_dialect
 from outlast.runtime.turn.observer import NullObserver, TurnObserver, WithoutModelEvents
 from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.workflow.guided_policy import GuidedPolicy
@@ -78,6 +81,7 @@ def read_turn_setup(
     """Read the setup of the session's next turn. A malformed rule file, hook file or persona raises here, with a
     one-sentence message, before anything runs. `made` caches created models by name for the next call; its owner closes
     them."""
+    config = msgspec.structs.replace(config, dialect=checked_dialect(config.dialect or settings.dialect))
     persona = persona_for(settings, config, project, state)
     mode = permitted_mode(settings, config, state, persona)
     roots = (project, *_more_roots(config))
@@ -114,6 +118,7 @@ def build_turn_context(
 ) -> TurnContext:
     """Build the turn context for a driver of this session from `read_turn_setup`."""
     setup = read_turn_setup(settings, config, project, state, backend=backend, made=made)
+    config = setup.config
     prompting = config.prompting or answerer is not None
     told = observer if observer is not None else NullObserver()
     return TurnContext(

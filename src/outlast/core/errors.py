@@ -13,7 +13,8 @@ The docstring of a class is its default message; the message passed by the raisi
     ├── ModelError             the model did not answer
     │   ├── ModelUnavailable   a temporary failure: the caller may retry
     │   ├── ModelRefused       the provider rejects this request; a retry does not help
-    │   │   └── ContextOverflow    the window is larger than the model's context
+    │   │   ├── ContextOverflow    the window is larger than the model's context
+    │   │   └── ToolsUnsupported   the server takes no tools for this model
     │   └── ScriptExhausted    a scripted model got more requests than it has replies
     ├── InvalidTransition      a turn attempted a phase change that is not allowed
     └── Refused                nothing was written
@@ -129,6 +130,10 @@ class ModelRefused(ModelError):
 
 class ContextOverflow(ModelRefused):
     """The window is larger than the model's; compact the session or choose a model with a larger one."""
+
+
+class ToolsUnsupported(ModelRefused):
+    """The server takes no tools for this model; --dialect text sends none."""
 
 
 class ScriptExhausted(ModelError):

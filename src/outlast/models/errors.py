@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 from pydantic_ai import exceptions as x
 
-from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
+from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable, ToolsUnsupported
 
 _OVERFLOW = re.compile(
     r"context.{0,4}(length|window|size)|context_length_exceeded|maximum context|too many (input )?tokens"
@@ -29,6 +29,17 @@ _OVERFLOW = re.compile(
 _OUTPUT = re.compile(r"max_?(completion_|output_|new_)?tokens|(output|completion) tokens", re.IGNORECASE)
 _INPUT = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
 _ALTERNATE = re.compile(r"roles must alternate|must alternate between|alternat\w+ user", re.IGNORECASE)
+_TOOLS = (
+    r"(?:(?<!parallel_)(?<!parallel )\btool[ _-]?(?:use|call(?:s|ing)?|choice)\b|\btools\b(?![.\[])"
+    r"|\bfunction[ _-]?(?:call(?:s|ing)?|use)\b|\bfunctions\b(?![.\[]))"
+)
+_NOT_TAKEN = (
+    r"(?:not (?:yet |fully |currently )*(?:support|enabled|available|allowed|implemented)|n't support|unsupported"
+    r"|no endpoints found that support|requires? --|unrecognized|unknown (?:field|argument|parameter))"
+)
+_NO_TOOLS = re.compile(rf"{_TOOLS}.{{0,60}}{_NOT_TAKEN}|{_NOT_TAKEN}.{{0,60}}{_TOOLS}", re.IGNORECASE)
+"""How servers say that they take no tools: llama.cpp without --jinja (500), Ollama (400), vLLM (400), OpenRouter (404),
+and others. No status is theirs alone."""
 _SECRET = re.compile(r"\b(sk|pk|rk|gsk|xai|AIza|hf|key)[-_]?[A-Za-z0-9_*.-]{12,}|[Bb]earer\s+\S+")
 _LONGEST = 300
 
@@ -42,11 +53,14 @@ class RequestedModel(NamedTuple):
     secrets: tuple[str, ...] = ()
 
 
-def explained(error: Exception, asked: RequestedModel) -> ModelError:
-    """Convert an error of pydantic-ai, of an SDK or of the network to one of `outlast.core.errors`."""
+def explained(error: Exception, asked: RequestedModel, *, with_tools: bool = False) -> ModelError:
+    """Convert an error of pydantic-ai, of an SDK or of the network to one of `outlast.core.errors`. `with_tools`: the
+    request had tools, so the server may refuse them."""
     text = _said(error, asked.secrets)
     status = error.status_code if isinstance(error, x.ModelHTTPError) else None
     wait = _wait(error)
+    if with_tools and isinstance(error, x.ModelHTTPError) and takes_no_tools(error.status_code, f"{text} {error.body}"):
+        return ToolsUnsupported(f"{asked.model} takes no tools ({status}: {text}); use --dialect text", status=status)
     if isinstance(error, x.ModelContextWindowExceededError) or (status in (400, 413, 422) and _too_large(text)):
         return ContextOverflow(
             f"the window is larger than {asked.model} takes ({text}); compact the session or choose a larger model",
@@ -68,6 +82,11 @@ def explained(error: Exception, asked: RequestedModel) -> ModelError:
         return ModelUnavailable(f"{_place(asked)} cannot be reached ({text}); check the network", retry_after=wait)
     said = f"{status}: {text}" if status is not None else text
     return ModelUnavailable(f"{asked.model} cannot answer just now ({said})", status=status, retry_after=wait)
+
+
+def takes_no_tools(status: int, text: str) -> bool:
+    """Whether this answer to a request with tools says that the server does not support tools."""
+    return status in (400, 404, 405, 422, 500, 501) and _NO_TOOLS.search(text) is not None
 
 
 def wants_turns(error: Exception) -> bool:

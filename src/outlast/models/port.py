@@ -37,6 +37,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     summarises: bool = True
     chat_profile: bool = False
     """True for a small demo model: short prompt, no tools unless requested, no nudges."""
+    on_this_machine: bool = False
+    """True if the model runs on this machine, where reading a long prompt can take minutes."""
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

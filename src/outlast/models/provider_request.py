@@ -87,7 +87,7 @@ class ProviderRequest:
             if wants_turns(error) and not self._merged and not spoke:
                 self._merged = True  # remembered for later requests
                 raise AlternatingTurnsNeeded from error
-            raise explained(error, who) from error
+            raise explained(error, who, with_tools=bool(request.tools)) from error
         except (ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:
             # The SDK failed on a malformed answer: no part of it can be trusted.
             raise ModelUnavailable(f"the answer of {who.model} cannot be read ({type(error).__name__})") from error

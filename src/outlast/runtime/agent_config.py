@@ -10,6 +10,7 @@ import msgspec
 from outlast.core.state import OpenTurn
 
 MAX_STEPS = 50
+DIALECTS = ("native", "text", "auto")
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     `workflow` is plain or guided; None takes the persona's, then the setting, then plain. `workflow_mode` requests
     clarify, plan, execute or verify; `clarify` allows questions before the work.
     `prompting`: a user can answer questions. `sub_agents_ask` False: sub-agents ask none, as no user would see them.
+    `dialect` is native, text or auto; None takes the settings' (auto by default). `prompt_format` "react" means text.
+    `stall_seconds`: a reply that sends no data for so long is requested again; it may take longer to begin.
     `compaction_mode` is in_place or rotate. `auto_compaction_input_tokens_threshold` None uses the model's window.
     """
 
@@ -65,6 +68,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: str | None = None
     persona: str | None = None
     prompt_format: str | None = None
+    dialect: str | None = None
+    stall_seconds: float = 120.0
     prompting: bool = False
     sub_agents_ask: bool = True
     max_steps: int | None = MAX_STEPS

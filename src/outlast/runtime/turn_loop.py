@@ -14,7 +14,7 @@ import hashlib
 
 import msgspec
 
-from outlast.core.errors import ContextOverflow, ModelError
+from outlast.core.errors import ContextOverflow, ModelError, ToolsUnsupported
 from outlast.core.events import (
     AssistantReplied,
     CompletionDecided,
@@ -34,12 +34,15 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary_requests, compact, compact_if_needed
 from outlast.runtime.history.compaction import request_tokens
+from outlast.runtime.prompt.system_prompt import REACT
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.environment_message import environment_event, told_facts, turn_facts
+from outlast.runtime.turn.length_limit import cut_off_verdict, joined_parts, own_parts
 from outlast.runtime.turn.model_call import ModelCaller
 from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
 from outlast.runtime.turn.policy import CONTINUE, FINAL, VERIFY, PolicyVerdict
 from outlast.runtime.turn.subagents import RunSubAgent
+from outlast.runtime.turn.text_tool_calls import messages_as_text
 from outlast.runtime.turn.tool_calls import ToolExecutor
 from outlast.runtime.turn.turn_start import prompt_events
 from outlast.runtime.turn.turn_stats import TurnRecord
@@ -57,7 +60,7 @@ class Turn:
         self.model = context.model
         self.policy = context.policy(driver, context)
         self.calls = ToolExecutor(driver, context, self.policy.note_call, run_sub_agent)
-        self.attempts = ModelCaller(driver, context.model, context.observer)
+        self.attempts = ModelCaller(driver, context)
         self.phases = Phases.resume(driver.state.runtime.get("active_turn_phase"))
         self.error: ModelError | None = None
         self.answer = ""
@@ -100,13 +103,17 @@ class Turn:
             self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
         estimate = request_tokens(request.messages, request.system, request.tools)
         opened = self.attempts.requested(request, _digest(request), estimate)
-        prompted = prompt_events(self.driver, self.context, self.policy.system_prompt())
+        prompt = self.policy.system_prompt()
+        prompted = prompt_events(self.driver, self.context, prompt)
         described = () if told is None else (told,)
         await self.driver.write(*self._moved(), *prompted, *described, opened)
         try:
             finished = await self.attempts.reply(request)
         except ContextOverflow as error:
             await self._overflow(error)
+        except ToolsUnsupported as error:
+            if self.policy.system_prompt().format == prompt.format:
+                await self._failed(error)  # else the attempt switched to the text dialect: the next step asks in it
         except ModelError as error:
             await self._failed(error)
         else:
@@ -125,7 +132,7 @@ class Turn:
         tools = self.context.tools.specs() if self.model.abilities.tools and prompt.format == "native" else ()
         return ModelRequest(
             system=prompt.text,
-            messages=seen.messages,
+            messages=messages_as_text(seen.messages) if prompt.format == REACT else seen.messages,
             tools=tools,
             max_output_tokens=self.context.config.max_output_tokens,
             effort=self.context.config.reasoning.effort,
@@ -175,13 +182,16 @@ class Turn:
             await self.driver.write(replied)
             reach("reply.recorded")
             return
-        judged = self.policy.judge_reply(parts, await self._record())
+        record = await self._record()
+        joined = joined_parts(parts, record)
+        judged = cut_off_verdict(finished, joined, record, self.driver, self.context)
+        judged = judged or self.policy.judge_reply(joined, record)
         if judged.parts is not None:  # a tool call that was written as text
             self.phases.enter(Phase.REPAIR, "repair_raw_text_tool_fallback", judged.summary, PhaseEnd.RETRY)
-            replied = msgspec.structs.replace(replied, parts=judged.parts)
+            replied = msgspec.structs.replace(replied, parts=own_parts(judged.parts, record))
         else:
             self.phases.enter(Phase.COMPLETION, "completion_gate", "Checking whether the turn is complete")
-        self.answer = text_of(replied.parts)
+        self.answer = text_of(replied.parts) if judged.parts is not None else text_of(joined)
         await self._decided(judged, replied)
 
     async def _record(self) -> TurnRecord:

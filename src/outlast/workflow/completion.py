@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from outlast.core.messages import ToolCall
 from outlast.core.workflow_mode import WorkflowMode
 from outlast.core.workflow_records import (
     DefinitionOfDone,
@@ -24,10 +25,8 @@ from outlast.core.workflow_records import (
     VerificationEvidence,
     VerificationObservation,
 )
-from outlast.runtime.turn.text_tool_calls import calls_in
 from outlast.workflow.completion_decision import (
     EMPTY,
-    RAW_TEXT,
     CompletionAction,
     CompletionDecision,
     nudge_for,
@@ -53,14 +52,14 @@ MAX_NUDGES = 5
 MAX_EMPTY = 5
 MORE_EMPTY = 3
 """Extra retries late in work on several files, where an empty answer would lose the most."""
-MAX_RAW_TEXT = 3
 
 
 class CompletionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Input of `decide` when the model has answered without (native) tool calls.
 
     `commands` would verify the work (`verification.commands_for`); `earlier` are the previous answers of this turn;
-    `performed` counts finished tool calls; `nudges`, `empty_retries` and `raw_recoveries` count those of this turn.
+    `performed` counts finished tool calls; `nudges` and `empty_retries` count those of this turn; `calls` are written
+    as text at the end of the answer.
     `declined`: the user refused a call, so the model may say that it could not continue.
     """
 
@@ -73,9 +72,7 @@ class CompletionFacts(msgspec.Struct, frozen=True, kw_only=True):
     performed: int = 0
     nudges: int = 0
     empty_retries: int = 0
-    raw_recoveries: int = 0
-    tools: tuple[str, ...] = ()
-    id_prefix: str = "text-"
+    calls: tuple[ToolCall, ...] = ()
     declined: bool = False
     halted: bool = False
     completion_check: bool = True
@@ -108,12 +105,7 @@ def _repaired(facts: CompletionFacts) -> CompletionDecision | None:
                 "empty_response_retry", facts, CompletionAction.ASK, nudge=None if facts.chat_profile else EMPTY
             )
         return _verdict("empty_response_exhausted", facts, CompletionAction.END)
-    calls = calls_in(facts.answer, facts.tools, facts.id_prefix)
-    if not calls:
-        return None
-    if facts.raw_recoveries < MAX_RAW_TEXT:
-        return _verdict("raw_text_tool_recovered", facts, CompletionAction.CALL, calls=calls, nudge=RAW_TEXT)
-    return _verdict("raw_text_tool_recovery_exhausted", facts, CompletionAction.END)
+    return _verdict("raw_text_tool_recovered", facts, CompletionAction.CALL) if facts.calls else None
 
 
 def _empty_budget(facts: CompletionFacts) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from outlast.core.messages import ToolCall
 from outlast.core.text import fenced
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.core.workflow_records import (
@@ -115,9 +114,6 @@ CODES: dict[str, CompletionCode] = {
     "raw_text_tool_recovered": CompletionCode(
         _R, _O.RETRY, _K.REPAIR_RETRY, "recovered a tool call that was written as text"
     ),
-    "raw_text_tool_recovery_exhausted": CompletionCode(
-        _R, _O.FAILED, _K.REPAIR_FAIL, "stopped because tool calls were still written as text"
-    ),
     "tool_batch_halted": CompletionCode(
         _X, _O.FINALIZE, _K.COMPLETION_FINALIZE, "stopped because the safeguards halted the tool calls"
     ),
@@ -172,7 +168,6 @@ class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     provenance: tuple[EvidenceProvenance, ...] = ()
     nudge: str | None = None
-    calls: tuple[ToolCall, ...] = ()
     suffix: str = ""
     before: tuple[CompletionDecision, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -240,9 +235,6 @@ LABEL = "[Outlast runtime]"
 MAX_OUTPUT = 1_200
 
 EMPTY = f"{LABEL} Your last response was empty. Go on with the task: call a tool, or give your final answer as text."
-RAW_TEXT = (
-    f"{LABEL} You wrote a tool call as text. It was understood this time; use the tool-calling interface from now on."
-)
 
 
 def nudge_for(missing: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.system_prompt import SystemPrompt
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.dialect import switch_after_calls, written_calls
 from outlast.runtime.turn.policy import CALL, CONTINUE, VERIFY, PolicyVerdict, TurnOpening
 from outlast.runtime.turn.text_tool_calls import with_calls
 from outlast.runtime.turn.turn_start import admitted_text, opening_changes, session_prompt
@@ -128,6 +129,11 @@ class GuidedPolicy:
 
     def judge_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
         text = text_of(tuple(parts))
+        written = written_calls(parts, record, self.driver, self.context)
+        if written is not None:
+            judged = self._judged(decide(self._facts(text, record, calls=written.calls)))
+            events = (*judged.events, *switch_after_calls(record, self.driver, self.context))
+            return msgspec.structs.replace(judged, events=events, parts=with_calls(parts, written))
         if self.state.mode is WorkflowMode.CLARIFY and text.strip():
             return clarify_verdict(self.state, text)
         if self.state.mode is WorkflowMode.PLAN and text.strip():
@@ -135,12 +141,13 @@ class GuidedPolicy:
         moved, noted = drift_verdict(self.state, record)
         if moved is not None:
             return moved
-        judged = self._judged(decide(self._facts(text, record)), parts)
+        judged = self._judged(decide(self._facts(text, record)))
         return msgspec.structs.replace(judged, events=(*noted, *judged.events)) if noted else judged
 
-    def _facts(self, answer: str, record: TurnRecord, *, halted: bool = False) -> CompletionFacts:
+    def _facts(
+        self, answer: str, record: TurnRecord, *, halted: bool = False, calls: tuple[ToolCall, ...] = ()
+    ) -> CompletionFacts:
         config = self.context.config.reasoning
-        tools = () if self.state.is_demo else tuple(spec.name for spec in self.context.tools.specs())
         done = self.state.done
         commands: tuple[str, ...] = ()
         if done.mutated and config.verification:
@@ -155,9 +162,7 @@ class GuidedPolicy:
             performed=record.performed,
             nudges=record.count("premature_completion_nudge", "pending_items_continue"),
             empty_retries=record.count("empty_response_retry"),
-            raw_recoveries=record.count("raw_text_tool_recovered"),
-            tools=tools,
-            id_prefix=f"text-{self.driver.state.last_seq}-",
+            calls=calls,
             declined=record.declined,
             halted=halted,
             completion_check=config.completion_check,
@@ -165,7 +170,7 @@ class GuidedPolicy:
             chat_profile=self.state.is_demo,
         )
 
-    def _judged(self, made: CompletionDecision, parts: tuple[Part, ...] = ()) -> PolicyVerdict:
+    def _judged(self, made: CompletionDecision) -> PolicyVerdict:
         outcome = {
             CompletionAction.ASK: CONTINUE,
             CompletionAction.VERIFY: VERIFY,
@@ -183,6 +188,5 @@ class GuidedPolicy:
             events=tuple(events),
             nudge=made.nudge,
             note=made.suffix or None,
-            parts=with_calls(parts, made.calls) if made.calls else None,
             facts={"stage": str(made.stage), "evidence": list(made.evidence)},
         )

@@ -19,6 +19,7 @@ from outlast.models.port import ModelEvent, TextDelta
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.observer import NullObserver, TurnObserver
+from outlast.runtime.turn.provider_retry import ModelWait
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call, kinds_of
 
@@ -32,6 +33,10 @@ class Notes:
         self.written: list[StoredEvent] = []
         self.states: list[int] = []
         self.waits: list[str] = []
+        self.retries: list[ModelWait | None] = []
+
+    def model_waits(self, wait: ModelWait | None) -> None:
+        self.retries.append(wait)
 
     def model_event(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta):

@@ -140,18 +140,6 @@ async def test_a_fault_of_the_provider_is_retried_and_each_attempt_is_closed_onc
     assert [message.content for message in agent.session.history()] == ["Say it.", "Whole."]
 
 
-async def test_after_five_attempts_the_turn_fails_and_the_session_is_usable(store: LogStore, project: Path) -> None:
-    def fast(context: TurnContext) -> TurnContext:
-        return replace(context, clock=FastClock())
-
-    faults = [ModelUnavailable(f"busy {n}") for n in range(5)]
-    agent = agent_with(store, project, *faults, "Works again.", context=fast)
-    with pytest.raises(ModelUnavailable, match="busy 4"):
-        await agent.run("Say it.")
-    assert only(agent, e.TurnEnded)[0].outcome == "failed"
-    assert await agent.run("And now?") == "Works again."
-
-
 async def test_a_provider_that_wants_an_hour_is_not_waited_for(store: LogStore, project: Path) -> None:
     agent = agent_with(store, project, ModelUnavailable("rate limited", retry_after=3600))
     with pytest.raises(ModelUnavailable, match="rate limited"):

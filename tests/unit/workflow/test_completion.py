@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from outlast.core.messages import ToolCall
 from outlast.core.record_storage import dump, load
 from outlast.core.workflow_mode import WorkflowMode
 from outlast.core.workflow_records import (
@@ -14,7 +15,7 @@ from outlast.core.workflow_records import (
     WorkflowTimelineEntry,
     completion_trace,
 )
-from outlast.workflow.completion import MAX_EMPTY, MAX_NUDGES, MAX_RAW_TEXT, CompletionFacts, decide
+from outlast.workflow.completion import MAX_EMPTY, MAX_NUDGES, CompletionFacts, decide
 from outlast.workflow.completion_decision import (
     CODES,
     PHASE_REASONS,
@@ -62,8 +63,7 @@ CASES: dict[str, CompletionFacts] = {
     "tool_batch_halted": facts(halted=True),
     "empty_response_retry": facts(answer=" \n"),
     "empty_response_exhausted": facts(answer="", empty_retries=MAX_EMPTY),
-    "raw_text_tool_recovered": facts(answer=CALL, tools=("read",)),
-    "raw_text_tool_recovery_exhausted": facts(answer=CALL, tools=("read",), raw_recoveries=MAX_RAW_TEXT),
+    "raw_text_tool_recovered": facts(answer=CALL, calls=(ToolCall(id="text-1-1", name="read"),)),
     "text_loop_bailout": facts(earlier=(REPLY, REPLY)),
     "premature_completion_nudge": facts(answer="I can handle that."),
     "continuation_budget_exhausted": facts(answer="I can handle that.", nudges=MAX_NUDGES),
@@ -121,7 +121,7 @@ def test_what_the_turn_does_next(code: str) -> None:
     expected = next((action for action, codes in ACTIONS.items() if code in codes), CompletionAction.END)
     decision = decide(CASES[code])
     assert decision.action is expected
-    assert (decision.nudge is not None) is (expected in (CompletionAction.ASK, CompletionAction.CALL))
+    assert (decision.nudge is not None) is (expected is CompletionAction.ASK)
     if decision.nudge is not None:
         assert decision.nudge.startswith("[Outlast runtime]")
 
@@ -195,11 +195,6 @@ def test_empty_answers_are_asked_for_again_so_often(more: dict[str, Any], limit:
 
 def test_a_demo_model_is_asked_again_without_a_word() -> None:
     assert decide(facts(answer="", chat_profile=True)).nudge is None
-
-
-def test_a_recovered_call_is_handed_out_with_ids_of_ours() -> None:
-    decision = decide(facts(answer=CALL, tools=("read",), id_prefix="turn7-"))
-    assert [(call.id, call.name) for call in decision.calls] == [("turn7-1", "read")]
 
 
 def test_a_call_as_text_is_only_text_where_there_are_no_tools() -> None:

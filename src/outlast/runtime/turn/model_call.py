@@ -2,38 +2,25 @@
 
 `ModelRequested` is durable before the request is sent. Exactly one of `AssistantReplied` and `ReplyInterrupted` then
 closes the attempt: the caller writes `AssistantReplied` together with its consequences, and this module closes every
-failed attempt.
+failed attempt. How long it retries is decided in `provider_retry`.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 from outlast.core.errors import ModelError, ModelUnavailable
-from outlast.core.events import ModelRequested, ReplyInterrupted
+from outlast.core.events import Event, ModelRequested, ReplyInterrupted
 from outlast.core.messages import Part
-from outlast.models.port import Finished, Model, ModelRequest
+from outlast.models.port import Finished, ModelEvent, ModelRequest
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
+from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.dialect import switch_after
 from outlast.runtime.turn.draft import ReplyDraft
 from outlast.runtime.turn.observer import TurnObserver
-
-MAX_ATTEMPTS = 5
-LONGEST_WAIT = 60.0
-FIRST_WAIT = 0.5
-
-
-def wait_before(attempt: int, error: ModelUnavailable, chance: float) -> float | None:
-    """Seconds to wait after this failed attempt (counted from 1); None if there is no further attempt.
-
-    A provider's retry-after is honoured up to a minute; for a longer one there is no retry in this turn. Otherwise the
-    wait doubles, with jitter over its upper half, so that many agents do not retry at the same moment.
-    """
-    if attempt >= MAX_ATTEMPTS:
-        return None
-    if error.retry_after is not None:
-        return None if error.retry_after > LONGEST_WAIT else max(0.0, error.retry_after)
-    most = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
-    return most * (0.5 + chance / 2)
-
+from outlast.runtime.turn.provider_retry import QUIET_SECONDS, NoData, RetryDeadline, RetryWait, StallLimits
 
 BROKE_OFF = "the reply broke off before it was complete"
 
@@ -41,10 +28,13 @@ BROKE_OFF = "the reply broke off before it was complete"
 class ModelCaller:
     """The attempts at one reply. `partial` holds the parts received in the open attempt, for the code closing it."""
 
-    def __init__(self, driver: Driver, model: Model, observer: TurnObserver) -> None:
+    def __init__(self, driver: Driver, context: TurnContext) -> None:
+        assert context.model is not None
         self.driver = driver
-        self.model = model
-        self._observer = observer
+        self.context = context
+        self.model = context.model
+        self._observer = context.observer
+        self._limits = StallLimits.of(context.config, context.model)
         self._draft: ReplyDraft | None = None
 
     @property
@@ -53,28 +43,47 @@ class ModelCaller:
 
     def requested(self, request: ModelRequest, digest: str | None = None, tokens: int | None = None) -> ModelRequested:
         """Build the event that opens the next attempt."""
+        return ModelRequested(
+            model=self.model.name, attempt=self._number() + 1, window_digest=digest, input_tokens_estimate=tokens
+        )
+
+    def _number(self) -> int:
         turn = self.driver.state.turn
-        number = (turn.attempts if turn is not None else 0) + 1
-        return ModelRequested(model=self.model.name, attempt=number, window_digest=digest, input_tokens_estimate=tokens)
+        return turn.attempts if turn is not None else 0
 
     async def reply(self, request: ModelRequest) -> Finished:
-        """Return the reply to the open attempt, with retries as `wait_before` allows. The attempt stays open on return.
+        """Return the reply to the open attempt, with retries as `RetryDeadline` allows. The attempt stays open.
 
-        Raises `ModelError` if there is no reply; every attempt is then closed.
+        Raises `ModelError` if there is no reply; every attempt is then closed. A server that refuses tools raises
+        `ToolsUnsupported`, after the switch to the text dialect is recorded with the closed attempt.
         """
+        deadline = RetryDeadline()
         while True:
             reach("model.asked")
             try:
                 return await self._streamed(request)
             except ModelUnavailable as error:
-                wait = await self._close(error)
-                if wait is None:
-                    raise
-                await self.driver.clock.sleep(wait)
+                await self._close(error)
+                await self._wait(deadline, error)
                 await self.driver.write(self.requested(request))
             except ModelError as error:
-                await self._close(error)
+                await self._close(error, *switch_after(error, self.driver, self.context))
                 raise
+
+    async def _wait(self, deadline: RetryDeadline, error: ModelUnavailable) -> None:
+        """Wait before the next attempt; raises if there is none. A stop of the turn ends the wait at once."""
+        clock = self.driver.clock
+        now = clock.monotonic()
+        seconds = deadline.wait_after(error, now, clock.chance())
+        self._observer.model_waits(
+            RetryWait(
+                attempt=self._number() + 1,
+                seconds=seconds,
+                reason=str(error),
+                gives_up_in=deadline.seconds_left(now),
+            )
+        )
+        await clock.sleep(seconds)
 
     async def _streamed(self, request: ModelRequest) -> Finished:
         seq = self.driver.state.attempt
@@ -83,12 +92,7 @@ class ModelCaller:
         stream = self.model.stream(request)
         finished: Finished | None = None
         try:
-            async for event in stream:
-                if isinstance(event, Finished):
-                    finished = event
-                    break
-                await draft.add(event)
-                self._observer.model_event(event)
+            finished = await self._received(stream, draft)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
@@ -99,18 +103,58 @@ class ModelCaller:
         reach("reply.received")
         return finished
 
-    async def _close(self, error: ModelError) -> float | None:
-        """Close the attempt; return the seconds to wait before the next one, None if there is none."""
-        state = self.driver.state
-        number = state.turn.attempts if state.turn is not None else 1
-        wait = None
-        if isinstance(error, ModelUnavailable):
-            wait = wait_before(max(1, number), error, self.driver.clock.chance())
-        if state.attempt is not None:
-            await self.driver.write(
-                ReplyInterrupted(
-                    attempt_seq=state.attempt, parts=self.partial, reason=str(error), model=self.model.name
-                )
-            )
+    async def _received(self, stream: AsyncIterator[ModelEvent], draft: ReplyDraft) -> Finished | None:
+        silence = _Silence(self._limits, self._observer)
+        try:
+            async with asyncio.timeout(self._limits.first) as scope:
+                async for event in stream:
+                    if isinstance(event, Finished):
+                        return event
+                    scope.reschedule(silence.broken())
+                    await draft.add(event)
+                    self._observer.model_event(event)
+        except TimeoutError as error:
+            raise ModelUnavailable(f"{self.model.name} sent no data for {silence.limit:.0f} s") from error
+        finally:
+            silence.stop()
+        return None
+
+    async def _close(self, error: ModelError, *also: Event) -> None:
+        """Close the attempt, together with the other events."""
+        attempt = self.driver.state.attempt
+        if attempt is not None:
+            closed = ReplyInterrupted(attempt_seq=attempt, parts=self.partial, reason=str(error), model=self.model.name)
+            await self.driver.write(closed, *also)
         self._draft = None
-        return wait
+
+
+class _Silence:
+    """Watches for how long a stream sends nothing, and tells the observer from `QUIET_SECONDS` on."""
+
+    def __init__(self, limits: StallLimits, observer: TurnObserver) -> None:
+        self.limit = limits.first
+        self._between = limits.between
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+        self._told = False
+        self._quiet = min(QUIET_SECONDS, limits.between / 4)
+        self._timer = self._loop.call_later(self._quiet, self._check)
+
+    def broken(self) -> float:
+        """Note that data came; return the loop's time at which the stream counts as stalled."""
+        self._since, self.limit = self._loop.time(), self._between
+        if self._told:
+            self._told = False
+            self._observer.model_waits(None)
+        return self._since + self._between
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _check(self) -> None:
+        passed = self._loop.time() - self._since
+        if passed >= self._quiet and not self._told:
+            self._told = True
+            self._observer.model_waits(NoData(seconds=passed, limit=self.limit))
+        self._timer = self._loop.call_later(self._quiet if self._told else self._quiet - passed, self._check)

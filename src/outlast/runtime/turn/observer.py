@@ -10,6 +10,7 @@ from outlast.core.event_row import StoredEvent
 from outlast.core.events import Event
 from outlast.core.state import SessionState
 from outlast.models.port import ModelEvent
+from outlast.runtime.turn.provider_retry import ModelWait
 
 
 class TurnObserver(Protocol):
@@ -17,6 +18,10 @@ class TurnObserver(Protocol):
 
     def model_event(self, event: ModelEvent) -> None:
         """The model streamed the next piece of its reply."""
+        ...
+
+    def model_waits(self, wait: ModelWait | None) -> None:
+        """The turn waits before it retries a request, or an open reply sends no data; None: data comes again."""
         ...
 
     def call_output(self, call_id: str, text: str) -> None:
@@ -40,6 +45,9 @@ class NullObserver:
     """Ignores everything. Base class for observers that need only some of the notifications."""
 
     def model_event(self, event: ModelEvent) -> None:
+        return
+
+    def model_waits(self, wait: ModelWait | None) -> None:
         return
 
     def call_output(self, call_id: str, text: str) -> None:
@@ -69,6 +77,7 @@ class WithoutModelEvents:
     """Passes everything but model events to another observer: for sub-agents, and for agents that do not stream."""
 
     def __init__(self, observer: TurnObserver) -> None:
+        self.model_waits = observer.model_waits
         self.call_output = observer.call_output
         self.event_written = observer.event_written
         self.state_changed = observer.state_changed

@@ -14,11 +14,12 @@ from outlast.core.workflow_records import COMPLETION_PREFIX, DefinitionOfDone, E
 from outlast.runtime.clock import timestamp
 from outlast.runtime.driver import Driver
 from outlast.runtime.prompt.environment import EnvironmentFact, plan_mode_fact
-from outlast.runtime.prompt.system_prompt import REACT, SystemPrompt
+from outlast.runtime.prompt.system_prompt import SystemPrompt
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.dialect import RECOVERED, switch_after_calls, written_calls
 from outlast.runtime.turn.policy import CALL, CONTINUE, PolicyVerdict, TurnOpening
-from outlast.runtime.turn.text_tool_calls import calls_in, with_calls
+from outlast.runtime.turn.text_tool_calls import with_calls
 from outlast.runtime.turn.turn_start import admitted_text, opening_changes, session_prompt
 from outlast.runtime.turn.turn_stats import TurnRecord
 
@@ -64,16 +65,19 @@ class PlainPolicy:
         return None
 
     def judge_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
-        """End the turn, unless the reply is empty for the first time or ends with a tool call in the text protocol."""
+        """End the turn, unless the reply is empty for the first time or ends with tool calls written as text."""
         text = text_of(parts)
         if not text.strip():
             return self._empty(record)
-        if self.system_prompt().format == REACT:
-            names = tuple(spec.name for spec in self.context.tools.specs())
-            calls = calls_in(text, names, f"text-{self.driver.state.last_seq}-")
-            if calls:
-                said, summary = with_calls(parts, calls), "the reply asks for a tool call"
-                return PolicyVerdict(outcome=CALL, code="raw_text_tool_recovered", summary=summary, parts=said)
+        written = written_calls(parts, record, self.driver, self.context)
+        if written is not None:
+            return PolicyVerdict(
+                outcome=CALL,
+                code=RECOVERED,
+                summary="the reply asks for a tool call",
+                events=switch_after_calls(record, self.driver, self.context),
+                parts=with_calls(parts, written),
+            )
         return self._over()
 
     def next_verification(self, record: TurnRecord) -> ToolCall | PolicyVerdict:

@@ -14,6 +14,7 @@ from outlast.runtime.clock import timestamp
 from outlast.runtime.driver import Driver
 from outlast.runtime.prompt.system_prompt import PromptInputs, SystemPrompt, pinned, prompt_key, snapshot, system_prompt
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.dialect import NATIVE, dialect_in_use
 from outlast.runtime.turn.turn_stats import totals
 
 
@@ -34,7 +35,7 @@ def opening_changes(state: SessionState, task: str) -> dict[str, Any]:
 
 def session_prompt(driver: Driver, context: TurnContext) -> SystemPrompt:
     """Return the session's system prompt: the recorded one, unless persona, tools or the tool dialect have changed."""
-    inputs = _prompt_inputs(context)
+    inputs = _prompt_inputs(driver, context)
     key = prompt_key(inputs)
     known = driver.state.prompts
     if known and driver.state.runtime.get("prompt_key") == key:
@@ -42,11 +43,11 @@ def session_prompt(driver: Driver, context: TurnContext) -> SystemPrompt:
     return system_prompt(inputs)
 
 
-def _prompt_inputs(context: TurnContext) -> PromptInputs:
+def _prompt_inputs(driver: Driver, context: TurnContext) -> PromptInputs:
     assert context.model is not None
     return PromptInputs(
         tools=context.tools.specs(),
-        native_tools=context.model.abilities.tools and context.config.prompt_format != "react",
+        native_tools=dialect_in_use(context, driver.state) == NATIVE,
         chat_profile=context.model.abilities.chat_profile,
         memory=context.memory,
         persona=context.persona,

@@ -21,29 +21,43 @@ from outlast.core.workflow_records import DefinitionOfDone
 from outlast.runtime.permissions.evaluate import call_digest
 
 RAN = frozenset({"executed", "failed", "recovered"})
+TEXT_CALL = "text-"
+"""Prefix of the ids of calls that the model wrote as text."""
+REPLY_CUT_OFF = "reply_cut_off"
+"""Code of the decision that asks the model to continue a reply which the length limit cut off."""
 
 
 class TurnRecord:
-    """The record of the running turn. `answers` are the texts of replies without calls, oldest first. `repeated_calls`
-    counts identical calls in a row, whatever their results."""
+    """The record of the running turn. `answers` are the texts of replies without calls, oldest first; a reply that was
+    cut off and continued is one answer. `cut_text` is the text of a cut-off reply that is being continued, `idle_cuts`
+    counts the newest cut-off replies without text.
+    `repeated_calls` counts identical calls in a row, whatever their results. `native_callers` names the models that
+    have made native calls, in the whole window."""
 
     def __init__(self, rows: Iterable[Row], turn_seq: int) -> None:
         self.answers: tuple[str, ...] = ()
         self.performed = 0
         self.declined = False
         self.repeated_calls = 0
+        self.cut_text = ""
+        self.idle_cuts = 0
+        self.native_callers: set[str | None] = set()
         self._codes: Counter[str] = Counter()
-        last = ""
+        last = said = ""
         for stored, event in rows:
+            if isinstance(event, AssistantReplied) and _has_native_call(event):
+                self.native_callers.add(event.model)
             if stored.seq < turn_seq:
                 continue
             match event:
                 case TurnStarted():
-                    self.answers, self.performed = (), 0
+                    self.answers, self.performed, self.cut_text = (), 0, ""
                 case AssistantReplied(parts=parts):
                     calls = [part for part in parts if isinstance(part, ToolCall)]
+                    said = text_of(parts)
                     if not calls:
-                        self.answers = (*self.answers, text_of(parts))
+                        self.answers = (*self.answers, self.cut_text + said)
+                    self.cut_text = ""
                     for call in calls:
                         digest = call_digest(call.name, call.arguments)
                         self.repeated_calls = self.repeated_calls + 1 if digest == last else 1
@@ -53,15 +67,22 @@ class TurnRecord:
                     self.declined = self.declined or status == "declined"
                 case CompletionDecided(code=code):
                     self._codes[code] += 1
+                    if code == REPLY_CUT_OFF and self.answers:
+                        *before, self.cut_text = self.answers
+                        self.answers, self.idle_cuts = tuple(before), 0 if said.strip() else self.idle_cuts + 1
                 case ToolCallStarted() | _:
                     pass
 
     @property
     def last_answer(self) -> str:
-        return self.answers[-1] if self.answers else ""
+        return self.cut_text or (self.answers[-1] if self.answers else "")
 
     def count(self, *codes: str) -> int:
         return sum(self._codes[code] for code in codes)
+
+
+def _has_native_call(event: AssistantReplied) -> bool:
+    return any(isinstance(part, ToolCall) and not part.id.startswith(TEXT_CALL) for part in event.parts)
 
 
 COUNTS = (

@@ -1,0 +1,121 @@
+"""Retries of model requests: how long to wait, when to give up, and what an observer is told meanwhile.
+
+A request is retried for up to ten minutes after its first failure. The waits double up to a minute, with jitter; a
+provider's retry-after is honoured. A stream that sends nothing is a failure, too: `StallLimits` says after how long.
+Nothing here waits or writes: `model_call` does.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from outlast.core.errors import ModelUnavailable
+from outlast.models.port import Model
+from outlast.runtime.agent_config import AgentConfig
+
+GIVE_UP_SECONDS = 600.0
+LONGEST_WAIT = 60.0
+FIRST_WAIT = 0.5
+
+QUIET_SECONDS = 30.0
+"""An observer is told about a silent stream after this many seconds."""
+STALL_SECONDS = 120.0
+FIRST_DATA = 2.5
+"""Before its first data a reply may take this many times as long as between two pieces: the model reads and thinks."""
+DEEP_THOUGHT = 2.0
+OWN_MACHINE = 3.0
+LONG_EFFORTS = frozenset({"high", "xhigh", "max"})
+
+
+class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed request is sent again after `seconds`, as attempt `attempt`; after `gives_up_in` seconds no more."""
+
+    attempt: int
+    seconds: float
+    reason: str
+    gives_up_in: float
+
+    @property
+    def text(self) -> str:
+        return self.at(0.0)
+
+    def at(self, passed: float) -> str:
+        """Return the sentence for a user, `passed` seconds after the wait began."""
+        left, end = max(0.0, self.seconds - passed), max(0.0, self.gives_up_in - passed)
+        return f"{self.reason}: retrying in {left:.0f} s (attempt {self.attempt}, gives up in {_spoken(end)})"
+
+
+class NoData(msgspec.Struct, frozen=True, kw_only=True):
+    """The open stream has sent nothing for `seconds`; it is closed and retried after `limit` seconds of silence."""
+
+    seconds: float
+    limit: float
+
+    @property
+    def text(self) -> str:
+        return self.at(0.0)
+
+    def at(self, passed: float) -> str:
+        return f"no data for {self.seconds + passed:.0f} s (the request is retried after {_spoken(self.limit)})"
+
+
+ModelWait = RetryWait | NoData
+
+
+class RetryDeadline:
+    """The retries of one request. The clock starts with its first failure."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._first: float | None = None
+
+    def wait_after(self, error: ModelUnavailable, now: float, chance: float) -> float:
+        """Return the seconds to wait before the next attempt. `now` is monotonic, `chance` a random number in [0, 1).
+
+        Raises `ModelUnavailable` if there is no further attempt; its message says why.
+        """
+        self._failures += 1
+        self._first = now if self._first is None else self._first
+        left = self.seconds_left(now)
+        if error.retry_after is not None and error.retry_after > left:
+            raise _given_up(
+                error,
+                f"the provider asks to wait {_spoken(error.retry_after)}, longer than Outlast retries "
+                f"({_spoken(GIVE_UP_SECONDS)}); try again then",
+            )
+        if left <= 0:
+            raise _given_up(error, f"{self._failures} attempts in {_spoken(GIVE_UP_SECONDS)} failed; try again later")
+        if error.retry_after is not None:
+            return max(0.0, error.retry_after)
+        longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._failures - 1, 20))
+        return min(left, longest * (0.5 + chance / 2))
+
+    def seconds_left(self, now: float) -> float:
+        return GIVE_UP_SECONDS if self._first is None else self._first + GIVE_UP_SECONDS - now
+
+
+def _given_up(error: ModelUnavailable, why: str) -> ModelUnavailable:
+    return ModelUnavailable(f"{error}; {why}", status=error.status, retry_after=error.retry_after)
+
+
+class StallLimits(msgspec.Struct, frozen=True):
+    """The longest silence of a stream, in seconds: before its first data, and between two pieces."""
+
+    first: float
+    between: float
+
+    @classmethod
+    def of(cls, config: AgentConfig, model: Model) -> StallLimits:
+        between = config.stall_seconds
+        first = between * FIRST_DATA
+        if model.abilities.on_this_machine:
+            first *= OWN_MACHINE
+        elif config.reasoning.effort in LONG_EFFORTS:
+            first *= DEEP_THOUGHT
+        return cls(first, between)
+
+
+def _spoken(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
