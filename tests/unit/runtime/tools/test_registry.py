@@ -14,7 +14,11 @@ CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
     "write": ("V", ["file_path", "content"], []),
     "edit": ("V", ["file_path", "old_string", "new_string"], ["replace_all"]),
     "glob": ("R", ["pattern"], ["path"]),
-    "search": ("R", ["pattern"], ["path", "glob"]),
+    "search": (
+        "R",
+        ["pattern"],
+        ["path", "glob", "output", "before", "after", "ignore_case", "type", "limit"],
+    ),
     "bash": ("N", ["command"], ["timeout", "background"]),
     "bash_output": ("R", ["job_id"], []),
     "bash_kill": ("N", ["job_id"], []),
@@ -79,6 +83,8 @@ def test_schemas_hold_no_references() -> None:
         ("bash", {"command": "x", "background": None}, "argument 'background' must be of type boolean, not null"),
         ("bash", {"command": "x", "timeout": "60"}, "argument 'timeout' must be of type integer, not string"),
         ("read", {"file_path": "x", "limit": "\ud800"}, "half of a character"),
+        ("search", {"pattern": "x", "output": "all"}, "argument 'output' must be one of count, files, lines"),
+        ("search", {"pattern": "x", "before": 51}, "argument 'before' must be at most 50"),
         ("no_such", {}, "there is no tool 'no_such'; there are read, write,"),
     ],
 )

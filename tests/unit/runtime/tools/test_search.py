@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -154,8 +155,133 @@ async def test_many_matches_are_bounded_and_said_to_be(searching: Setting) -> No
     for n in range(20):
         (searching.project / f"many{n}.txt").write_text("value\n" * 1000)
     outcome = await searching.run("search", pattern="value")
-    assert len(outcome.text.splitlines()) <= search.MOST + 1
-    assert "there is more" in outcome.text
+    assert len(outcome.text.splitlines()) == search.MOST + 1
+    assert outcome.text.endswith("[... 19706 more matching lines; raise limit, or narrow pattern, path, glob or type]")
+    assert outcome.facts["matches"] == 20_006
+
+
+async def test_limit_says_how_many_files_there_are_more(searching: Setting) -> None:
+    for output in ("files", "count"):
+        outcome = await searching.run("search", pattern="value", output=output, limit=2)
+        assert outcome.text.splitlines()[0].startswith(".hidden/h.py")
+        assert "[... 4 more files; raise limit" in outcome.text
+
+
+async def test_output_files_shows_each_path_once_and_count_shows_matching_lines(searching: Setting) -> None:
+    (searching.project / "a.py").write_text("value value\nvalue\nx\n")
+    files = await searching.run("search", pattern="value", glob="*.py", output="files")
+    assert files.text == ".hidden/h.py\na.py\nsrc/b.py"
+    count = await searching.run("search", pattern="value", glob="*.py", output="count")
+    assert count.text == ".hidden/h.py:1\na.py:2\nsrc/b.py:1\n4 matching lines in 3 files"
+
+
+async def test_context_lines_are_shown_as_grep_does(searching: Setting) -> None:
+    (searching.project / "many.txt").write_text("".join(f"line {n}\n" for n in range(1, 31)))
+    outcome = await searching.run("search", pattern="line (3|5|20)$|things", before=1, after=1)
+    assert outcome.text.splitlines() == [
+        "docs/read me.md:1:value of things",
+        "--",
+        "many.txt-2-line 2",
+        "many.txt:3:line 3",
+        "many.txt-4-line 4",
+        "many.txt:5:line 5",
+        "many.txt-6-line 6",
+        "--",
+        "many.txt-19-line 19",
+        "many.txt:20:line 20",
+        "many.txt-21-line 21",
+    ]
+
+
+async def test_case_is_ignored_when_asked(searching: Setting) -> None:
+    assert (await searching.run("search", pattern="VALUE OF")).text == "Nothing matches VALUE OF."
+    assert "docs/read me.md:1:" in (await searching.run("search", pattern="VALUE OF", ignore_case=True)).text
+
+
+async def test_type_means_a_language(searching: Setting) -> None:
+    files = {"ts": "src/deep/c.ts", "md": "docs/read me.md", "markdown": "docs/read me.md", "log": "keep.log"}
+    for language, path in files.items():
+        assert (await searching.run("search", pattern="value", type=language, output="files")).text == path
+    both = await searching.run("search", pattern="value", type="py", glob="src/**", output="files")
+    assert both.text == "src/b.py"
+
+
+async def test_unknown_type_is_refused_with_the_known_ones(searching: Setting) -> None:
+    said = await searching.fault("search", pattern="x", type="brainfuck")
+    assert said.startswith("there is no type 'brainfuck'; there are asm, bat, c, ")
+    assert "use glob" in said
+
+
+async def test_glob_can_exclude_and_never_shows_ignored_files(searching: Setting) -> None:
+    files = (await searching.run("search", pattern="value", glob="!*.py", output="files")).text.splitlines()
+    assert files == ["docs/read me.md", "keep.log", "src/deep/c.ts"]
+    ignored = await searching.run("search", pattern="value", glob="build/**", output="files")
+    assert ignored.text == "Nothing matches value."
+
+
+async def test_expression_that_only_python_knows_is_searched_for(searching: Setting) -> None:
+    outcome = await searching.run("search", pattern=r"value(?! = [13])", type="py")
+    assert outcome.text == "src/b.py:1:value = 2"
+    assert outcome.facts["by"] == "scan"
+
+
+async def test_named_file_is_searched_though_it_is_ignored_large_or_of_another_type(searching: Setting) -> None:
+    (searching.project / "other.log").write_text("x\n" * 5_000_000 + "value here\n")
+    outcome = await searching.run("search", pattern="value", path="other.log", type="py")
+    assert outcome.text == "other.log:5000001:value here"
+    assert "is not text" in await searching.fault("search", pattern="value", path="binary")
+
+
+async def test_windows_line_ends_and_byte_order_marks_do_not_hide_matches(searching: Setting) -> None:
+    (searching.project / "w.txt").write_bytes(b"\xef\xbb\xbfalpha one\r\nalpha two\r\n")
+    (searching.project / "x.txt").write_bytes("alpha three\n".encode("utf-16"))
+    outcome = await searching.run("search", pattern="^alpha .*[eo]$", before=1)
+    assert outcome.text.splitlines() == ["w.txt:1:alpha one", "w.txt:2:alpha two", "--", "x.txt:1:alpha three"]
+
+
+async def test_long_result_is_cut_and_can_be_read_whole(searching: Setting) -> None:
+    (searching.project / "wide.txt").write_text(f"needle {'x' * 280}\n" * 200)
+    outcome = await searching.run("search", pattern="needle")
+    assert "characters left out; read output:call1 shows them]" in outcome.text
+    assert outcome.whole is not None
+    assert outcome.whole.decode().count("needle") == 200
+
+
+WORDS = ["alpha", "Beta", "gamma 12", "delta(x)", "", "  epsilon", "été", "zeta\t"]
+ASKED: list[dict[str, Any]] = [
+    {"pattern": "a"},
+    {"pattern": "ALPHA|beta", "ignore_case": True, "before": 1, "after": 2},
+    {"pattern": r"^\s*e", "output": "files"},
+    {"pattern": "t", "output": "count", "glob": "*.{py,js}"},
+    {"pattern": r"\d+$", "type": "py", "after": 1},
+    {"pattern": "gamma", "glob": "d1/**", "limit": 3},
+    {"pattern": r"\(x\)", "glob": "!*.txt", "limit": 2, "output": "files"},
+    {"pattern": "été", "before": 50},
+    {"pattern": "alpha", "path": "d0", "limit": 1, "before": 3, "after": 3},
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_scan_and_ripgrep_say_the_same_of_generated_trees(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    needs("rg")
+    dice = random.Random(seed)
+    for _ in range(60):
+        folder = setting.project / "/".join(f"d{dice.randrange(3)}" for _ in range(dice.randrange(1, 4)))
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{dice.choice('aBc.')}{dice.randrange(9)}.{dice.choice(['py', 'js', 'txt', 'md'])}"
+        end = dice.choice(["\n", "\r\n"])
+        text = end.join(dice.choice(WORDS) * dice.choice([1, 1, 1, 90]) for _ in range(dice.randrange(40)))
+        (folder / name).write_text(text + dice.choice(["", end]), newline="")
+    (setting.project / ".gitignore").write_text("*.md\n/d2/d0\n")
+    for asked in ASKED:
+        monkeypatch.setattr(search, "ripgrep", lambda _: shutil.which("rg"))  # pyright: ignore
+        by_ripgrep = await setting.run("search", **asked)
+        monkeypatch.setattr(search, "ripgrep", lambda _: None)  # pyright: ignore
+        by_scan = await setting.run("search", **asked)
+        assert by_ripgrep.text == by_scan.text, asked
+        assert {**by_ripgrep.facts, "by": ""} == {**by_scan.facts, "by": ""}, asked
 
 
 async def test_long_line_is_cut_around_its_match(searching: Setting) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _DEPTH = 4
 
@@ -18,6 +19,25 @@ def matcher(pattern: str) -> re.Pattern[str]:
 def anywhere(pattern: str) -> re.Pattern[str]:
     """Like `matcher`, but a pattern without a slash matches in any folder."""
     return matcher(pattern if "/" in pattern else f"**/{pattern}")
+
+
+class PathFilter:
+    """Accepts the paths that fit a glob (a leading `!` excludes them instead) and the name of one of the file types."""
+
+    def __init__(self, glob: str | None, types: Sequence[str] = ()) -> None:
+        self._excludes = bool(glob) and str(glob).startswith("!")
+        self._glob = anywhere(plain_glob(glob)) if glob else None
+        self._types = [anywhere(pattern) for pattern in types]
+
+    def accepts(self, path: str) -> bool:
+        if self._glob is not None and (self._glob.match(path) is not None) is self._excludes:
+            return False
+        return not self._types or any(pattern.match(path) for pattern in self._types)
+
+
+def plain_glob(glob: str) -> str:
+    """Return a glob without a leading `!`, `./` or `/`."""
+    return glob.removeprefix("!").removeprefix("./").removeprefix("/")
 
 
 def translated(pattern: str, depth: int = 0) -> str:
