@@ -1,0 +1,1 @@
+"""Prompts of one meaning in six languages, recorded runs, and probes: the model leads, and the runtime counts."""
