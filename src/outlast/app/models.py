@@ -12,10 +12,9 @@ from outlast.app.settings import Settings, variables
 from outlast.core.errors import ConfigError, InvalidInput, OutlastError
 from outlast.core.messages import Usage
 from outlast.models import prices
-from outlast.models.context_window import WindowSource
 from outlast.models.default_choice import LOCAL_NOTE, AvailableModels, Choice, chosen, ollama_models
 from outlast.models.local import LocalModel, installed
-from outlast.models.port import Model
+from outlast.models.port import Model, WindowSource
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
 from outlast.models.providers import ProviderModel
 from outlast.models.scripted import ScriptedFile

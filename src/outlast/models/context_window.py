@@ -18,8 +18,7 @@ import ipaddress
 import threading
 import time
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -34,28 +33,6 @@ OTHER_LISTS = frozenset({"anthropic", "google", "google-cloud", "bedrock", "cohe
 PUBLIC_LISTS = {"openrouter": "https://openrouter.ai/api/v1"}
 """Lists that anybody may read; they are asked without the key."""
 _LISTED = ("loaded_context_length", "max_model_len", "context_length", "context_window", "max_context_length")
-
-
-class WindowSource(StrEnum):
-    """Where the size of a context window comes from."""
-
-    SETTING = "setting"
-    KNOWN_MODEL = "known model"
-    PROVIDER = "provider"
-    ASSUMED = "assumed"
-
-    def described(self, tokens: int) -> str:
-        """Return the source as users read it; a guess says what to do about it."""
-        return f"assumed {tokens:,}: set context_window" if self is WindowSource.ASSUMED else str(self)
-
-
-@runtime_checkable
-class WindowSettler(Protocol):
-    """A model whose window may still be unknown because a server was asked for it."""
-
-    def settle_window(self) -> None:
-        """Wait until the window is known, at most two seconds."""
-        ...
 
 
 class WindowLookup:

@@ -7,7 +7,8 @@ retry after `ModelUnavailable`, never after `ModelRefused`, and with a smaller w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -39,6 +40,28 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """True for a small demo model: short prompt, no tools unless requested, no nudges."""
     on_this_machine: bool = False
     """True if the model runs on this machine, where reading a long prompt can take minutes."""
+
+
+class WindowSource(StrEnum):
+    """Where the size of a context window comes from."""
+
+    SETTING = "setting"
+    KNOWN_MODEL = "known model"
+    PROVIDER = "provider"
+    ASSUMED = "assumed"
+
+    def described(self, tokens: int) -> str:
+        """Return the source as users read it; a guess says what to do about it."""
+        return f"assumed {tokens:,}: set context_window" if self is WindowSource.ASSUMED else str(self)
+
+
+@runtime_checkable
+class WindowSettler(Protocol):
+    """A model whose window may still be unknown because a server was asked for it."""
+
+    def settle_window(self) -> None:
+        """Wait until the window is known, at most two seconds."""
+        ...
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from outlast.models import prices
-from outlast.models.context_window import WindowLookup, WindowSource, window_lookup
-from outlast.models.port import UNKNOWN_WINDOW, Abilities, ModelEvent, ModelRequest
+from outlast.models.context_window import WindowLookup, window_lookup
+from outlast.models.port import UNKNOWN_WINDOW, Abilities, ModelEvent, ModelRequest, WindowSource
 
 if TYPE_CHECKING:
     from outlast.models.provider_request import ProviderRequest

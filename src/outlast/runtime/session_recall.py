@@ -48,11 +48,9 @@ class SessionRecall:
     def answer(self, query: str | None, seq: int | None, offset: int) -> ToolOutcome:
         """Return the event `seq` from character `offset` on, or the events that match `query` (older than `seq`, if
         both are given). Raises `ToolFault` if there is no such event."""
-        if query is not None and query.strip():
+        if query is not None:
             return self._found(query, self._last + 1 if seq is None else min(seq, self._last + 1))
-        if seq is None:
-            raise ToolFault("recall needs a query to search for or the seq of an event")
-        return self._shown(seq, offset)
+        return self._shown(seq or 0, offset)
 
     # --- one event
 

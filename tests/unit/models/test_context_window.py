@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from outlast.models import context_window
-from outlast.models.context_window import WindowLookup, WindowSource, window_lookup
+from outlast.models.context_window import WindowLookup, window_lookup
+from outlast.models.port import WindowSource
 from outlast.models.providers import ProviderModel
 
 MODEL = "qwen3:8b"

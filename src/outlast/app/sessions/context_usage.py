@@ -9,7 +9,7 @@ import msgspec
 from outlast.core.messages import Message, Role
 from outlast.core.state import SessionState
 from outlast.core.text import text_tokens
-from outlast.models.context_window import WindowSource
+from outlast.models.port import WindowSource
 from outlast.runtime.history.boundaries import settings_of, settled_window, window_of, window_source
 from outlast.runtime.history.window_tokens import limits, message_tokens, request_tokens
 from outlast.runtime.turn.context import RequestSetup

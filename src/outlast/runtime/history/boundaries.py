@@ -18,8 +18,7 @@ from outlast.core.fold import Row
 from outlast.core.header import ENDED
 from outlast.core.ids import id_from
 from outlast.core.state import BoundaryRequest
-from outlast.models.context_window import WindowSettler, WindowSource
-from outlast.models.port import UNKNOWN_WINDOW, Model, ModelRequest, ToolSpec
+from outlast.models.port import UNKNOWN_WINDOW, Model, ModelRequest, ToolSpec, WindowSettler, WindowSource
 from outlast.runtime.commit_retry import RACES
 from outlast.runtime.current_session import current
 from outlast.runtime.driver import Driver

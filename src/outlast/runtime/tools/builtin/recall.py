@@ -24,9 +24,13 @@ class RecallArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 async def recall(arguments: RecallArguments, context: ToolContext) -> ToolOutcome:
+    """Show one event, or search; a blank query counts as none."""
+    query = (arguments.query or "").strip() or None
+    if query is None and arguments.seq is None:
+        raise ToolFault("recall needs a query to search for or the seq of an event")
     if context.recall is None:
         raise ToolFault("the log of this session cannot be read here")
-    return await context.recall(arguments.query, arguments.seq, arguments.offset)
+    return await context.recall(query, arguments.seq, arguments.offset)
 
 
 RECALL = BuiltinTool(
