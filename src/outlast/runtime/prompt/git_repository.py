@@ -1,0 +1,173 @@
+"""The git repository of a project, read from git's own files; no program runs.
+
+`is_inert` answers whether git may be run to look at the repository: only if every key of its configuration is known to
+run nothing. The files are read whole and split at line feeds only, as git reads them; anything unusual means no.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from outlast.runtime.safe_open import read_inside
+
+CONFIG_LIMIT = 1024 * 1024
+TEXT_LIMIT = 64 * 1024
+REFS_LIMIT = 4 * 1024 * 1024
+
+_HARMLESS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|abbrev|quotepath|longpaths|untrackedcache|preloadindex|sparsecheckout(cone)?|commitgraph|protectntfs"
+    r"|protecthfs|hookspath)"  # git is run with another hooks path
+    r"|remote\..*\.(url|pushurl|fetch|push|tagopt|prune|gh-resolved)"
+    r"|branch\..*\.(remote|merge|rebase|description|vscode-merge-base|gh-merge-base|pushremote|base)"
+    r"|user\.(name|email|signingkey)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)"
+    r"|gc\.(auto|[a-z.]*expire[a-z]*)|pack\.(window|windowmemory|threads|deltacachesize|packsizelimit)"
+    r"|submodule\.(active|.*\.(url|active|branch))|lfs\.repositoryformatversion"
+    r"|extensions\.(worktreeconfig|objectformat)|index\.(version|threads|sparse)|feature\.manyfiles"
+    r"|color\.(ui|branch|diff|status|log)|advice\.[a-z]*|commit\.(verbose|gpgsign)|tag\.gpgsign"
+    r"|merge\.(ff|conflictstyle)|rerere\.(enabled|autoupdate)|fetch\.(prune|parallel)"
+    r"|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
+)
+_SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\]|\\["\\])*)")?\]')
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_REFLOG = re.compile(r"[0-9a-f]{40,64} ([0-9a-f]{40,64}) [^\t]*\t(?:commit[^:]*: )?(.*)")
+
+
+class GitRepository(msgspec.Struct, frozen=True, kw_only=True):
+    """`top` is the working tree, `folder` its git directory, `common` the directory that all worktrees share."""
+
+    top: Path
+    folder: Path
+    common: Path
+
+
+class GitHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What HEAD names. `branch` is empty if no branch is checked out, `commit` if the branch has none yet."""
+
+    branch: str = ""
+    commit: str = ""
+    subject: str = ""
+
+
+def find_repository(project: Path) -> GitRepository | None:
+    """Return the repository that git would find from this folder; None without one, or if its layout is unusual."""
+    project = Path(os.path.realpath(project))
+    for top in (project, *project.parents):
+        place = top / ".git"
+        if os.path.lexists(place):
+            return _repository(top, place)
+        if os.path.lexists(top / "HEAD") and os.path.lexists(top / "objects"):
+            return None  # git would take this folder itself for a repository
+    return None
+
+
+def _repository(top: Path, place: Path) -> GitRepository | None:
+    if place.is_symlink():
+        return None
+    folder = place if place.is_dir() else _worktree_folder(top)
+    if folder is None:
+        return None
+    shared = _text(folder, "commondir").strip()
+    common = Path(os.path.realpath(folder / shared)) if shared else folder
+    whole = (folder / "HEAD").is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
+    return GitRepository(top=top, folder=folder, common=common) if whole else None
+
+
+def _worktree_folder(top: Path) -> Path | None:
+    """Return the git directory of a linked worktree. It must point back: a `.git` file may name any repository."""
+    kind, _, named = _text(top, ".git").partition(":")
+    if kind != "gitdir" or not named.strip():
+        return None
+    folder = Path(os.path.realpath(top / named.strip()))
+    back = _text(folder, "gitdir").strip()
+    return folder if back and os.path.realpath(folder / back) == str(top / ".git") else None
+
+
+def is_inert(repository: GitRepository) -> bool:
+    """Whether looking with git runs no program of the repository's choice."""
+    modules = read_inside(repository.top, ".gitmodules", CONFIG_LIMIT + 1)
+    if modules is None and os.path.lexists(repository.top / ".gitmodules"):
+        return False
+    if modules is not None and (len(modules) > CONFIG_LIMIT or b"ignore" in modules.lower()):
+        return False
+    if not (repository.common / "config").is_file():
+        return False
+    files = ((repository.common, "config"), (repository.folder, "config.worktree"))
+    return all(_is_harmless(folder, name) for folder, name in files if os.path.lexists(folder / name))
+
+
+def _is_harmless(folder: Path, name: str) -> bool:
+    data = read_inside(folder, name, CONFIG_LIMIT + 1)
+    if data is None or len(data) > CONFIG_LIMIT:
+        return False
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    section = ""
+    for line in text.replace("\r\n", "\n").split("\n"):
+        line = line.replace("\t", " ").strip(" ")
+        if not line.isprintable() or line.endswith("\\"):
+            return False
+        if not line or line[0] in "#;":
+            continue
+        header = _SECTION.fullmatch(line)
+        if header is not None:
+            section = ".".join(filter(None, (header[1], header[2]))).lower()
+            continue
+        setting = _SETTING.fullmatch(line)
+        if setting is None or not _HARMLESS.fullmatch(f"{section}.{setting[1].lower()}"):
+            return False
+    return True
+
+
+def read_head(repository: GitRepository) -> GitHead:
+    """Return branch and last commit. What is not in plain files (a reftable) stays empty."""
+    head = _text(repository.folder, "HEAD").strip()
+    if not head.startswith("ref:"):
+        commit = head if _COMMIT.fullmatch(head) else ""
+        return GitHead(commit=commit, subject=_subject(repository, commit))
+    ref = head[4:].strip()
+    if not ref.startswith("refs/heads/") or ref == "refs/heads/.invalid":
+        return GitHead()
+    commit = _text(repository.common, ref).strip() or _packed(repository, ref)
+    if not _COMMIT.fullmatch(commit):
+        commit = ""
+    return GitHead(branch=ref.removeprefix("refs/heads/"), commit=commit, subject=_subject(repository, commit))
+
+
+def _packed(repository: GitRepository, ref: str) -> str:
+    data = read_inside(repository.common, "packed-refs", REFS_LIMIT) or b""
+    for line in data.decode("utf-8", "replace").split("\n"):
+        commit, _, name = line.partition(" ")
+        if name == ref:
+            return commit
+    return ""
+
+
+def _subject(repository: GitRepository, commit: str) -> str:
+    """Return the message that the reflog has for this commit; empty if its last entry is about another one."""
+    lines = _tail(repository.folder / "logs" / "HEAD").strip("\n").split("\n")
+    entry = _REFLOG.fullmatch(lines[-1])
+    return entry[2] if entry is not None and commit and entry[1] == commit else ""
+
+
+def _tail(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TEXT_LIMIT))
+            return file.read(TEXT_LIMIT).decode("utf-8", "replace")
+    except OSError:  # the subject is a convenience; the commit is told without it
+        return ""
+
+
+def _text(folder: Path, name: str) -> str:
+    data = read_inside(folder, name, TEXT_LIMIT)
+    return data.decode("utf-8", "replace") if data is not None else ""
