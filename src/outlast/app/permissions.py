@@ -5,6 +5,8 @@ Also the user's consent to a project's allow rules and hooks, which count only a
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from outlast.app.settings import Settings
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
@@ -13,6 +15,7 @@ from outlast.runtime.hooks import load_hooks
 from outlast.runtime.permissions.consent import Consents
 from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.paths import reading_fault
 from outlast.runtime.permissions.rule_files import PendingConsent, load_rules
 from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.prompt.personas import Persona
@@ -57,6 +60,11 @@ def permission_mode_of(settings: Settings, state: SessionState) -> str:
     asked = state.runtime.get("permission_mode")
     known = asked if asked in set(PermissionMode) else settings.permission_mode
     return str(effective_mode(PermissionMode(known), settings.permission_mode))
+
+
+def is_readable_unasked(path: Path, project: Path) -> bool:
+    """Whether the model may read this file of the project without a question to the user."""
+    return reading_fault(str(path), str(project), (project,)) is None
 
 
 def pending_consents(settings: Settings) -> list[PendingConsent]:

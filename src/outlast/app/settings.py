@@ -132,6 +132,12 @@ def own_home() -> Path:
     return _home(None)
 
 
+def user_home() -> Path | None:
+    """The home folder of this user, for files that several agents share; None if there is none."""
+    home = os.environ.get("HOME")
+    return Path(os.path.abspath(home)) if home else None
+
+
 def whole_environment() -> dict[str, str]:
     """All environment variables, for building the environment of child processes."""
     return dict(os.environ)

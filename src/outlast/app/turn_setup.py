@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
 from outlast.app.models import NONE as NO_MODEL
 from outlast.app.models import has_price, model_for, price_for
 from outlast.app.permissions import permitted_mode
-from outlast.app.settings import Settings, whole_environment
+from outlast.app.settings import Settings, user_home, whole_environment
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
 from outlast.core.workflow_mode import Workflow
@@ -30,6 +30,7 @@ from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.memory_files import read_memory
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
+from outlast.runtime.prompt.skills import NO_SKILLS, load_skills
 from outlast.runtime.tools.process.background_jobs import Jobs
 from outlast.runtime.tools.process.environment import clean_environment
 from outlast.runtime.tools.registry import BuiltinRegistry
@@ -132,7 +133,9 @@ def build_turn_context(
         environment=setup.environment,
         persona=setup.persona,
         policy=GuidedPolicy if setup.workflow is Workflow.GUIDED else PlainPolicy,
-        memory=read_memory(project) if config.auto_context else (),
+        memory=read_memory(project, settings.home, user_home()) if config.auto_context else (),
+        skills=load_skills(project, settings.home, user_home()) if config.auto_context else NO_SKILLS,
+        sub_agents=tuple(load_personas(settings.home, project).all()) if config.auto_context else (),
         facts=_project_facts(project) if config.auto_context else (),
         platform=platform.system(),
         config=config,
@@ -176,6 +179,25 @@ def personas_here(settings: Settings) -> list[Persona]:
 
 def persona_for(settings: Settings, config: AgentConfig, project: Path, state: SessionState) -> Persona:
     return load_personas(settings.home, project).get(config.persona or state.persona or settings.persona)
+
+
+class InstructionFiles(NamedTuple):
+    """What a new session takes: one line that names its files, and a sentence for each skill that is left out."""
+
+    text: str
+    warnings: tuple[str, ...]
+
+
+def instruction_files(settings: Settings, config: AgentConfig, project: Path) -> InstructionFiles:
+    """Look at the instruction files that a session started now would take."""
+    if not config.auto_context:
+        return InstructionFiles("", ())
+    names = [file.name for file in read_memory(project, settings.home, user_home())]
+    catalog = load_skills(project, settings.home, user_home())
+    count = len(catalog.skills)
+    said = [f"instructions from {', '.join(names)}"] if names else []
+    said += [f"{count} skill{'s' if count > 1 else ''}"] if count else []
+    return InstructionFiles("; ".join(said), catalog.warnings)
 
 
 def workflow_for(settings: Settings, config: AgentConfig, persona: Persona, state: SessionState) -> Workflow:

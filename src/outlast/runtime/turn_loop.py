@@ -41,6 +41,7 @@ from outlast.runtime.turn.length_limit import cut_off_verdict, joined_parts, own
 from outlast.runtime.turn.model_call import ModelCaller
 from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
 from outlast.runtime.turn.policy import CONTINUE, FINAL, VERIFY, PolicyVerdict
+from outlast.runtime.turn.project_facts import ProjectFacts
 from outlast.runtime.turn.subagents import RunSubAgent
 from outlast.runtime.turn.text_tool_calls import messages_as_text
 from outlast.runtime.turn.tool_calls import ToolExecutor
@@ -61,6 +62,7 @@ class Turn:
         self.policy = context.policy(driver, context)
         self.calls = ToolExecutor(driver, context, self.policy.note_call, run_sub_agent)
         self.attempts = ModelCaller(driver, context)
+        self.project = ProjectFacts(driver, context)
         self.phases = Phases.resume(driver.state.runtime.get("active_turn_phase"))
         self.error: ModelError | None = None
         self.answer = ""
@@ -121,8 +123,10 @@ class Turn:
 
     async def _environment(self) -> EnvironmentDescribed | None:
         """Return what the next request tells about the environment, None if nothing is new."""
+        rows = await self.driver.rows()
+        told = told_facts(rows, self.state)
         facts = turn_facts(self.driver, self.context, self.policy.environment())
-        return environment_event(facts, told_facts(await self.driver.rows(), self.state))
+        return environment_event([*facts, *await self.project.facts(rows, told)], told)
 
     async def _request(self, told: EnvironmentDescribed | None) -> ModelRequest:
         environment = told.text if told is not None else None

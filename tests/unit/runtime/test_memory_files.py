@@ -1,5 +1,6 @@
-"""Memory files: read as context, marked as foreign, with nothing hidden in them."""
+"""Memory files: instructions within bounds, never from outside their root, with nothing hidden in them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core.text import fenced, show_invisible
-from outlast.runtime.prompt.memory_files import LIMIT, NOTICE, read_memory, rendered
+from outlast.runtime.prompt.memory_files import LIMIT, MOST_FILES, NOTICE, TOTAL, read_memory, rendered
 
 
 def test_both_files_are_read_in_order(tmp_path: Path) -> None:
@@ -55,6 +56,122 @@ def test_the_files_are_labelled_and_cannot_leave_their_fence(tmp_path: Path) -> 
     assert text.startswith(NOTICE)
     assert text.count("``````") == 2
     assert text.endswith("``````")
+
+
+# --- the user's homes
+
+
+def test_the_users_files_come_before_the_projects(tmp_path: Path) -> None:
+    user, home, project = tmp_path / "u", tmp_path / "u" / ".outlast", tmp_path / "p"
+    for folder in (home, user / ".agents", project):
+        folder.mkdir(parents=True)
+    (home / "AGENTS.md").write_text("mine")
+    (user / ".agents" / "AGENTS.md").write_text("of all agents")
+    (project / "AGENTS.md").write_text("the project's")
+    files = read_memory(project, home, user)
+    assert [file.name for file in files] == ["~/.outlast/AGENTS.md", "~/.agents/AGENTS.md", "AGENTS.md"]
+    assert [file.source for file in files] == ["home", "home", "project"]
+
+
+def test_a_link_out_of_the_home_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "p").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "home" / "AGENTS.md").symlink_to("../secret")
+    assert read_memory(tmp_path / "p", tmp_path / "home") == ()
+
+
+# --- includes
+
+
+def names(project: Path, home: Path | None = None) -> list[str]:
+    return [file.name for file in read_memory(project, home, project.parent)]
+
+
+def test_an_included_file_is_a_part_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "AGENTS.md").write_text("See @docs/style.md, and @docs/missing.md.\n- @docs/test.md\n")
+    (tmp_path / "docs" / "style.md").write_text("Short lines. @more.md")
+    (tmp_path / "docs" / "more.md").write_text("More.")
+    (tmp_path / "docs" / "test.md").write_text("Test it.")
+    assert names(tmp_path) == ["AGENTS.md", "docs/style.md", "docs/test.md", "docs/more.md"]
+    assert "## docs/more.md (included from docs/style.md)" in rendered(read_memory(tmp_path))
+
+
+def test_includes_in_code_and_addresses_are_text(tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text("x")
+    (tmp_path / "b").write_text("b")
+    text = "Write `@x.md`.\n````\n@x.md\n```\n@x.md\n````\n~~~\n```\n@x.md\n~~~\nMail a@b or a.@x.md\n"
+    (tmp_path / "AGENTS.md").write_text(text)
+    assert names(tmp_path) == ["AGENTS.md"]
+    (tmp_path / "AGENTS.md").write_text(f"{text}\n@x.md")
+    assert names(tmp_path) == ["AGENTS.md", "x.md"]
+
+
+def test_a_cycle_ends_and_no_file_is_taken_twice(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("@a.md @CLAUDE.md @AGENTS.md")
+    (tmp_path / "CLAUDE.md").write_text("@a.md")
+    (tmp_path / "a.md").write_text("@b.md @a.md")
+    (tmp_path / "b.md").write_text("@a.md @AGENTS.md")
+    assert names(tmp_path) == ["AGENTS.md", "CLAUDE.md", "a.md", "b.md"]
+
+
+def test_includes_go_five_levels_deep(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("@1.md")
+    for n in range(1, 8):
+        (tmp_path / f"{n}.md").write_text(f"level {n} @{n + 1}.md")
+    assert names(tmp_path) == ["AGENTS.md", "1.md", "2.md", "3.md", "4.md", "5.md"]
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.md", "/etc/hostname", "~/secret.md", "link.md", "folder/secret.md", ".env"]
+)
+def test_an_include_cannot_lead_out_of_the_project_or_to_secrets(tmp_path: Path, path: str) -> None:
+    project = tmp_path / "p"
+    (tmp_path / "out").mkdir()
+    project.mkdir()
+    for place in (tmp_path / "secret.md", tmp_path / "out" / "secret.md", project / ".env"):
+        place.write_text("secret")
+    (project / "link.md").symlink_to("../secret.md")
+    (project / "folder").symlink_to("../out")
+    (project / "AGENTS.md").write_text(f"@{path}\n")
+    assert names(project) == ["AGENTS.md"]
+
+
+def test_a_home_file_includes_only_from_its_home(tmp_path: Path) -> None:
+    home, project = tmp_path / "h", tmp_path / "p"
+    home.mkdir()
+    project.mkdir()
+    (project / "x.md").write_text("x")
+    (home / "y.md").write_text("y")
+    (home / "AGENTS.md").write_text("@../p/x.md @y.md @~/h/z.md")
+    (home / "z.md").write_text("z")
+    assert names(project, home) == ["~/h/AGENTS.md", "~/h/y.md", "~/h/z.md"]
+
+
+def test_a_pipe_and_a_binary_file_are_not_included(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "x.bin").write_bytes(b"a\0b")
+    (tmp_path / "AGENTS.md").write_text("@pipe @x.bin")
+    assert names(tmp_path) == ["AGENTS.md"]
+
+
+def test_together_the_files_stay_within_their_bound(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("a" * LIMIT)
+    (tmp_path / "CLAUDE.md").write_text("@x.md @y.md\n" + "c" * (LIMIT - 1000))
+    (tmp_path / "x.md").write_text("x" * 5000)
+    (tmp_path / "y.md").write_text("y")
+    files = read_memory(tmp_path)
+    assert sum(len(file.text) for file in files) == TOTAL
+    assert [file.truncated for file in files] == [False, False, True, True]
+    assert "## y.md (included from CLAUDE.md)\nLeft out" in rendered(files)
+
+
+def test_a_thousand_includes_are_cut(tmp_path: Path) -> None:
+    for n in range(200):
+        (tmp_path / f"{n}.md").write_text(f"{n}")
+    (tmp_path / "AGENTS.md").write_text(" ".join(f"@{n}.md" for n in range(200)))
+    assert len(read_memory(tmp_path)) == MOST_FILES
 
 
 @pytest.mark.parametrize(

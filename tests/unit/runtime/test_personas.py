@@ -177,3 +177,64 @@ def test_a_persona_never_raises_permissions(wanted: PermissionMode | None, ceili
 
 def test_a_list_of_personas_has_them_all() -> None:
     assert [persona.name for persona in Personas([Persona(name="a")]).all()] == ["a", "default-interactive"]
+
+
+# --- definitions of Claude Code
+
+TESTER = """---
+name: test-runner
+description: Use this agent when tests fail. Examples: <example>user: "Run them"</example>
+tools: Read, Grep, Glob, Bash(pytest:*), mcp__db__query, WebSearch
+model: sonnet
+color: red
+permissionMode: bypassPermissions
+---
+Run the tests."""
+
+
+def put_claude(project: Path, name: str, text: str) -> None:
+    (project / ".claude" / "agents").mkdir(parents=True, exist_ok=True)
+    (project / ".claude" / "agents" / name).write_text(text)
+
+
+def test_a_definition_of_claude_code_is_a_persona_without_rights(project: Path) -> None:
+    put_claude(project, "x.md", TESTER)
+    persona = load_personas(None, project).get("test-runner")
+    assert persona.tools == ("read", "search", "glob", "bash", "bash_output", "bash_kill")
+    assert (persona.model, persona.permission_mode, persona.source) == (None, None, "project")
+    assert persona.prompt.strip() == "Run the tests."
+    assert persona.description.startswith("Use this agent when tests fail. Examples:")
+
+
+def test_our_own_persona_wins_over_one_of_claude_code(home: Path, project: Path) -> None:
+    put(home, "a.md", "home")
+    put(project, "b.md", "project")
+    for name in ("a", "b", "c", "default-interactive"):
+        put_claude(project, f"{name}.md", "claude")
+    personas = load_personas(home, project)
+    assert [personas.get(name).prompt for name in ("a", "b", "c")] == ["home", "project", "claude"]
+    assert personas.get(None) is BUILT_IN
+
+
+@pytest.mark.parametrize(
+    ("line", "tools"),
+    [
+        ("", None),
+        ("tools:", None),
+        ('tools: "*"', None),
+        ("tools: [Edit, Write, Task]", ("edit", "apply_patch", "write", "task")),
+        ("tools:\n  - WebFetch\n  - TodoWrite\n", ("web_fetch", "todo")),
+        ("tools: WebSearch", ()),
+        ("tools: read, Skill", ("read", "skill")),
+    ],
+)
+def test_names_of_tools_are_translated(project: Path, line: str, tools: tuple[str, ...] | None) -> None:
+    put_claude(project, "x.md", f"---\ndescription: d\n{line}\n---\nDo it.")
+    assert load_personas(None, project).get("x").tools == tools
+
+
+def test_a_description_over_several_lines_and_nested_keys_are_read(home: Path) -> None:
+    put(home, "x.md", "---\ndescription: |\n  One\n  two\nmodel: a\n---\nx")
+    assert load_personas(home, None).get("x").description == "One\ntwo"
+    put(home, "y.md", "---\ndescription: one\n  and two\n---\nx")
+    assert load_personas(home, None).get("y").description == "one and two"

@@ -16,6 +16,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.history.file_restore import digest_of
 from outlast.runtime.history.rewind import RESTORING, finish_restoring, rewind, rewind_events, rewind_point, unrewind
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.prompt.skills import NO_SKILLS
 from outlast.runtime.turn.context import TurnContext
 from outlast.session import ConversationSession
 from outlast.store import open_store
@@ -142,7 +143,12 @@ def test_what_is_not_a_message_in_sight_cannot_be_rewound_to(seq: int) -> None:
 def context_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WRITE) -> TurnContext:
     gate = SimpleNamespace(mode=mode)
     context = SimpleNamespace(
-        project=project, roots=(project,), state_dir=project / ".outlast", environment={}, gate=gate
+        project=project,
+        roots=(project,),
+        state_dir=project / ".outlast",
+        environment={},
+        gate=gate,
+        skills=NO_SKILLS,
     )
     return cast("TurnContext", context)
 

@@ -49,6 +49,8 @@ class ReplController:
         self.view = EventView(self.put)
         self.work = TurnTask(repl_session, self.say)
         self.next_input: str | None = None
+        self.next_is_foreign = False
+        """Whether a project's command wrote `next_input`: it attaches only files that the model may read unasked."""
         self.pasted: list[Path] = []
         self._following: asyncio.Task[None] | None = None
         self._setup: TurnSetup | None = None

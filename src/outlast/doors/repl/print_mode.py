@@ -21,6 +21,7 @@ import typer
 from outlast.app.sessions.detail import driven_by
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import CaughtUp, EventStored, feed, rows_of
+from outlast.app.turn_setup import instruction_files
 from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError, SessionBusy
@@ -161,6 +162,9 @@ class PrintMode:
             )
         found = interruption(agent)
         before = agent.session.state.last_seq
+        if not agent.session.exists:
+            for warning in instruction_files(agent.settings, agent.config, agent.project_root).warnings:
+                _say(warning)
         if said is None:
             if found is None:
                 raise InvalidInput(f"session {self.repl_session.session_id[:8]} waits for nothing; give a prompt")
@@ -216,6 +220,8 @@ class PrintMode:
         match event:
             case e.ToolCallFinished():
                 self._denied(event)
+            case e.RuntimeStateChanged(changes={"memory_files": [*names]}) if names:
+                _say(f"instructions from {', '.join(map(str, names))}")
             case e.TurnEnded(outcome=outcome, reason=reason):
                 self.result.outcome, self.result.reason = outcome, reason
             case e.AssistantReplied(model=model):

@@ -13,7 +13,9 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.console import RenderableType
 from rich.text import Text
 
+from outlast.app.permissions import is_readable_unasked
 from outlast.app.stores import store_at
+from outlast.app.turn_setup import instruction_files
 from outlast.core.errors import OutcomeUnknown, OutlastError
 from outlast.core.messages import Message, Part, Role
 from outlast.doors.repl.commands import commands_of, help_page, unknown
@@ -129,8 +131,19 @@ class Repl:
             controller.say(controller.repl_session.moved)
         if controller.session.exists:
             show_transcript(controller)
+        else:
+            self._name_instructions()
         controller.screen.clear_line()
         await controller.screen.flush()
+
+    def _name_instructions(self) -> None:
+        """Name the files that a new session will follow, and each skill that cannot be used."""
+        agent = self.controller.repl_session.agent
+        told = instruction_files(agent.settings, agent.config, agent.project_root)
+        if told.text:
+            self.controller.say(told.text, "dim")
+        for warning in told.warnings:
+            self.controller.say(warning)
 
     async def _first(self) -> None:
         """Before the user types: ask for pending consents, offer interrupted work, then send the prompt of the command
@@ -166,10 +179,11 @@ class Repl:
         elif text.strip():
             await self._say(text)
 
-    async def _say(self, text: str) -> None:
+    async def _say(self, text: str, *, is_foreign: bool = False) -> None:
         """Admit a message. If that fails, put the text back into the input line, so that it is not lost."""
         controller = self.controller
-        found = attached(text, controller.repl_session.agent.project_root)
+        project = controller.repl_session.agent.project_root
+        found = attached(text, project, (lambda path: is_readable_unasked(path, project)) if is_foreign else None)
         for problem in found.problems:
             controller.say(problem)
         fresh = not controller.session.exists
@@ -199,8 +213,9 @@ class Repl:
     async def _say_next(self) -> None:
         """Send the message that a command left in `next_input`."""
         said, self.controller.next_input = self.controller.next_input, None
+        is_foreign, self.controller.next_is_foreign = self.controller.next_is_foreign, False
         if said is not None:
-            await self._say(said)
+            await self._say(said, is_foreign=is_foreign)
 
     async def _command(self, line: str) -> None:
         controller = self.controller

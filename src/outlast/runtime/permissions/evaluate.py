@@ -22,8 +22,8 @@ __all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "e
 
 QUIET = frozenset({"todo", "ask_user", "recall"})
 """Tools that touch only the session: every mode allows them without asking."""
-READING = frozenset({"read", "glob", "search", "task"})
-"""`task` starts a sub-agent; each of the sub-agent's calls is decided separately."""
+READING = frozenset({"read", "glob", "search", "task", "skill"})
+"""`task` starts a sub-agent; each of the sub-agent's calls is decided separately. `skill` reads listed skills."""
 WRITING = frozenset({"write", "edit"})
 
 

@@ -1,21 +1,23 @@
 """Personas: a prompt, a model, a set of tools, and a permission mode that can lower the session's mode, never raise it.
 
 They are files: `agents/*.md` (front matter, then the prompt) or `agents/*.toml` in Outlast's home and in a project's
-`.outlast`. The user's personas take precedence, so that a cloned project cannot replace them, and a project's personas
-are read without following a link out of the project.
+`.outlast`, and Claude Code's definitions in `.claude/agents`. The first of a name counts, in this order, so that a
+cloned project cannot replace the user's personas. A project's are read without following a link out of the project.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from outlast.core.errors import ConfigError
+from outlast.core.text import visible_line
 from outlast.core.workflow_mode import Workflow
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.prompt import claude_agents
 from outlast.runtime.prompt.front_matter import Malformed, front_matter, toml_table
 from outlast.runtime.safe_open import read_inside
 
@@ -82,7 +84,7 @@ def load_personas(home: Path | None, project: Path | None) -> Personas:
     faults: dict[str, str] = {}
     places = [(home, "agents", "home")] if home is not None else []
     if project is not None:
-        places.append((project, ".outlast/agents", "project"))
+        places += [(project, ".outlast/agents", "project"), (project, claude_agents.FOLDER, "project")]
     for root, folder, source in places:
         for relative in _files(root, folder):
             stem = Path(relative).stem
@@ -117,6 +119,8 @@ def _read(root: Path, relative: str, source: str) -> Persona:
     except UnicodeDecodeError as error:
         raise Malformed("is not UTF-8 text; save it as UTF-8") from error
     table = toml_table(text) if relative.endswith(".toml") else front_matter(text, body="prompt")
+    if relative.startswith(claude_agents.FOLDER):
+        table = claude_agents.persona_keys(table)
     return _persona(table, Path(relative).stem, source, str(root / relative))
 
 
@@ -174,3 +178,25 @@ def _workflow(name: str | None) -> str | None:
     if name is not None and name not in set(Workflow):
         raise Malformed(f"workflow '{name}' is unknown; use one of {', '.join(Workflow)}")
     return name
+
+
+MOST_LISTED = 50
+DESCRIPTION_LENGTH = 300
+
+
+def rendered(personas: Sequence[Persona]) -> str:
+    """Return the list of sub-agents for the prompt; empty without a persona besides the built-in one."""
+    others = [persona for persona in personas if persona.name != DEFAULT]
+    if not others:
+        return ""
+    lines = [f"- {persona.name}: {_described(persona)}" for persona in others[:MOST_LISTED]]
+    if len(others) > MOST_LISTED:
+        lines.append(f"- ... and {len(others) - MOST_LISTED} more that are not listed")
+    return "\n".join([SUB_AGENTS, *lines])
+
+
+SUB_AGENTS = "The task tool runs a sub-agent; its persona can be one of these. Without one it works as you do."
+
+
+def _described(persona: Persona) -> str:
+    return visible_line(persona.description, DESCRIPTION_LENGTH) or "(no description)"

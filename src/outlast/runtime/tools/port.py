@@ -15,6 +15,7 @@ import msgspec
 from outlast.core.events import EffectClass, Event
 from outlast.core.messages import FilePart, ImagePart, TextPart
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.prompt.skills import NO_SKILLS, SkillCatalog
 
 
 class Spawned(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +75,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     delegate: Callable[[str, str | None], Awaitable[ToolOutcome]]
     recall: Callable[[str | None, int | None, int], Awaitable[ToolOutcome]] | None = None
     """Shows events of this session by query or seq (`outlast.runtime.session_recall`); None where no log is open."""
+    skills: SkillCatalog = NO_SKILLS
     confined: bool = True
     """Whether a shell must be confined to the roots and the temporary folder (Landlock)."""
     expected: str | None = None

@@ -13,6 +13,7 @@ from outlast.runtime.tools.builtin.interaction import ASK_USER, TASK, TODO
 from outlast.runtime.tools.builtin.read import READ
 from outlast.runtime.tools.builtin.recall import RECALL
 from outlast.runtime.tools.builtin.search import SEARCH
+from outlast.runtime.tools.builtin.skill import SKILL
 from outlast.runtime.tools.builtin.web_fetch import WebFetch
 from outlast.runtime.tools.builtin.write import WRITE
 from outlast.runtime.tools.port import Tool
@@ -35,6 +36,7 @@ def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
         (web or WebFetch()).tool(),
         TASK,
         RECALL,
+        SKILL,
     )
 
 

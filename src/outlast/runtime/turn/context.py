@@ -19,6 +19,7 @@ from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
+from outlast.runtime.prompt.skills import NO_SKILLS, SkillCatalog
 from outlast.runtime.tools.port import Tool
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.observer import NullObserver, TurnObserver
@@ -88,6 +89,8 @@ class TurnContext:
     persona: Persona
     policy: PolicyFactory
     memory: tuple[MemoryFile, ...] = ()
+    skills: SkillCatalog = NO_SKILLS
+    sub_agents: tuple[Persona, ...] = ()
     facts: tuple[EnvironmentFact, ...] = ()
     platform: str = ""
     config: AgentConfig = field(default_factory=AgentConfig)

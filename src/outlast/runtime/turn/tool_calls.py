@@ -31,6 +31,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.decision import Decision, Verdict
 from outlast.runtime.permissions.evaluate import call_digest
+from outlast.runtime.prompt.nested_memory import memory_change
 from outlast.runtime.session_recall import SessionRecall
 from outlast.runtime.tools.files.atomic_write import now, settled
 from outlast.runtime.tools.files.sandboxed_path import locate
@@ -290,6 +291,7 @@ class ToolExecutor:
                 call_id=call.id, name=call.name, parts=parts, status=status, is_error=outcome.is_error, facts=facts
             ),
             *outcome.events,
+            *memory_change(call, status, self.context.project, self.driver.state.runtime),
             *self._noted(call, outcome, status),
         )
         self.finished.append((call, outcome, status))

@@ -39,6 +39,7 @@ def tool_context(
         progress=lambda text: context.observer.call_output(call_id, text),
         ask=refused,
         delegate=refused,
+        skills=context.skills,
         confined=context.gate.mode not in UNCONFINED,
     )
 

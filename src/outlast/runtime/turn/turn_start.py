@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from outlast.core.events import Event, InputAdmitted, PromptRecorded, RuntimeStateChanged
 from outlast.core.messages import text_of
 from outlast.core.record_storage import dump, load
@@ -38,9 +40,22 @@ def session_prompt(driver: Driver, context: TurnContext) -> SystemPrompt:
     inputs = _prompt_inputs(driver, context)
     key = prompt_key(inputs)
     known = driver.state.prompts
-    if known and driver.state.runtime.get("prompt_key") == key:
-        return pinned(key, load(PromptSnapshot, known[-1]))
-    return system_prompt(inputs)
+    if not known:
+        return system_prompt(inputs)
+    last = load(PromptSnapshot, known[-1])
+    if driver.state.runtime.get("prompt_key") == key:
+        return pinned(key, last)
+    return system_prompt(msgspec.structs.replace(inputs, kept_memory=_kept_memory(driver.state, last)))
+
+
+def _kept_memory(state: SessionState, last: PromptSnapshot) -> str | None:
+    """Return the memory files as the session took them at its start: a file that changed counts in the next session."""
+    place: object = state.runtime.get("prompt_memory")
+    try:
+        start, end = msgspec.convert(place, tuple[int, int])
+    except msgspec.ValidationError:  # an older session, or one that only chatted so far
+        return None
+    return last.content[start:end]
 
 
 def _prompt_inputs(driver: Driver, context: TurnContext) -> PromptInputs:
@@ -50,6 +65,8 @@ def _prompt_inputs(driver: Driver, context: TurnContext) -> PromptInputs:
         native_tools=dialect_in_use(context, driver.state) == NATIVE,
         chat_profile=context.model.abilities.chat_profile,
         memory=context.memory,
+        skills=context.skills.skills,
+        sub_agents=context.sub_agents,
         persona=context.persona,
     )
 
@@ -67,5 +84,13 @@ def prompt_events(driver: Driver, context: TurnContext, prompt: SystemPrompt) ->
         permission_mode=context.gate.mode,
         current_task=str(runtime.get("current_task") or ""),
     )
-    changes = {"prompt_format": prompt.format, "prompt_sections": list(prompt.sections), "prompt_key": prompt.key}
+    changes: dict[str, Any] = {
+        "prompt_format": prompt.format,
+        "prompt_sections": list(prompt.sections),
+        "prompt_key": prompt.key,
+    }
+    if prompt.memory is not None:
+        changes["prompt_memory"] = list(prompt.memory)
+        if "memory_files" not in runtime:
+            changes["memory_files"] = [file.name for file in context.memory]
     return (PromptRecorded(snapshot=dump(taken)), RuntimeStateChanged(changes=changes))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 
+from outlast.app.permissions import is_readable_unasked
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.messages import ImagePart, TextPart, Usage, text_of
 from outlast.core.state import SessionState
 from outlast.doors.repl.approval_panel import ApprovalPanel, ApprovalQuestion
 from outlast.doors.repl.commands.custom import custom_commands, message_of
+from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.input.attachments import attached, going_along, pasted_picture, typed
 from outlast.doors.repl.input.completer import InputCompleter, files_like
 from outlast.doors.repl.input.history_file import typed_before
@@ -148,6 +152,59 @@ def test_ones_own_command_wins_over_a_projects_and_a_link_out_is_not_read(tmp_pa
     found = custom_commands(project, home)
     assert list(found) == ["fix"]
     assert found["fix"].about == "mine (yours)"
+
+
+def test_arguments_are_also_single_words() -> None:
+    assert message_of("Move $1 to $2.", "a.py 'b c.py'") == "Move a.py to b c.py."
+    assert message_of("$1, then $ARGUMENTS; $3 is missing, $0 and $12 stay", "a b") == (
+        "a, then a b;  is missing, $0 and $12 stay"
+    )
+    assert message_of("Say $1", "it's") == "Say it's"
+    assert message_of("Say $1 and $ARGUMENTS", "$ARGUMENTS $1") == "Say $ARGUMENTS and $ARGUMENTS $1"
+
+
+def test_commands_of_claude_code_stand_behind_our_own_and_folders_are_part_of_the_name(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".outlast" / "commands").mkdir(parents=True)
+    (project / ".claude" / "commands" / "git" / "pr").mkdir(parents=True)
+    (project / ".outlast" / "commands" / "fix.md").write_text("---\ndescription: ours\n---\nx")
+    (project / ".claude" / "commands" / "fix.md").write_text("---\ndescription: theirs\n---\nx")
+    (project / ".claude" / "commands" / "git" / "commit.md").write_text(
+        "---\nallowed-tools: Bash(*)\nargument-hint: [message]\ndescription: commits\n---\n!`touch witness`\nCommit $1"
+    )
+    (project / ".claude" / "commands" / "git" / "pr" / "new one.md").write_text("x")
+    (project / ".claude" / "commands" / "loop").symlink_to(project / ".claude" / "commands")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "leak.md").write_text("secret")
+    (project / ".claude" / "commands" / "out").symlink_to(tmp_path / "outside")
+    found = custom_commands(project, home)
+    assert sorted(found) == ["fix", "git:commit", "git:pr:new-one"]
+    assert found["fix"].about == "ours (project)"
+    assert (found["git:commit"].about, found["git:commit"].usage) == ("commits (project)", "[message]")
+
+
+async def test_a_command_line_in_a_command_file_is_sent_as_text(tmp_path: Path) -> None:
+    (tmp_path / ".claude" / "commands").mkdir(parents=True)
+    (tmp_path / ".claude" / "commands" / "x.md").write_text("!`touch witness`\n! touch witness\nSee @a.txt")
+    controller = cast("ReplController", SimpleNamespace(next_input=None, next_is_foreign=False))
+    await custom_commands(tmp_path, tmp_path / "home")["x"].run(controller, "")
+    assert controller.next_input == "!`touch witness`\n! touch witness\nSee @a.txt"
+    assert controller.next_is_foreign
+
+
+def test_a_command_of_the_project_attaches_only_its_plain_files(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "secret.png").write_bytes(PNG)
+    (tmp_path / "secret").write_text("secret")
+    (project / "a.txt").write_text("fine")
+    (project / ".env").write_text("secret")
+    (project / "link").symlink_to("../secret")
+    text = f"@a.txt @.env @link @../secret {tmp_path}/secret.png"
+    found = attached(text, project, lambda path: is_readable_unasked(path, project))
+    assert len(found.parts) == 2
+    assert len(found.problems) == 4
+    assert len(attached(text, project).parts) == 6
 
 
 # --- completion

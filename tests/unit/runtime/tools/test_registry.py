@@ -27,6 +27,7 @@ CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
     "web_fetch": ("N", ["url"], []),
     "task": ("N", ["prompt"], ["persona"]),
     "recall": ("R", [], ["query", "seq", "offset"]),
+    "skill": ("R", ["name"], []),
 }
 
 

@@ -11,7 +11,7 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -36,16 +36,21 @@ class AttachedMessage(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def attached(text: str, project: Path) -> AttachedMessage:
-    """Build the message with its files. A name that is not a file stays text; an unreadable file is a problem."""
+def attached(text: str, project: Path, may_attach: Callable[[Path], bool] | None = None) -> AttachedMessage:
+    """Build the message with its files. A name that is not a file stays text; an unreadable file is a problem, and so
+    is one that `may_attach` refuses."""
     parts: list[Part] = []
     problems: list[str] = []
     for word in dict.fromkeys((*_AT.findall(text), *_dropped_pictures(text))):
         name = _named(word.strip('"'), project)
         if name is None:
             continue
+        path = project / Path(name).expanduser()
+        if may_attach is not None and not may_attach(path):
+            problems.append(f"{name} is not attached: a command of the project may name only its plain files")
+            continue
         try:
-            part = _read(project / Path(name).expanduser(), name)
+            part = _read(path, name)
         except (OSError, ValueError) as error:
             problems.append(f"{name} is not attached: {error}")
             continue

@@ -40,7 +40,10 @@ ASK_USER = BuiltinTool(
 
 class TaskArguments(ToolArguments, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(description="The whole task: the sub-agent knows nothing else.", min_length=1)]
-    persona: Annotated[str, Meta(description="The persona that does it.")] | None = None
+    persona: (
+        Annotated[str, Meta(description="A persona that the system prompt lists under Sub-agents; leave out for none.")]
+        | None
+    ) = None
 
 
 async def task(arguments: TaskArguments, context: ToolContext) -> ToolOutcome:
