@@ -13,7 +13,7 @@ from outlast.runtime.prompt.memory_files import MemoryFile, rendered
 from outlast.runtime.prompt.personas import BUILT_IN, Persona
 from outlast.runtime.prompt.skills import MOST_SKILLS, Skill
 from outlast.runtime.prompt.system_prompt import PromptInputs, prompt_key, snapshot, system_prompt
-from outlast.runtime.turn.text_tool_calls import calls_in
+from outlast.runtime.turn.text_tool_calls import read_calls
 
 READ = ToolSpec(
     name="read", description="Reads a file.", parameters={"type": "object", "properties": {"b": {}, "a": {}}}
@@ -72,7 +72,9 @@ def test_react_describes_the_tools_and_a_protocol_that_we_understand() -> None:
     assert "## bash\nRuns a command." in prompt.text
     assert '{"properties":{"a":{},"b":{}},"type":"object"}' in prompt.text
     reply = 'I look.\nAction: read\nAction Input: {"file_path": "a"}'
-    assert calls_in(reply, {"read"}, "t-")[0].arguments == {"file_path": "a"}
+    written = read_calls(reply, {"read"}, "t-", taught=True)
+    assert written is not None
+    assert written.calls[0].arguments == {"file_path": "a"}
 
 
 def test_the_chat_profile_is_short() -> None:
