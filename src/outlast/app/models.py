@@ -14,7 +14,7 @@ from outlast.core.messages import Usage
 from outlast.models import prices
 from outlast.models.default_choice import LOCAL_NOTE, AvailableModels, Choice, chosen, ollama_models
 from outlast.models.local import LocalModel, installed
-from outlast.models.port import Model, WindowSource
+from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
 from outlast.models.providers import ProviderModel
 from outlast.models.scripted import ScriptedFile
@@ -183,11 +183,12 @@ def _window(settings: Settings, name: str | None) -> tuple[int | None, str | Non
         model = model_for(settings, name) if name is not None else None
     except OutlastError:
         return None, None
-    if not isinstance(model, ProviderModel):
-        return (model.abilities.context_window, None) if model is not None else (None, None)
-    model.settle_window()
-    tokens = model.abilities.context_window
-    return tokens, WindowSource(model.abilities.window_source).described(tokens)
+    if model is None:
+        return None, None
+    if isinstance(model, ProviderModel):
+        model.settle_window()
+    tokens, source = model.abilities.context_window, model.abilities.window_source
+    return tokens, source.described(tokens) if source is not None else None
 
 
 def _row(provider: Provider, keys: Mapping[str, str]) -> ModelRow:

@@ -25,23 +25,6 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
 
 
-class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model supports. `context_window` defaults to 32k if it is unknown. `window_source` says where it comes
-    from (setting, known model, provider, assumed); "" if that follows from the value."""
-
-    context_window: int = UNKNOWN_WINDOW
-    window_source: str = ""
-    max_output_tokens: int | None = None
-    tools: bool = True
-    images: bool = True
-    reasoning: bool = False
-    summarises: bool = True
-    chat_profile: bool = False
-    """True for a small demo model: short prompt, no tools unless requested, no nudges."""
-    on_this_machine: bool = False
-    """True if the model runs on this machine, where reading a long prompt can take minutes."""
-
-
 class WindowSource(StrEnum):
     """Where the size of a context window comes from."""
 
@@ -53,6 +36,23 @@ class WindowSource(StrEnum):
     def described(self, tokens: int) -> str:
         """Return the source as users read it; a guess says what to do about it."""
         return f"assumed {tokens:,}: set context_window" if self is WindowSource.ASSUMED else str(self)
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model supports. `context_window` defaults to 32k if it is unknown. `window_source` says where it comes
+    from; None if that follows from the value."""
+
+    context_window: int = UNKNOWN_WINDOW
+    window_source: WindowSource | None = None
+    max_output_tokens: int | None = None
+    tools: bool = True
+    images: bool = True
+    reasoning: bool = False
+    summarises: bool = True
+    chat_profile: bool = False
+    """True for a small demo model: short prompt, no tools unless requested, no nudges."""
+    on_this_machine: bool = False
+    """True if the model runs on this machine, where reading a long prompt can take minutes."""
 
 
 @runtime_checkable

@@ -118,6 +118,14 @@ def test_compactions_that_save_nothing_are_made_less_and_less_often() -> None:
     assert may_compact(log.state, 150, LIMITS)
 
 
+def test_a_window_that_is_nearly_full_and_has_grown_does_not_wait_for_the_cool_down() -> None:
+    log = Log()
+    log.add(e.Compacted(summary="s", first_kept_seq=1, tokens_before=200, tokens_after=190))
+    assert not may_compact(log.state, 150, LIMITS)
+    assert not may_compact(log.state, 205, LIMITS)
+    assert may_compact(log.state, 215, LIMITS)
+
+
 def test_what_the_user_undid_is_not_done_again_before_it_must_be() -> None:
     log = Log()
     whole_turn(log, "a", "b")

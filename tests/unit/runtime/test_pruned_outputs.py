@@ -13,7 +13,7 @@ from outlast.core.fold import Row, fold
 from outlast.core.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCall, ToolResult
 from outlast.core.state import SessionState, state_from_bytes, state_to_bytes
 from outlast.core.window import SUMMARY_MARK, window
-from outlast.models.port import Abilities
+from outlast.models.port import Abilities, WindowSource
 from outlast.runtime.history.compaction import CompactionSummary, compacted_event, due, structural
 from outlast.runtime.history.model_summary import summary_of
 from outlast.runtime.history.pruned_outputs import PRUNED_OVER
@@ -317,7 +317,7 @@ class LateWindow(ScriptedBackend):
 
     def settle_window(self) -> None:
         self.waited += 1
-        self.abilities = Abilities(context_window=200_000, window_source="provider", summarises=False)
+        self.abilities = Abilities(context_window=200_000, window_source=WindowSource.PROVIDER, summarises=False)
 
 
 async def test_only_a_request_that_may_not_fit_waits_for_the_size_of_the_window(
@@ -327,7 +327,7 @@ async def test_only_a_request_that_may_not_fit_waits_for_the_size_of_the_window(
     project.mkdir()
     (project / "a.txt").write_text("line of text\n" * 1_800)
     reads = [call("read", f"c{n}", file_path="a.txt") for n in range(7)]
-    unknown = Abilities(window_source="assumed", summarises=False)
+    unknown = Abilities(window_source=WindowSource.ASSUMED, summarises=False)
     model = LateWindow(["Hello.", *reads, "All read."], abilities=unknown)
     agent = agent_with(store, project, backend=model)
     await agent.run("Hi.")

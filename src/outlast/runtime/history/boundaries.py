@@ -182,8 +182,8 @@ def window_source(context: RequestSetup) -> WindowSource:
     if context.config.context_window:
         return WindowSource.SETTING
     abilities = context.model.abilities
-    if abilities.window_source:
-        return WindowSource(abilities.window_source)
+    if abilities.window_source is not None:
+        return abilities.window_source
     return WindowSource.ASSUMED if abilities.context_window == UNKNOWN_WINDOW else WindowSource.KNOWN_MODEL
 
 

@@ -87,13 +87,14 @@ class CompactionSummary(msgspec.Struct, frozen=True, kw_only=True):
 def may_compact(state: SessionState, tokens: int, limits: WindowLimits) -> bool:
     """Whether an automatic compaction makes sense now. A compaction by the user or after an overflow skips this check.
 
-    The counters are folded from the log, so a restart does not reset the cool-down.
+    The counters are folded from the log, so a restart does not reset the cool-down. It ends early when the next request
+    may not fit and the window has grown since the last compaction.
     """
     if tokens < limits.threshold:
         return False
     counters = state.compactions
     if counters.count and counters.turns_since < COOL_DOWN[min(counters.futile, len(COOL_DOWN) - 1)]:
-        return False
+        return tokens >= limits.pressing and tokens * 10 > counters.tokens_after * 11
     return tokens >= limits.pressing if _taken_back(state) else True
 
 
