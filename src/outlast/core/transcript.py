@@ -18,6 +18,9 @@ from outlast.core.header import REDACTED
 from outlast.core.messages import FilePart, ImagePart, Message, Role, ToolResult, text_of
 from outlast.core.state import SessionState
 
+OUTPUTS_PRUNED = "Old tool outputs are left out of the model's window; the log keeps them."
+"""Shown to people for a compaction that made no summary."""
+
 
 def transcript(
     rows: Iterable[Row], state: SessionState, *, include_archived: bool = False, summaries: bool = False
@@ -61,8 +64,9 @@ def message_of(stored: StoredEvent, event: e.Event | e.Opaque) -> Message | None
             return Message(role=Role.ASSISTANT, parts=parts, seq=stored.seq, at=stored.at, interrupted=True)
         case e.ToolCallFinished():
             return Message(role=Role.TOOL, parts=_result_parts(event), seq=stored.seq, at=stored.at)
-        case e.Compacted(summary=summary):
-            return Message(role=Role.SYSTEM, content=summary, seq=stored.seq, at=stored.at, is_summary=True)
+        case e.Compacted(summary=summary, summarised=summarised):
+            content = summary if summarised else OUTPUTS_PRUNED
+            return Message(role=Role.SYSTEM, content=content, seq=stored.seq, at=stored.at, is_summary=True)
         case _:
             return None
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from outlast.core import events as e
 from outlast.core.messages import ImagePart, Message, Role, TextPart, ToolResult
-from outlast.core.transcript import transcript
+from outlast.core.transcript import OUTPUTS_PRUNED, transcript
 from tests.histories import (
     Log,
     admitted,
@@ -64,6 +64,9 @@ def test_originals_behind_a_compaction_are_shown_and_the_summary_only_on_request
     assert shown(log) == ["user: one", "assistant: 1"]
     *_, summary = transcript(log.rows, log.state, summaries=True)
     assert (summary.role, summary.content, summary.is_summary) == (Role.SYSTEM, "it was about one", True)
+    log.add(e.Compacted(summary="", first_kept_seq=1, tokens_before=9, tokens_after=1, pruned_upto=3, summarised=False))
+    *_, summary = transcript(log.rows, log.state, summaries=True)
+    assert (summary.content, summary.is_summary) == (OUTPUTS_PRUNED, True)
 
 
 def test_what_was_cleared_is_archived() -> None:

@@ -5,6 +5,8 @@
 import { noteOf } from "./event_note.js";
 import { imageOf } from "./picture.js";
 
+const PRUNED = "Old tool outputs are left out of the model's window; the log keeps them.";
+
 export class Transcript {
   constructor() {
     this.bySeq = new Map();
@@ -163,7 +165,7 @@ function messageOf(seq, kind, at, body) {
         output: textOf(body.parts),
       });
     case "Compacted":
-      return said(seq, at, "system", [{ type: "text", text: body.summary }], {
+      return said(seq, at, "system", [{ type: "text", text: body.summarised === false ? PRUNED : body.summary }], {
         isSummary: true,
         before: body.tokens_before,
         after: body.tokens_after,
