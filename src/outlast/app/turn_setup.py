@@ -27,7 +27,7 @@ from outlast.runtime.permissions.rules import RuleSet
 from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT
 from outlast.runtime.prompt.environment import EnvironmentFact
-from outlast.runtime.prompt.memory_files import read_memory
+from outlast.runtime.prompt.memory_files import MemoryFile, read_memory
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
 from outlast.runtime.prompt.skills import NO_SKILLS, load_skills
@@ -133,7 +133,7 @@ def build_turn_context(
         environment=setup.environment,
         persona=setup.persona,
         policy=GuidedPolicy if setup.workflow is Workflow.GUIDED else PlainPolicy,
-        memory=read_memory(project, settings.home, user_home()) if config.auto_context else (),
+        memory=_memory(settings, config, project, state),
         skills=load_skills(project, settings.home, user_home()) if config.auto_context else NO_SKILLS,
         sub_agents=tuple(load_personas(settings.home, project).all()) if config.auto_context else (),
         facts=_project_facts(project) if config.auto_context else (),
@@ -146,6 +146,13 @@ def build_turn_context(
         price=price_for(settings) if backend is None or has_price(backend.name) else None,
         sub_agent_context=lambda parent, name: _sub_agent_context(settings, project, parent, name),
     )
+
+
+def _memory(settings: Settings, config: AgentConfig, project: Path, state: SessionState) -> tuple[MemoryFile, ...]:
+    """Read the memory files for a session that has not taken them yet; later its recorded prompt holds them."""
+    if not config.auto_context or "prompt_memory" in state.runtime:
+        return ()
+    return read_memory(project, settings.home, user_home())
 
 
 def _gate(setup: TurnSetup, prompting: bool) -> SessionPolicy:

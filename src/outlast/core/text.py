@@ -45,7 +45,8 @@ def show_invisible(text: str) -> str:
     """Spell out every invisible, direction-changing or private-use character, as in `<U+200B>`."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return "".join(char if _is_visible(char) else f"<U+{ord(char):04X}>" for char in text)
+    spelled = {ord(char): f"<U+{ord(char):04X}>" for char in set(text) if not _is_visible(char)}
+    return text.translate(spelled) if spelled else text
 
 
 def _is_visible(char: str) -> bool:

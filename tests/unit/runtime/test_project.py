@@ -68,3 +68,6 @@ def test_without_an_origin_the_first_commit_names_it_and_a_move_does_not_matter(
     assert project_fingerprint(moved) == known is not None
     shutil.rmtree(moved / ".git" / "logs")  # then git itself is asked
     assert project_fingerprint(moved) == known
+    with (moved / ".git" / "config").open("a") as file:  # it is not asked where it could run a program
+        file.write("[core]\n\tsshCommand = ./evil\n")
+    assert project_fingerprint(moved) is None

@@ -67,15 +67,14 @@ def git_facts(project: Path, search_path: str, seconds: float = SECONDS) -> str 
     repository = find_repository(project)
     if repository is None:
         return None
-    program = _git_program(search_path, repository.top)
-    if program is not None and is_inert(repository):
-        outputs = _outputs(program, repository, project, deadline)
-        if outputs is not None:
-            return _told(*outputs)
+    commands = (_STATUS, _LOG) if read_head(repository).commit else (_STATUS,)
+    outputs = git_outputs(repository, commands, deadline, search_path=search_path, folder=project)
+    if outputs is not None:
+        return _told(*outputs)
     return _from_files(repository)
 
 
-def _told(status: str, log: str) -> str:
+def _told(status: str, log: str = "") -> str:
     head, *changed = status.rstrip("\n").split("\n")
     lines = [f"Git at the start of the session (not updated later). Branch: {_line(head.removeprefix('## '))}"]
     if changed:
@@ -107,8 +106,12 @@ def _line(text: str) -> str:
     return " " * indent + visible_line(text, LINE_LENGTH)
 
 
-def _git_program(search_path: str, top: Path) -> str | None:
-    """Return the git program of the search path; relative entries and those inside the repository do not count."""
+def _git_program(search_path: str | None, top: Path) -> str | None:
+    """Return the git program of the search path, by default this process's; relative entries and those inside the
+    repository do not count."""
+    if search_path is None:
+        found = shutil.which("git")
+        search_path = os.path.dirname(found) if found else ""
     folders = [folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)]
     own = [folder for folder in folders if not Path(os.path.realpath(folder)).is_relative_to(top)]
     return shutil.which("git", path=os.pathsep.join(own)) if own else None
@@ -138,23 +141,26 @@ def _environment(program: str) -> dict[str, str]:
     }
 
 
-def _outputs(program: str, repository: GitRepository, project: Path, deadline: float) -> tuple[str, str] | None:
-    """Run status and log at the same time; None if one of them fails or is not done by the deadline."""
-    start = [
-        program,
-        "--no-pager",
-        "--no-optional-locks",
-        f"--git-dir={repository.folder}",
-        f"--work-tree={repository.top}",
-    ]
+def git_outputs(
+    repository: GitRepository,
+    commands: Sequence[Sequence[str]],
+    deadline: float,
+    *,
+    search_path: str | None = None,
+    folder: Path | None = None,
+) -> list[str] | None:
+    """Run these git commands at the same time; None if git cannot be run without care here, if one of them fails, or if
+    they are not done by the deadline."""
+    program = _git_program(search_path, repository.top)
+    if program is None or not is_inert(repository):
+        return None
+    places = (f"--git-dir={repository.folder}", f"--work-tree={repository.top}")
+    start = (program, "--no-pager", "--no-optional-locks", *places)
     running: list[subprocess.Popen[bytes]] = []
     try:
-        for words in (_STATUS, _LOG):
-            running.append(_started([*start, *words], project, _environment(program)))
-        outputs = _read_all(running, deadline)
-        if outputs is None:
-            return None
-        return outputs[0], outputs[1]
+        for words in commands:
+            running.append(_started([*start, *words], folder or repository.top, _environment(program)))
+        return _read_all(running, deadline)
     except OSError:  # git cannot be started here
         return None
     finally:
@@ -192,19 +198,19 @@ def _read_all(running: Sequence[subprocess.Popen[bytes]], deadline: float) -> li
                 output += piece
                 if not piece or len(output) > OUTPUT_LIMIT:
                     waiting.unregister(key.fileobj)
-    for n, process in enumerate(running):
-        if len(outputs[n]) <= OUTPUT_LIMIT and not _is_done(process, deadline, empty_log=n > 0):
+    for process, output in zip(running, outputs, strict=True):
+        if len(output) <= OUTPUT_LIMIT and not _is_done(process, deadline):
             return None
     return [bytes(output[:OUTPUT_LIMIT]).decode("utf-8", "replace") for output in outputs]
 
 
-def _is_done(process: subprocess.Popen[bytes], deadline: float, *, empty_log: bool) -> bool:
-    """Whether the process has ended well. `git log` fails in a repository without a commit."""
+def _is_done(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    """Whether the process has ended well."""
     try:
         code = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         return False
-    return code == 0 or (empty_log and code == 128)
+    return code == 0
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

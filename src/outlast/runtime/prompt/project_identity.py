@@ -1,13 +1,15 @@
 """Identity of a project folder: a key from its real path, and a fingerprint that survives when the folder moves.
 
 The fingerprint names the repository by its `origin` URL, else by its first commit, and the folder inside it. It is read
-from git's own files; the git program runs only if they do not contain the first commit.
+from git's own files; the git program runs only if they do not contain the first commit and the repository's
+configuration runs nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 from pathlib import Path
 
 GIT_SECONDS = 2.0
@@ -72,30 +74,14 @@ def _first_commit(git: Path, top: Path) -> str | None:
     told = _FIRST.match(_text(git / "logs" / "HEAD"))
     if told is not None:
         return f"root {told[1]}"
-    import subprocess  # rarely needed, and listing sessions must start quickly
+    # Rarely needed, and listing sessions must start quickly.
+    from outlast.runtime.prompt.git_facts import git_outputs
+    from outlast.runtime.prompt.git_repository import find_repository
 
-    words = [
-        "git",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "core.hooksPath=/dev/null",
-        "rev-list",
-        "--max-parents=0",
-        "HEAD",
-    ]
-    try:
-        done = subprocess.run(
-            ["env", "GIT_NO_LAZY_FETCH=1", "GIT_OPTIONAL_LOCKS=0", *words],
-            cwd=top,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_SECONDS,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    commits = sorted(done.stdout.decode("ascii", "replace").split())
+    repository = find_repository(top)
+    words = ("rev-list", "--max-parents=0", "HEAD")
+    outputs = git_outputs(repository, [words], time.monotonic() + GIT_SECONDS) if repository is not None else None
+    commits = sorted(outputs[0].split()) if outputs is not None else []
     return f"root {commits[0]}" if commits else None
 
 
