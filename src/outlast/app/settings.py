@@ -50,6 +50,8 @@ class Settings:
     """How tools are called: native, text, or auto, which begins with native and switches when that does not work."""
     local_model: str | None = None
     """Path of a GGUF file that `--model local` runs instead of the demo model."""
+    parallel_calls: int = 4
+    """How many reads, or sub-agents, of one reply run side by side."""
     resume_on_start: bool = True
     """Whether a server resumes interrupted turns by itself; otherwise the user has to say `continue`."""
     gateway: tuple[GatewaySettings, ...] = ()
@@ -110,6 +112,7 @@ _VARIABLES = {
     "base_url": "OUTLAST_BASE_URL",
     "token": "OUTLAST_TOKEN",
     "context_window": "OUTLAST_CONTEXT_WINDOW",
+    "parallel_calls": "OUTLAST_PARALLEL_CALLS",
     "resume_on_start": "OUTLAST_RESUME_ON_START",
     "dialect": "OUTLAST_DIALECT",
     "local_model": "OUTLAST_LOCAL_MODEL",
@@ -285,6 +288,13 @@ def _path(where: str, key: str, value: object) -> str:
     return path
 
 
+def _parallel_calls(where: str, key: str, value: object) -> int:
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if type(number) is not int or not 1 <= number <= 64:
+        raise ConfigError(f"{where}: {key} must be a number from 1 to 64; 1 runs one call after the other")
+    return number
+
+
 def _yes_or_no(where: str, key: str, value: object) -> bool:
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     found = known.get(value.strip().lower()) if isinstance(value, str) else value
@@ -303,6 +313,7 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "permission_mode": _permission_mode,
     "allowed_hosts": _hosts,
     "context_window": _tokens,
+    "parallel_calls": _parallel_calls,
     "resume_on_start": _yes_or_no,
     "dialect": _dialect,
     "local_model": _path,

@@ -122,6 +122,7 @@ def build_turn_context(
     config = setup.config
     prompting = config.prompting or answerer is not None
     told = observer if observer is not None else NullObserver()
+    config = msgspec.structs.replace(config, parallel_calls=config.parallel_calls or settings.parallel_calls)
     return TurnContext(
         model=setup.model,
         tools=setup.tools,

@@ -28,9 +28,10 @@ from outlast.core.state import (
 from outlast.core.usage import UsageTotals
 
 TIMELINE, TRACE, PROMPTS = 24, 8, 16
-UNKNOWN, REQUESTS, LIVE = 16, 8, 256
+UNKNOWN, REQUESTS, LIVE, FOLDERS = 16, 8, 256, 64
 ARGUMENTS_LIMIT = 16 * 1024
 CONTINUE = "continue"
+SHELL = "bash"
 HANDED_OVER = "handed_over"
 """Runtime key that a driver sets when it hands its turn over to the next driver on purpose."""
 
@@ -274,6 +275,9 @@ def _call_finished(state: SessionState, stored: StoredEvent, event: e.ToolCallFi
         call.finished_seq, call.status = stored.seq, event.status
         if not call.requested_seq:
             state.calls = [other for other in state.calls if other is not call]
+    folder = event.facts.get("cwd")
+    if event.name == SHELL and isinstance(folder, str) and folder != state.shell_folder:
+        state.shell_folders = [*state.shell_folders, (stored.seq, folder)][-FOLDERS:]
     _progressed(state)
 
 

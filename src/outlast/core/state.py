@@ -113,7 +113,8 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `attempt` is the seq of the open model request, `reads` the latest pairs (input, event where a turn read it), `view`
     the combined effect of the boundaries in `journal`. `runtime` belongs to the runtime; it grows with its keys, not
-    with the log, and `runtime_at` holds the event that last set each key.
+    with the log, and `runtime_at` holds the event that last set each key. `shell_folders` holds the folders in which
+    shell commands ended, each with the event of the command that changed into it.
     """
 
     last_seq: int = 0
@@ -145,6 +146,7 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     runtime: dict[str, Any] = {}
     runtime_at: dict[str, int] = {}
+    shell_folders: list[tuple[int, str]] = []
     timeline: list[dict[str, Any]] = []
     trace: list[dict[str, Any]] = []
     prompts: list[dict[str, Any]] = []
@@ -175,6 +177,18 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def open_approvals(self) -> list[Approval]:
         return [approval for approval in self.approvals if approval.answer is None]
+
+    @property
+    def shell_folder(self) -> str | None:
+        """The folder in which the last visible shell command ended; None if no command has recorded one. A rewind
+        restores the earlier folder, and a clear forgets it."""
+        return self.shell_folder_since[1]
+
+    @property
+    def shell_folder_since(self) -> tuple[int, str | None]:
+        """The event of the command that changed into the shell's folder, and this folder."""
+        visible = (entry for entry in reversed(self.shell_folders) if not self.view.archives(entry[0]))
+        return next(visible, (0, None))
 
     @property
     def window_from(self) -> int:

@@ -55,6 +55,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     `prompting`: a user can answer questions. `sub_agents_ask` False: sub-agents ask none, as no user would see them.
     `dialect` is native, text or auto; None takes the settings' (auto by default). `prompt_format` "react" means text.
     `stall_seconds`: a reply that sends no data for so long is requested again; it may take longer to begin.
+    `parallel_calls`: how many reads, or sub-agents, of one reply run side by side; None takes the setting.
     `compaction_mode` is in_place or rotate. `auto_compaction_input_tokens_threshold` None uses the model's window.
     """
 
@@ -83,3 +84,4 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     compaction_keep_last_messages: int = 4
     add_dirs: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    parallel_calls: int | None = None

@@ -44,7 +44,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     `mode` is never above `ceiling`: use `effective_mode`. `prompting` says that a user can be asked. `approved` holds
     digests of calls that the user has approved. `search_path` is the PATH that commands will run with: a program found
-    inside the roots is not trusted as the system program of that name.
+    inside the roots is not trusted as the system program of that name. `cwd` is the folder where a shell command
+    starts; None: the project.
     """
 
     mode: PermissionMode
@@ -57,6 +58,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     prompting: bool = False
     hook: Decision | None = None
     search_path: str = ""
+    cwd: Path | None = None
 
 
 def effective_mode(requested: PermissionMode, ceiling: PermissionMode) -> PermissionMode:

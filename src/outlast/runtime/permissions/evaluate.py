@@ -59,7 +59,7 @@ def _ruled(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision
             "read-only",
             f"{call.name} would write, and the mode is read-only; --permission-mode workspace-write allows it",
         )
-    if call_digest(call.name, call.arguments) in policy.approved:
+    if call_digest(call.name, call.arguments, policy.cwd) in policy.approved:
         return _decision(Verdict.ALLOW, "approved", "the user has approved this very call")
     if hook is not None and hook.verdict is Verdict.ASK:
         return hook
@@ -76,7 +76,8 @@ def _allowed(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decisi
         if strictly_fits(rule, call, policy):
             return _decision(Verdict.ALLOW, "rule-allow", f"an allow rule permits this: {rule}", str(rule))
     if any(
-        grant.tool == call.name and grant.digest == call_digest(call.name, call.arguments) for grant in policy.grants
+        grant.tool == call.name and grant.digest == call_digest(call.name, call.arguments, policy.cwd)
+        for grant in policy.grants
     ):
         return _decision(Verdict.ALLOW, "granted", "the user has allowed this for the session")
     if judged is not None and judged.verdict is Verdict.ALLOW and judged.by_rule:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from outlast.core.messages import ToolCall
@@ -26,9 +27,11 @@ from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, s
 PATH_ARGUMENTS = ("file_path", "path")
 
 
-def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
-    """SHA-256 over the call as canonical JSON. Approvals are bound to this digest."""
-    return hashlib.sha256(_canonical([name, arguments]).encode("utf-8", "surrogatepass")).hexdigest()
+def call_digest(name: str, arguments: Mapping[str, Any], cwd: Path | None = None) -> str:
+    """SHA-256 over the call as canonical JSON. Approvals are bound to this digest. `cwd` is the folder where a shell
+    command starts: the same text is another call in another folder. None stands for the project."""
+    called = [name, arguments] if cwd is None or name != "bash" else [name, arguments, str(cwd)]
+    return hashlib.sha256(_canonical(called).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _canonical(value: object) -> str:
@@ -40,7 +43,7 @@ def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     if rule.tool not in {"", call.name} or rule.command:
         return False
     if rule.digest:
-        return rule.digest == call_digest(call.name, call.arguments)
+        return rule.digest == call_digest(call.name, call.arguments, policy.cwd)
     if call.name == "bash":
         return rule.tool == "bash" and not rule.contains and not rule.path_contains
     if rule.contains and rule.contains not in "\n".join(_leaves(call.arguments)):
@@ -57,7 +60,7 @@ def widely_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     """For deny and ask rules: True if every field of the rule may match."""
     if rule.tool not in {"", call.name}:
         return False
-    if rule.digest and rule.digest != call_digest(call.name, call.arguments):
+    if rule.digest and rule.digest != call_digest(call.name, call.arguments, policy.cwd):
         return False
     command = call.arguments.get("command") if call.name == "bash" else None
     text = command if isinstance(command, str) else ""
@@ -66,8 +69,13 @@ def widely_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     if rule.contains and not any(rule.contains in seen for seen in _texts(call.arguments, text)):
         return False
     if rule.path_contains:
-        return any(rule.path_contains in seen for seen in _paths(call.arguments, text, str(policy.project)))
+        return any(rule.path_contains in seen for seen in _paths(call.arguments, text, _folder(call, policy)))
     return True
+
+
+def _folder(call: ToolCall, policy: Policy) -> str:
+    """Return the folder against which the paths of a call are resolved."""
+    return str(policy.cwd or policy.project) if call.name == "bash" else str(policy.project)
 
 
 def _leaves(value: object) -> Iterator[str]:

@@ -54,7 +54,7 @@ class SessionPolicy:
         self._mode = effective_mode(mode, self.ceiling)
         return self._mode
 
-    def policy(self, grants: tuple[Grant, ...] = (), hook: Decision | None = None) -> Policy:
+    def policy(self, grants: tuple[Grant, ...] = (), hook: Decision | None = None, cwd: Path | None = None) -> Policy:
         return Policy(
             mode=self._mode,
             ceiling=self.ceiling,
@@ -65,31 +65,35 @@ class SessionPolicy:
             prompting=self.prompting,
             hook=hook,
             search_path=self._search_path,
+            cwd=cwd,
         )
 
-    def judge(self, call: ToolCall, state: SessionState, hook: Decision | None = None) -> Decision:
-        """Decide a call.
+    def judge(
+        self, call: ToolCall, state: SessionState, hook: Decision | None = None, cwd: Path | None = None
+    ) -> Decision:
+        """Decide a call. `cwd` is the folder where a shell command starts; None: the project.
 
         A call that already has an approval request in the log is asked again rather than denied, even if no user can be
         asked in this process.
         """
-        policy = self.policy(session_grants(state.runtime.get("grants")), hook)
+        policy = self.policy(session_grants(state.runtime.get("grants")), hook, cwd)
         if state.runtime.get("workflow_mode") in LOOKING:
             policy = msgspec.structs.replace(policy, mode=PermissionMode.READ_ONLY)
-        digest = call_digest(call.name, call.arguments)
+        digest = call_digest(call.name, call.arguments, cwd)
         if any(found.call_id == call.id and found.call_digest == digest for found in state.approvals):
             policy = msgspec.structs.replace(policy, prompting=True)
         return decide(call, policy)
 
-    def grant(self, call: ToolCall) -> dict[str, Any]:
+    def grant(self, call: ToolCall, cwd: Path | None = None) -> dict[str, Any]:
         """Return the grant to store when the user approves a call for the session."""
-        return Grant(tool=call.name, digest=call_digest(call.name, call.arguments), commands=self._heads(call)).facts()
+        digest = call_digest(call.name, call.arguments, cwd)
+        return Grant(tool=call.name, digest=digest, commands=self._heads(call, cwd)).facts()
 
-    def always(self, call: ToolCall) -> None:
+    def always(self, call: ToolCall, cwd: Path | None = None) -> None:
         """Add allow rules for this call to the user's own rules of the project; durable only if there is a home."""
-        heads = self._heads(call)
+        heads = self._heads(call, cwd)
         rules = tuple(PermissionRule(tool="bash", command=words, origin=_ALL) for words in heads) or (
-            PermissionRule(tool=call.name, digest=call_digest(call.name, call.arguments), origin=_ALL),
+            PermissionRule(tool=call.name, digest=call_digest(call.name, call.arguments, cwd), origin=_ALL),
         )
         if self._home is not None and self._project_key:
             save_grant(self._home, self._project_key, *rules)
@@ -104,9 +108,9 @@ class SessionPolicy:
             "permission_rules_source": self.rules.source or None,
         }
 
-    def _heads(self, call: ToolCall) -> tuple[tuple[str, ...], ...]:
+    def _heads(self, call: ToolCall, cwd: Path | None) -> tuple[tuple[str, ...], ...]:
         command = call.arguments.get("command") if call.name == "bash" else None
-        return grantable(judge(command, self.policy()).asked) if isinstance(command, str) else ()
+        return grantable(judge(command, self.policy(cwd=cwd)).asked) if isinstance(command, str) else ()
 
 
 def session_grants(stored: object) -> tuple[Grant, ...]:

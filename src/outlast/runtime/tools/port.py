@@ -54,11 +54,20 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return (TextPart(self.text), *self.attachments) if self.text else self.attachments
 
 
+class ShellFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """The folder where a shell command starts, as it was judged. `note` tells the model why it is not the folder where
+    the last command ended."""
+
+    path: Path
+    note: str | None = None
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know and use. If its task is cancelled, the tool must stop at once and leave no process behind.
 
     `roots` are the folders it may write to, the project first. A tool must await `spawned` right after it started a
     process. `ask` asks the user a question and waits, `delegate` runs a sub-agent; both survive a restart.
+    `shell` says where a shell command starts; None: in the project, and the folder where it ends is not kept.
     """
 
     session_id: str
@@ -78,6 +87,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     skills: SkillCatalog = NO_SKILLS
     confined: bool = True
     """Whether a shell must be confined to the roots and the temporary folder (Landlock)."""
+    shell: ShellFolder | None = None
     expected: str | None = None
     """For a verifiable write, the recorded `digest_before`: the tool refuses to replace any other content."""
 

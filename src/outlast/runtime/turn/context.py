@@ -45,13 +45,15 @@ class PermissionPolicy(Protocol):
     @property
     def mode(self) -> PermissionMode: ...
 
-    def judge(self, call: ToolCall, state: SessionState, hook: Decision | None) -> Decision: ...
+    def judge(self, call: ToolCall, state: SessionState, hook: Decision | None, cwd: Path | None = None) -> Decision:
+        """Decide a call. `cwd` is the folder where a shell command starts; None: the project."""
+        ...
 
-    def grant(self, call: ToolCall) -> dict[str, Any]:
+    def grant(self, call: ToolCall, cwd: Path | None = None) -> dict[str, Any]:
         """Return the grant to record when the user approves a call for the session."""
         ...
 
-    def always(self, call: ToolCall) -> None:
+    def always(self, call: ToolCall, cwd: Path | None = None) -> None:
         """Add a permanent rule to the user's own rules that allows calls like this one."""
         ...
 

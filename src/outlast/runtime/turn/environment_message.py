@@ -7,11 +7,13 @@ compaction, a clear or a rewind it is told again, and a resumed session tells on
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 
 from outlast.core.events import EnvironmentDescribed
 from outlast.core.fold import Row
 from outlast.core.state import SessionState
+from outlast.core.text import show_invisible
 from outlast.runtime.clock import timestamp
 from outlast.runtime.driver import Driver
 from outlast.runtime.prompt.environment import EnvironmentFact, date_fact, described, permission_fact, place_facts
@@ -36,9 +38,18 @@ def turn_facts(driver: Driver, context: TurnContext, of_policy: Sequence[Environ
         *place_facts(str(context.project), [str(root) for root in context.roots[1:]], context.platform),
         date_fact(timestamp(driver.clock)[:10]),
         permission_fact(context.gate.mode, prompting=context.prompting),
+        *_shell_facts(driver.state, context),
         *context.facts,
         *of_policy,
     ]
+
+
+def _shell_facts(state: SessionState, context: TurnContext) -> list[EnvironmentFact]:
+    """Tell the folder of shell commands once the window no longer shows the command that changed into it."""
+    seq, folder = state.shell_folder_since
+    if folder is None or seq >= state.window_from or folder == os.path.realpath(context.project):
+        return []
+    return [EnvironmentFact(name="shell_folder", text=f"Shell commands start in {show_invisible(folder)}", once=True)]
 
 
 def environment_event(facts: Sequence[EnvironmentFact], told: dict[str, str]) -> EnvironmentDescribed | None:

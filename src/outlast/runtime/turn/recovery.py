@@ -15,9 +15,9 @@ from outlast.core.messages import Part
 from outlast.core.state import SessionState
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
+from outlast.runtime.turn.call_result import cancelled
 from outlast.runtime.turn.draft import stored_draft
 from outlast.runtime.turn.phases import Phase, PhaseEnd, Transition
-from outlast.runtime.turn.tool_calls import cancelled
 
 RECOVERIES = 3
 FAILED_RECOVERY = "failed_recovery"

@@ -4,12 +4,15 @@
 invalid for its schema or not permitted is answered and never executed. After a crash, each open call is resumed by its
 effect class: reads run again; verifiable writes are compared with their target, only in the folder where they started;
 everything else is answered "outcome unknown" and never runs again by itself.
+
+Consecutive reads of one reply run side by side, and so do consecutive `task` calls; every other call runs alone, in
+the model's order. Starts are recorded in the model's order, and the window shows the results in it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -19,34 +22,47 @@ from outlast.core.events import (
     AssistantReplied,
     EffectClass,
     Event,
-    RuntimeStateChanged,
-    ToolCallFinished,
     ToolCallStarted,
     ToolProcessSpawned,
 )
-from outlast.core.messages import TextPart, ToolCall
+from outlast.core.messages import ToolCall
 from outlast.core.repair import OUTCOME_UNKNOWN
 from outlast.core.state import OpenCall
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
-from outlast.runtime.permissions.decision import Decision, Verdict
 from outlast.runtime.permissions.evaluate import call_digest
 from outlast.runtime.prompt.nested_memory import memory_change
 from outlast.runtime.session_recall import SessionRecall
 from outlast.runtime.tools.files.atomic_write import now, settled
 from outlast.runtime.tools.files.sandboxed_path import locate
-from outlast.runtime.tools.port import Spawned, Target, Tool, ToolContext, ToolFault, ToolOutcome
+from outlast.runtime.tools.port import ShellFolder, Spawned, Target, Tool, ToolContext, ToolFault, ToolOutcome
+from outlast.runtime.tools.process.shell_folder import is_project, usable_folder
 from outlast.runtime.turn import approvals
+from outlast.runtime.turn.call_permission import CallPermission, CallPermit, CallRefusal
+from outlast.runtime.turn.call_result import CallResult, finished_event
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.parallel_questions import ParallelQuestions
 from outlast.runtime.turn.subagents import RunSubAgent, delegated
 from outlast.runtime.turn.tool_context import tool_context, whereabouts
-from outlast.runtime.turn.whole_output import stored_facts
 
-RESUMABLE = frozenset({"task", "ask_user"})
+PARALLEL_CALLS = 4
+SHELL, TASK = "bash", "task"
+RESUMABLE = frozenset({TASK, "ask_user"})
+ALONE = frozenset({"ask_user", "todo", "enter_plan", "exit_plan"})
+"""Tools that only ask the user or change the session: they have effect class R, but never run beside other calls."""
 
-Done = tuple[ToolCall, ToolOutcome, str]
 Noted = Callable[[ToolCall, ToolOutcome, str], tuple[Event, ...]]
 """Returns the events to record together with the result of a call."""
+
+
+class ReadyCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A permitted call. `started` and `events` are still to be recorded; a resumed call was recorded before."""
+
+    call: ToolCall
+    tool: Tool
+    context: ToolContext
+    started: ToolCallStarted | None = None
+    events: tuple[Event, ...] = ()
 
 
 class ToolExecutor:
@@ -55,30 +71,53 @@ class ToolExecutor:
     def __init__(self, driver: Driver, context: TurnContext, noted: Noted, run_sub_agent: RunSubAgent) -> None:
         self.driver = driver
         self.context = context
-        self.finished: list[Done] = []
         self._noted = noted
         self._run_sub_agent = run_sub_agent
         self._here = whereabouts(context.project)
+        self._permission = CallPermission(driver, context, self._run_ready)
+        self._ready: list[ReadyCall] = []
+        self._questions: ParallelQuestions | None = None
+        self._asking = asyncio.Lock()
 
     async def carry_out(self) -> None:
-        """Answer every open call of the newest reply, in order."""
+        """Answer every open call of the newest reply."""
+        self._ready, before = [], None
         for call in list(self.driver.state.open_calls):
-            await self._one(call)
+            kind = self._kind(call)
+            if kind is None or kind != before:
+                await self._run_ready()
+            await self._prepare(call)
+            before = kind
+        await self._run_ready()
+
+    def _kind(self, call: OpenCall) -> str | None:
+        """Return which calls may run beside this one: those of the same kind; None if no call may."""
+        if call.name == TASK:
+            return TASK
+        tool = self.context.tools.get(call.name)
+        is_read = tool is not None and tool.effect is EffectClass.READ and call.name not in ALONE
+        return str(EffectClass.READ) if is_read else None
 
     async def verify(self, call: ToolCall) -> None:
-        """Run a verification command, which no reply requested. Same permissions and records; effect class N."""
-        await self._run_if_permitted(call)
+        """Run a verification command, which no reply requested, in the project's folder. Same permissions and records;
+        effect class N."""
+        await self._prepare_new(call, None)
+        await self._run_ready()
 
-    async def _one(self, call: OpenCall) -> None:
+    # --- what may run
+
+    async def _prepare(self, call: OpenCall) -> None:
+        """Add the call to those that are ready, or answer it."""
         asked = await self._asked(call)
         if call.started_seq:
-            await self._resume(call, asked)
+            await self._prepare_again(call, asked)
         elif asked.raw is not None:
-            await self._answer(
-                asked, "malformed", f"Not executed: its arguments are not complete, valid JSON: {asked.raw[:200]}"
-            )
+            text = f"Not executed: its arguments are not complete, valid JSON: {asked.raw[:200]}"
+            await self._answer(asked, "malformed", text)
         else:
-            await self._run_if_permitted(asked)
+            folder = self.driver.state.shell_folder
+            shell = usable_folder(folder, self.context.project, self.context.roots) if asked.name == SHELL else None
+            await self._prepare_new(asked, shell)
 
     async def _asked(self, call: OpenCall) -> ToolCall:
         """Return the call as the model requested it, or as it was started if no reply requested it."""
@@ -90,7 +129,7 @@ class ToolExecutor:
         arguments = event.arguments if isinstance(event, ToolCallStarted) else call.arguments or {}
         return ToolCall(id=call.call_id, name=call.name, arguments=arguments)
 
-    async def _run_if_permitted(self, call: ToolCall) -> None:
+    async def _prepare_new(self, call: ToolCall, shell: ShellFolder | None) -> None:
         tool = self.context.tools.get(call.name)
         if tool is None:
             names = ", ".join(sorted(spec.name for spec in self.context.tools.specs()))
@@ -102,85 +141,99 @@ class ToolExecutor:
         if fault is not None:
             await self._answer(call, "invalid_arguments", f"Not executed: {fault}")
             return
-        approval = await self._permitted(call)
-        if approval is not None:
-            await self._start(call, tool, *approval)
+        permit = await self._permitted(call, shell)
+        if permit is not None:
+            await self._make_ready(call, tool, permit, msgspec.structs.replace(self._context(call), shell=shell))
 
-    # --- permission
-
-    async def _permitted(self, call: ToolCall) -> tuple[int | None, tuple[Event, ...]] | None:
-        """Return the seq of the call's approval and the events to write with its start; None if it was refused and
-        answered."""
-        digest = call_digest(call.name, call.arguments)
-        decision = self.context.gate.judge(call, self.driver.state, await self.context.hooks.before(call))
-        reach("call.decided")
-        if decision.verdict is Verdict.DENY:
-            await self._answer(call, "blocked", f"Not executed: {decision.reason}", decision)
+    async def _permitted(self, call: ToolCall, shell: ShellFolder | None = None) -> CallPermit | None:
+        """Return the permit of a call; None if it was refused and answered."""
+        cwd = None if shell is None or is_project(shell, self.context.project) else shell.path
+        permission = await self._permission.of(call, cwd)
+        if isinstance(permission, CallRefusal):
+            await self._answer(call, permission.status, permission.text, {"code": permission.code})
             return None
-        if decision.verdict is Verdict.ALLOW:
-            return None, ()
-        mode = self.context.gate.mode
-        if not self.context.prompting and approvals.existing_answer(self.driver.state, call.id, digest, mode) is None:
-            await self._answer(call, "declined", f"Not executed: {decision.reason}; nobody can be asked here", decision)
-            return None
-        seq, answer = await approvals.ask_and_wait(
-            self.driver,
-            self.context.answerer,
-            call_id=call.id,
-            name=call.name,
-            arguments=call.arguments,
-            digest=digest,
-            reason=decision.reason,
-            mode=mode,
-            aside=self.context.observer.waiting_for_person,
-        )
-        if answer not in {"once", "session", "always"}:
-            await self._answer(call, "declined", "Not executed: the user declined this call.", decision)
-            return None
-        return seq, self._remembered(call, answer)
+        return permission
 
-    def _remembered(self, call: ToolCall, answer: str) -> tuple[Event, ...]:
-        if answer == "always":
-            self.context.gate.always(call)
-        if answer == "once":
-            return ()
-        grants = [*self.driver.state.runtime.get("grants", []), self.context.gate.grant(call)]
-        return (RuntimeStateChanged(changes={"grants": grants[-64:]}),)
-
-    # --- effect
-
-    async def _start(self, call: ToolCall, tool: Tool, approval: int | None, also: tuple[Event, ...]) -> None:
-        context = self._context(call)
+    async def _make_ready(self, call: ToolCall, tool: Tool, permit: CallPermit, context: ToolContext) -> None:
         try:
             target = await tool.target(call.arguments, context)
         except ToolFault as fault:
-            await self._finish(call, ToolOutcome(text=str(fault), is_error=True), "failed")
+            await self._answer(call, "failed", str(fault))
             return
         started = ToolCallStarted(
             call_id=call.id,
             name=call.name,
             arguments=call.arguments,
             effect=tool.effect,
-            approval_seq=approval,
+            approval_seq=permit.approval,
             target_digest_before=target.digest_before if target else None,
             target_digest_after=target.digest_after if target else None,
             facts=self._facts(tool, target),
         )
-        await self.driver.write(*also, started)
-        reach("call.started")
-        expected = target.digest_before if target else None
-        await self._effect(call, tool, msgspec.structs.replace(context, expected=expected))
+        context = msgspec.structs.replace(context, expected=target.digest_before if target else None)
+        self._ready.append(ReadyCall(call=call, tool=tool, context=context, started=started, events=permit.events))
 
     def _facts(self, tool: Tool, target: Target | None) -> dict[str, Any]:
         """Return the data to undo the call, and the folder where it runs; a read needs no folder."""
         undo: dict[str, Any] = {"path": target.path, "before": target.before} if target else {}
         return undo if tool.effect is EffectClass.READ else {**undo, "place": self._here}
 
-    async def _effect(self, call: ToolCall, tool: Tool, context: ToolContext) -> None:
+    # --- effect
+
+    async def _run_ready(self) -> bool:
+        """Run the calls that are ready, side by side if they are several; return whether there were any."""
+        ready, self._ready = self._ready, []
+        if len(ready) > 1:
+            await self._run_side_by_side(ready)
+        elif ready:
+            await self._record_starts(ready)
+            await self._record_results([await self._result(ready[0])])
+        return bool(ready)
+
+    async def _run_side_by_side(self, waiting: list[ReadyCall]) -> None:
+        """Run at most `parallel_calls` of them at a time. A task's result is recorded as soon as it is there; results
+        of reads, which can be repeated, are recorded together."""
+        are_tasks = waiting[0].call.name == TASK
+        self._questions = ParallelQuestions(self.context) if are_tasks else None
+        most = self.context.config.parallel_calls or PARALLEL_CALLS
+        running: dict[asyncio.Task[CallResult], ReadyCall] = {}
+        try:
+            while waiting or running:
+                begun, waiting = waiting[: most - len(running)], waiting[most - len(running) :]
+                await self._record_starts(begun)
+                running |= {asyncio.ensure_future(self._result(ready)): ready for ready in begun}
+                when = asyncio.FIRST_COMPLETED if are_tasks else asyncio.ALL_COMPLETED
+                ended, _ = await asyncio.wait(running, return_when=when)
+                results = [task.result() for task in running if task in ended]
+                running = {task: ready for task, ready in running.items() if task not in ended}
+                await self._record_results(results)
+        finally:
+            await _ended(running)
+            self._questions = None
+
+    async def _record_starts(self, ready: Iterable[ReadyCall]) -> None:
+        new = [one for one in ready if one.started is not None]
+        if not new:
+            return
+        await self.driver.write(*(event for one in new for event in (*one.events, one.started) if event is not None))
+        for _ in new:
+            reach("call.started")
+
+    async def _result(self, ready: ReadyCall) -> CallResult:
+        questions = self._questions
+        if questions is None:
+            return await self._effect(ready)
+        with questions.branch():
+            result = await self._effect(ready)
+        await questions.settle()
+        return result
+
+    async def _effect(self, ready: ReadyCall) -> CallResult:
+        call = ready.call
         self.driver.fresh()
         status = "executed"
         try:
-            outcome = await tool.run(call.arguments, context)
+            outcome = await ready.tool.run(call.arguments, ready.context)
         except ToolFault as fault:
             outcome, status = ToolOutcome(text=str(fault), is_error=True), "failed"
         except StaleLease:
@@ -189,7 +242,7 @@ class ToolExecutor:
             outcome, status = ToolOutcome(text=f"{call.name} failed: {error}", is_error=True), "failed"
         reach("effect.done")
         note = await self.context.hooks.after(call, outcome)
-        await self._finish(call, outcome, "failed" if outcome.is_error else status, note)
+        return CallResult(call=call, outcome=outcome, status="failed" if outcome.is_error else status, note=note)
 
     def _context(self, call: ToolCall) -> ToolContext:
         async def spawned(process: Spawned) -> None:
@@ -202,21 +255,22 @@ class ToolExecutor:
             if not self.context.prompting and self.context.answerer is None:
                 raise ToolFault("nobody is here to answer; decide yourself and say what you assumed")
             arguments = {"question": question, "choices": choices}
-            digest = call_digest(call.name, arguments)
-            _, answer = await approvals.ask_and_wait(
-                self.driver,
-                self.context.answerer,
-                call_id=call.id,
-                name=call.name,
-                arguments=arguments,
-                digest=digest,
-                reason=question,
-                aside=self.context.observer.waiting_for_person,
-            )
+            async with self._asking:
+                _, answer = await approvals.ask_and_wait(
+                    self.driver,
+                    self.context.answerer,
+                    call_id=call.id,
+                    name=call.name,
+                    arguments=arguments,
+                    digest=call_digest(call.name, arguments),
+                    reason=question,
+                    aside=self.context.observer.waiting_for_person,
+                )
             return answer
 
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
-            return await delegated(self.driver, self.context, self._run_sub_agent, call.id, prompt, persona)
+            parent = self._questions.context if self._questions is not None else self.context
+            return await delegated(self.driver, parent, self._run_sub_agent, call.id, prompt, persona)
 
         async def recall(query: str | None, seq: int | None, offset: int) -> ToolOutcome:
             session = SessionRecall(self.driver.store, self.driver.session_id, self.driver.state)
@@ -227,10 +281,10 @@ class ToolExecutor:
 
     # --- after a crash
 
-    async def _resume(self, call: OpenCall, asked: ToolCall) -> None:
+    async def _prepare_again(self, call: OpenCall, asked: ToolCall) -> None:
         tool = self.context.tools.get(call.name)
         if tool is not None and call.name in RESUMABLE:
-            await self._effect(asked, tool, self._context(asked))
+            self._ready.append(ReadyCall(call=asked, tool=tool, context=self._context(asked)))
         elif tool is not None and call.effect is EffectClass.READ:
             await self._again(asked, tool, None)
         elif tool is not None and call.effect is EffectClass.VERIFIABLE and await self._was_here(call):
@@ -248,7 +302,7 @@ class ToolExecutor:
         found = await self._digest_now(call, asked)
         if found is not None and found == call.digest_after:
             text = f"Done: {call.name} had been carried out before the interruption."
-            await self._finish(asked, ToolOutcome(text=text), "recovered")
+            await self._record_results([CallResult(call=asked, outcome=ToolOutcome(text=text), status="recovered")])
         elif found is not None and found == call.digest_before:
             await self._again(asked, tool, found)
         else:
@@ -257,7 +311,8 @@ class ToolExecutor:
     async def _again(self, asked: ToolCall, tool: Tool, expected: str | None) -> None:
         """Run a call that started without an effect, if permitted: this process may have fewer permissions."""
         if await self._permitted(asked) is not None:
-            await self._effect(asked, tool, msgspec.structs.replace(self._context(asked), expected=expected))
+            context = msgspec.structs.replace(self._context(asked), expected=expected)
+            self._ready.append(ReadyCall(call=asked, tool=tool, context=context))
 
     async def _digest_now(self, call: OpenCall, asked: ToolCall) -> str | None:
         """Return the current digest of a verifiable write's target; None if it cannot be determined."""
@@ -273,34 +328,42 @@ class ToolExecutor:
 
     # --- answers
 
-    async def _answer(self, call: ToolCall, status: str, text: str, decision: Decision | None = None) -> None:
-        facts: dict[str, Any] = {"code": decision.code} if decision is not None else {}
-        await self._finish(call, ToolOutcome(text=text, is_error=True, facts=facts), status)
+    async def _answer(self, call: ToolCall, status: str, text: str, facts: dict[str, Any] | None = None) -> None:
+        """Answer a call that does not run, after the calls before it."""
+        await self._run_ready()
+        outcome = ToolOutcome(text=text, is_error=True, facts=facts or {})
+        await self._record_results([CallResult(call=call, outcome=outcome, status=status)])
 
-    async def _finish(self, call: ToolCall, outcome: ToolOutcome, status: str, note: str | None = None) -> None:
-        facts = dict(outcome.facts)
-        if outcome.whole_file is not None:
-            facts |= await asyncio.to_thread(stored_facts, outcome.whole_file)
-        elif outcome.whole is not None:
-            facts["whole"] = outcome.whole
-        parts = outcome.parts()
-        if note:
-            parts = (*parts, TextPart(f"\n[hook] {note}"))
-        await self.driver.write(
-            ToolCallFinished(
-                call_id=call.id, name=call.name, parts=parts, status=status, is_error=outcome.is_error, facts=facts
-            ),
-            *outcome.events,
-            *memory_change(call, status, self.context.project, self.driver.state.runtime),
-            *self._noted(call, outcome, status),
-        )
-        self.finished.append((call, outcome, status))
-        reach("call.finished")
+    async def _record_results(self, results: list[CallResult]) -> None:
+        """Record results in one commit, or in several where the policy adds events: it computes each from the state
+        after the one before."""
+        events: list[Event] = []
+        for at, result in enumerate(results):
+            events.append(await finished_event(result))
+            events += result.outcome.events
+            changed = memory_change(result.call, result.status, self.context.project, self.driver.state.runtime)
+            noted = (*changed, *self._noted(result.call, result.outcome, result.status))
+            if noted or at == len(results) - 1:
+                await self.driver.write(*events, *noted)
+                events = []
+        for _ in results:
+            reach("call.finished")
 
 
-def cancelled(call: OpenCall) -> ToolCallFinished:
-    """Build the answer to a call that was open when its turn was stopped."""
-    text = OUTCOME_UNKNOWN if call.started_seq and call.effect is not EffectClass.READ else "Not executed: cancelled."
-    return ToolCallFinished(
-        call_id=call.call_id, name=call.name, parts=(TextPart(text),), status="cancelled", is_error=True
-    )
+async def _ended(running: Iterable[asyncio.Task[CallResult]]) -> None:
+    """Cancel these tasks and wait for their ends, even if this task is cancelled again: each call promises to stop
+    without leaving anything behind."""
+    tasks = [task for task in running if not task.done()]
+    for task in tasks:
+        task.cancel()
+    again: asyncio.CancelledError | None = None
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError as error:
+            again = error
+    for task in running:
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio logs no warning
+    if again is not None:
+        raise again

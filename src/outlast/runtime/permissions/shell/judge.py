@@ -2,8 +2,8 @@
 
 A command passes if both parsers agree on it (`tokenizer`, `grammar_check`) and each simple command is known to be
 harmless with these exact arguments (`known_programs`, `special_programs`, `git`) or matches an allow rule or a grant.
-Every other command needs a question. The caller must run exactly the text that was judged, by bash, in the project's
-folder, with `git.GIT_ENVIRONMENT` set and `git.UNSET` unset.
+Every other command needs a question. The caller must run exactly the text that was judged, by bash, in the policy's
+`cwd` or else the project, with `git.GIT_ENVIRONMENT` set and `git.UNSET` unset.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_commands(command: str) -> list[Simple]:
 
 
 def judge(command: str, policy: Policy) -> Judgement:
-    scope = CommandScope(policy.project, policy.roots, policy.search_path)
+    scope = CommandScope(policy.cwd or policy.project, policy.roots, policy.search_path)
     try:
         commands = read_commands(command)
         _looked_up("bash", scope)  # bash itself must be the system's, too

@@ -1,4 +1,7 @@
-"""bash: runs a command in its own shell, with limits on time and output, and leaves no process behind."""
+"""bash: runs a command in its own shell, with limits on time and output, and leaves no process behind.
+
+The folder where a command ends is where the next command starts (`process.shell_folder`); nothing else is kept.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,17 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.output_limit import TEXT_LIMIT, bounded_file
-from outlast.runtime.tools.port import ToolContext, ToolOutcome
+from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.tools.process import landlock
 from outlast.runtime.tools.process.background_jobs import Jobs
 from outlast.runtime.tools.process.shell_command import CommandResult, CommandSpec, ShellCommand, begin
+from outlast.runtime.tools.process.shell_folder import FolderReport, changes_folder, folder_fault
 
 SECONDS = 120
 MOST_SECONDS = 600
@@ -29,7 +34,13 @@ PROGRESS_EVERY = 0.25
 
 
 class BashArguments(ToolArguments, frozen=True, kw_only=True):
-    command: Annotated[str, Meta(description="What to run; it starts in the project's folder.", min_length=1)]
+    command: Annotated[
+        str,
+        Meta(
+            description="What to run; starts in the folder where the last command ended, at first the project's.",
+            min_length=1,
+        ),
+    ]
     timeout: (
         Annotated[int, Meta(description=f"Seconds it may take; {SECONDS} unless told.", ge=1, le=MOST_SECONDS)] | None
     ) = None
@@ -43,27 +54,47 @@ def folder_of(context: ToolContext) -> Path:
     return context.state_dir / "tools" / context.session_id
 
 
-def order_of(command: str, context: ToolContext, log: Path, seconds: float) -> CommandSpec:
-    """Build the command with the session's own temporary folder, confined if the context asks for it and the OS can."""
+def temporary_folder(context: ToolContext) -> Path:
+    """Create and return the session's own temporary folder, which a confined command can write to."""
     temporary = folder_of(context) / "tmp"
     temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return temporary
+
+
+def order_of(
+    command: str, context: ToolContext, log: Path, seconds: float, report: FolderReport | None = None
+) -> CommandSpec:
+    """Build the command, confined if the context asks for it and the OS can. Raises ToolFault if the folder where it
+    was judged to start is no longer there."""
+    temporary = temporary_folder(context)
+    folder = _start_folder(context)
     environment = {
         **context.environment,
         "TMPDIR": str(temporary),
-        "PWD": str(context.project),
+        "PWD": str(folder),
         "OUTLAST_SESSION_ID": context.session_id,
+        **(report.environment() if report is not None else {}),
     }
     shell = shutil.which("bash", path=environment.get("PATH"))
     start = (shell, "--noprofile", "--norc") if shell else ("/bin/sh",)
     confined = context.confined and landlock.available()
     return CommandSpec(
         argv=(*start, "-c", "--", command),  # without `--`, a command that begins with - would be read as options
-        cwd=context.project,
+        cwd=folder,
         environment=environment,
         log=log,
         seconds=seconds,
         writable=(*context.roots, temporary) if confined else None,
     )
+
+
+def _start_folder(context: ToolContext) -> Path:
+    if context.shell is None or context.shell.path == context.project:
+        return context.project
+    fault = folder_fault(str(context.shell.path), context.roots)
+    if fault is not None:
+        raise ToolFault(f"the command was not started: its folder {context.shell.path} {fault} since it was checked")
+    return context.shell.path
 
 
 async def launched(order: CommandSpec, context: ToolContext) -> ShellCommand:
@@ -102,8 +133,10 @@ class Bash:
     def tool(self) -> BuiltinTool[BashArguments]:
         return BuiltinTool(
             "bash",
-            "Run a shell command in the project's folder. Its standard input is closed; when it ends, everything it "
-            "started ends too, so use background for servers and watchers.",
+            "Run a shell command. The working folder is kept from call to call: a cd counts once its command has "
+            "ended by itself, but not in background. Variables, functions and shell options are not kept. Standard "
+            "input is closed; when a command ends, everything it started ends too, so use background for servers and "
+            "watchers.",
             BashArguments,
             EffectClass.OTHER,
             self.run,
@@ -113,15 +146,18 @@ class Bash:
         if arguments.background:
             return await self._in_background(arguments, context)
         log = folder_of(context) / "output" / f"{secrets.token_hex(8)}.log"
-        order = order_of(arguments.command, context, log, arguments.timeout or SECONDS)
+        report = FolderReport(temporary_folder(context)) if context.shell is not None else None
+        order = order_of(arguments.command, context, log, arguments.timeout or SECONDS, report)
         began = time.monotonic()
         kept = False
         try:
             ended = await self._in_foreground(order, context)
             outcome = told(ended, order, time.monotonic() - began, context)
             kept = outcome.whole_file is not None
-            return outcome
+            return outcome if report is None else _in_folder(outcome, arguments.command, ended, order, report, context)
         finally:
+            if report is not None:
+                report.discard()
             if not kept:
                 log.unlink(missing_ok=True)
 
@@ -142,7 +178,8 @@ class Bash:
         command = await launched(order, context)
         self.jobs.add(context.session_id, job_id, arguments.command, command)
         facts = {"job_id": job_id, "pid": command.spawned.pid, **_confinement(order, context)}
-        return ToolOutcome(text=f"Started as {job_id}; read it with bash_output, end it with bash_kill.", facts=facts)
+        text = f"Started as {job_id}; read it with bash_output, end it with bash_kill."
+        return ToolOutcome(text="\n".join((text, *_start_notes(context))), facts=facts)
 
 
 async def _watched(command: ShellCommand, context: ToolContext) -> None:
@@ -208,6 +245,32 @@ def _notes(ended: CommandResult, order: CommandSpec) -> list[str]:
     if ended.left and ended.reason == "exited":
         notes.append(f"[{ended.left} processes that it had left running were ended; use background to keep one]")
     return notes
+
+
+def _in_folder(
+    outcome: ToolOutcome,
+    command: str,
+    ended: CommandResult,
+    order: CommandSpec,
+    report: FolderReport,
+    context: ToolContext,
+) -> ToolOutcome:
+    """Add the folder where the command ended to its outcome, and notes if it did not start or end where the model may
+    expect."""
+    folder = report.read() if ended.reason == "exited" and ended.signal is None else None
+    notes = _start_notes(context)
+    if folder is not None and folder != os.path.realpath(order.cwd):
+        fault = folder_fault(folder, context.roots)
+        after = f"; it {fault}, so the next command starts in the project's folder" if fault else ""
+        notes.append(f"[the folder is now {folder}{after}]")
+    elif folder is None and changes_folder(command):
+        notes.append(f"[the folder of this command was not kept; the next command starts in {order.cwd}]")
+    facts = outcome.facts if folder is None else {**outcome.facts, "cwd": folder}
+    return msgspec.structs.replace(outcome, text="\n".join((outcome.text, *notes)), facts=facts)
+
+
+def _start_notes(context: ToolContext) -> list[str]:
+    return [context.shell.note] if context.shell is not None and context.shell.note is not None else []
 
 
 def _confinement(order: CommandSpec, context: ToolContext) -> dict[str, Any]:

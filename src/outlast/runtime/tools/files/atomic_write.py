@@ -25,6 +25,9 @@ LARGEST = 64 * 1024 * 1024
 
 T = TypeVar("T")
 
+_RENAMING = threading.Lock()
+"""Held from the last check of a file to its rename: sub-agents of one process share the project."""
+
 
 class CurrentFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file as it is now. `data` is None if there is no file, or if it is larger than a pre-image may be."""
@@ -73,10 +76,11 @@ def replace(place: ResolvedPath, data: bytes, expected: str, context: ToolContex
                 stream.flush()
                 _like(before, file)
                 os.fsync(file)
-            _want_unchanged(here, name, place, expected)
-            if given_up.is_set():
-                raise ToolFault(f"{place.asked} was not written: cancelled")
-            os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+            with _RENAMING:
+                _want_unchanged(here, name, place, expected)
+                if given_up.is_set():
+                    raise ToolFault(f"{place.asked} was not written: cancelled")
+                os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=here)

@@ -1,0 +1,90 @@
+"""Permission for a tool call: the judgement of the gate, and the user's answer where the gate wants a question."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from outlast.core.events import Event, RuntimeStateChanged
+from outlast.core.messages import ToolCall
+from outlast.runtime.driver import Driver
+from outlast.runtime.failpoints import reach
+from outlast.runtime.permissions.decision import Decision, Verdict
+from outlast.runtime.permissions.evaluate import call_digest
+from outlast.runtime.turn import approvals
+from outlast.runtime.turn.context import TurnContext
+
+GRANTING = frozenset({"once", "session", "always"})
+GRANTS_KEPT = 64
+
+
+class CallPermit(msgspec.Struct, frozen=True, kw_only=True):
+    """The call may start. `approval` is the seq of the user's approval, `events` are written with the start."""
+
+    approval: int | None = None
+    events: tuple[Event, ...] = ()
+
+
+class CallRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The call may not start: the status and the text of its result."""
+
+    status: str
+    text: str
+    code: str
+
+
+class CallPermission:
+    """Asks for permission in one turn. Questions are asked one after the other, in the order of the calls. Before a
+    question, the calls that are already permitted are carried out (`before_asking`), and the call is judged again."""
+
+    def __init__(self, driver: Driver, context: TurnContext, before_asking: Callable[[], Awaitable[bool]]) -> None:
+        self._driver = driver
+        self._context = context
+        self._before_asking = before_asking
+
+    async def of(self, call: ToolCall, cwd: Path | None) -> CallPermit | CallRefusal:
+        """Return the permission of this call. `cwd` is where a shell command starts; None: the project."""
+        hook = await self._context.hooks.before(call)
+        decision = self._context.gate.judge(call, self._driver.state, hook, cwd)
+        if decision.verdict is Verdict.ASK and await self._before_asking():
+            decision = self._context.gate.judge(call, self._driver.state, hook, cwd)
+        reach("call.decided")
+        if decision.verdict is Verdict.DENY:
+            return _refusal("blocked", decision.reason, decision)
+        if decision.verdict is Verdict.ALLOW:
+            return CallPermit()
+        return await self._asked(call, cwd, decision)
+
+    async def _asked(self, call: ToolCall, cwd: Path | None, decision: Decision) -> CallPermit | CallRefusal:
+        state, mode = self._driver.state, self._context.gate.mode
+        digest = call_digest(call.name, call.arguments, cwd)
+        if not self._context.prompting and approvals.existing_answer(state, call.id, digest, mode) is None:
+            return _refusal("declined", f"{decision.reason}; nobody can be asked here", decision)
+        seq, answer = await approvals.ask_and_wait(
+            self._driver,
+            self._context.answerer,
+            call_id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            digest=digest,
+            reason=f"{decision.reason} (in the folder {cwd})" if cwd is not None else decision.reason,
+            mode=mode,
+            aside=self._context.observer.waiting_for_person,
+        )
+        if answer not in GRANTING:
+            return _refusal("declined", "the user declined this call.", decision)
+        return CallPermit(approval=seq, events=self._remembered(call, cwd, answer))
+
+    def _remembered(self, call: ToolCall, cwd: Path | None, answer: str) -> tuple[Event, ...]:
+        if answer == "always":
+            self._context.gate.always(call, cwd)
+        if answer == "once":
+            return ()
+        grants = [*self._driver.state.runtime.get("grants", []), self._context.gate.grant(call, cwd)]
+        return (RuntimeStateChanged(changes={"grants": grants[-GRANTS_KEPT:]}),)
+
+
+def _refusal(status: str, reason: str, decision: Decision) -> CallRefusal:
+    return CallRefusal(status=status, text=f"Not executed: {reason}", code=decision.code)
