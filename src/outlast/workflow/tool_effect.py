@@ -126,6 +126,11 @@ def work_of(
             touched=(path,) if path else (),
             lines=_lines(name, arguments, known),
         )
+    touched = tuple(relative(str(path), project) for path in known.get("touched") or ())
+    if touched:  # a sub-agent changed files, even if it failed later
+        return ToolEffect(
+            label=name, succeeded=True, changed=True, touched=touched, lines=_lines(name, arguments, known)
+        )
     items = _items(arguments.get("items")) if name == "todo" and not is_error else None
     return ToolEffect(label=name, succeeded=not is_error, items=items)
 

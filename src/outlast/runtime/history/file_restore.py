@@ -20,6 +20,7 @@ import msgspec
 from outlast.core import events as e
 from outlast.core.fold import Row
 from outlast.core.state import SessionState
+from outlast.runtime.history.child_logs import ChildLog
 from outlast.runtime.tools.files.atomic_write import now, replace
 from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, folder, locate
 from outlast.runtime.tools.port import ToolFault
@@ -90,7 +91,10 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Wrote(NamedTuple):
+    """A write. `place` is its event in the session that is rewound, or the event that requested its sub-agent."""
+
     seq: int
+    place: int
     before: bytes | None
     digest_before: str
     digest_after: str
@@ -104,17 +108,54 @@ def digest_of(data: bytes | None) -> str:
 # --- the plan ------------------------------------------------------------------------------------------------------
 
 
-def steps(rows: Iterable[Row], state: SessionState, to_seq: int, *, anyway: Iterable[str] = ()) -> list[RestoreStep]:
-    """Plan how to restore the files to event `to_seq`; `rows` are the events after it, up to the head.
+def steps(
+    rows: Iterable[Row],
+    state: SessionState,
+    to_seq: int,
+    *,
+    anyway: Iterable[str] = (),
+    children: Sequence[ChildLog] = (),
+) -> list[RestoreStep]:
+    """Plan how to restore the files to event `to_seq`; `rows` are the events after it, up to the head, and `children`
+    the logs of the sub-agents that they started.
 
     `anyway` names files that the user agreed to restore even if they were changed since.
     """
     forced = frozenset(anyway)
-    wrote = _wrote(rows, state, to_seq)
-    return [_step(path, found, path in forced) for path, found in wrote.items()]
+    own = _wrote(rows, state, to_seq)
+    sources = [own, *(_wrote(child.rows, child.state, 0, child.place) for child in children)]
+    paths = dict.fromkeys(path for source in sources for path in source)
+    merged = {path: _in_order([source[path] for source in sources if path in source]) for path in paths}
+    return [_step(path, writes, path in forced) for path, writes in merged.items()]
 
 
-def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int) -> dict[str, list[_Wrote]]:
+def _in_order(sources: list[list[_Wrote]]) -> list[_Wrote]:
+    """Merge the writes of several logs to one file. Each log has its own order; between logs, the digests tell which
+    write saw which. Without an order that fits, the writes stand by their places, and `_broken` finds the gap."""
+    if len(sources) == 1:
+        return sources[0]
+    for first in sorted(sources, key=lambda source: source[0].place):
+        merged = _chain(first, [source for source in sources if source is not first])
+        if merged is not None:
+            return merged
+    return sorted((write for source in sources for write in source), key=lambda write: write.place)
+
+
+def _chain(first: list[_Wrote], others: list[list[_Wrote]]) -> list[_Wrote] | None:
+    waiting = [source for source in (first[1:], *others) if source]
+    merged = [first[0]]
+    while waiting:
+        left = _left_by(merged)
+        fitting = [source for source in waiting if source[0].digest_before in left]
+        if not fitting:
+            return None
+        taken = min(fitting, key=lambda source: source[0].place)
+        merged.append(taken[0])
+        waiting = [rest for source in waiting if (rest := source[1:] if source is taken else source)]
+    return merged
+
+
+def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int, place: int = 0) -> dict[str, list[_Wrote]]:
     """Return the visible writes by path. A write is certain once its call finished without an error."""
     found: dict[str, list[_Wrote]] = {}
     begun: dict[str, str] = {}
@@ -125,7 +166,9 @@ def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int) -> dict[str, l
             before, after = event.target_digest_before, event.target_digest_after
             kept = event.facts.get("before")
             image = kept if isinstance(kept, bytes) else None
-            found.setdefault(path, []).append(_Wrote(stored.seq, image, before or "", after or "", False))
+            found.setdefault(path, []).append(
+                _Wrote(stored.seq, place or stored.seq, image, before or "", after or "", False)
+            )
             begun[event.call_id] = path
         elif isinstance(event, e.ToolCallFinished) and event.call_id in begun and not event.is_error:
             writes = found[begun.pop(event.call_id)]

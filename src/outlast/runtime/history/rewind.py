@@ -19,6 +19,7 @@ from outlast.core.transcript import message_of
 from outlast.core.window import whole_from
 from outlast.runtime.driver import Driver
 from outlast.runtime.history import file_restore
+from outlast.runtime.history.child_logs import child_logs
 from outlast.runtime.history.file_restore import FileChange, ProjectFiles
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.turn.context import TurnContext
@@ -123,7 +124,8 @@ async def rewind(
         await driver.write(*rewind_events(driver.state, to_seq, partial=partial))
         return []
     place = _files(driver, context)
-    plan = file_restore.steps(rows, driver.state, to_seq, anyway=anyway)
+    children = await asyncio.to_thread(child_logs, driver.store, rows, driver.state, to_seq)
+    plan = file_restore.steps(rows, driver.state, to_seq, anyway=anyway, children=children)
     changes = await asyncio.to_thread(file_restore.decided, plan, place.read)
     begun = e.RuntimeStateChanged(changes={RESTORING: {"undo": False}})
     await driver.write(*rewind_events(driver.state, to_seq, file_restore.recorded(changes), partial), begun)

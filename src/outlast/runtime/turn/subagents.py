@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
 from outlast.core.errors import ModelError, OutlastError, SessionBusy
-from outlast.core.events import AssistantReplied, TurnEnded
+from outlast.core.events import AssistantReplied, ToolCallFinished, ToolCallStarted, TurnEnded
 from outlast.core.ids import id_from
 from outlast.core.messages import text_of
 from outlast.runtime.driver import RENEW_AFTER, Driver
 from outlast.runtime.session_writes import SessionWrites
+from outlast.runtime.tools.output_limit import bounded
 from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.port import Store
@@ -24,6 +26,9 @@ from outlast.store.read.decode import decode_events
 MAX_DEPTH = 3
 WRITES = SessionWrites("task")
 _SAID = frozenset({"AssistantReplied", "TurnEnded"})
+_CHANGING = frozenset({"ToolCallStarted", "ToolCallFinished"})
+MOST_TOUCHED = 500
+DIFF_LIMIT = 64_000
 
 RunSubAgent = Callable[[Store, str, TurnContext], Awaitable[str]]
 """Runs the turns of a child session to their end and returns the last answer. The runner passes it in, because this
@@ -69,7 +74,7 @@ async def _drained(driver: Driver, context: TurnContext, run: RunSubAgent, child
 
 def _answered(store: Store, child: str) -> ToolOutcome:
     """Build the result from the child's log, because the child may have ended before the parent was resumed."""
-    facts = {"session_id": child}
+    facts = {"session_id": child, **_changes(store, child)}
     rows = store.read(store.tip(child), kinds=_SAID, limit=2, newest_first=True)
     said = [event for _, event in decode_events(store, rows)]
     answer = next((text_of(event.parts) for event in said if isinstance(event, AssistantReplied)), "")
@@ -81,6 +86,45 @@ def _answered(store: Store, child: str) -> ToolOutcome:
         )
     note = str(ended.facts.get("note", "")) if ended is not None else ""
     return ToolOutcome(text=f"{answer}{note}" or "(the sub-agent gave no answer)", facts=facts)
+
+
+def _changes(store: Store, child: str) -> dict[str, Any]:
+    """Return the facts that make a sub-agent's file changes those of its parent: `touched` paths, counts of lines, and
+    the diffs. Changes of the sub-agent's own sub-agents are in the results of its calls."""
+    touched: dict[str, None] = {}
+    started: dict[str, str] = {}
+    diffs: list[str] = []
+    added = removed = 0
+    for _, event in decode_events(store, store.read(store.tip(child), kinds=_CHANGING)):
+        if isinstance(event, ToolCallStarted) and isinstance(path := event.facts.get("path"), str):
+            started[event.call_id] = path
+        if not isinstance(event, ToolCallFinished):
+            continue
+        path = started.pop(event.call_id, None)
+        paths = changed_paths(event.facts) or ([path] if path is not None and not event.is_error else [])
+        touched |= dict.fromkeys(paths)
+        if paths:
+            added += _count(event.facts, "added")
+            removed += _count(event.facts, "removed")
+            diffs += [diff] if isinstance(diff := event.facts.get("diff"), str) else []
+    if not touched:
+        return {}
+    diff = bounded("\n".join(diffs), DIFF_LIMIT)
+    return {"touched": list(touched)[:MOST_TOUCHED], "added": added, "removed": removed, "diff": diff}
+
+
+def changed_paths(facts: Mapping[str, Any]) -> list[str]:
+    """Return the paths that a call changed, by the facts of its result: a file tool's, or a sub-agent's."""
+    touched: Any = facts.get("touched")
+    if isinstance(touched, list):
+        return [path for path in cast("list[object]", touched) if isinstance(path, str)]
+    path = facts.get("path")
+    return [path] if isinstance(path, str) and "created" in facts else []
+
+
+def _count(facts: Mapping[str, Any], name: str) -> int:
+    count = facts.get(name)
+    return count if isinstance(count, int) else 0
 
 
 async def _child(driver: Driver, context: TurnContext, call_id: str, prompt: str) -> str:

@@ -63,11 +63,12 @@ def _inputs(controller: ReplController) -> list[Message]:
 
 
 def _changed_files(controller: ReplController, since: Message) -> bool:
-    """Whether the file tools changed anything after that message."""
+    """Whether the file tools, of this session or a sub-agent, changed anything after that message."""
     store, session = controller.repl_session.agent.store, controller.session
-    kinds = frozenset({"ToolCallStarted"})
+    kinds = frozenset({"ToolCallStarted", "ToolCallFinished"})
     for stored in store.read(session.session_id, after=since.seq or 0, kinds=kinds):
-        if b'"effect":"V"' in stored.body or stored.enc != "plain":
+        changed = b'"effect":"V"' if stored.kind == "ToolCallStarted" else b'"touched":'
+        if changed in stored.body or stored.enc != "plain":
             return True
     return False
 
@@ -109,7 +110,9 @@ async def diff(controller: ReplController, arguments: str) -> None:
     for _, event in rows_of(controller.repl_session.agent.store, controller.session.session_id):
         if isinstance(event, e.TurnStarted) and arguments.strip() != "all":
             changes = []
-        if isinstance(event, e.ToolCallFinished) and not event.is_error and event.facts.get("diff"):
+        if isinstance(event, e.ToolCallFinished) and event.facts.get(
+            "diff"
+        ):  # a failed sub-agent has changed files too
             changes.append(str(event.facts["diff"]))
     if not changes:
         controller.say("the file tools changed nothing; /diff all looks at the whole session", "dim")
