@@ -110,9 +110,8 @@ async def diff(controller: ReplController, arguments: str) -> None:
     for _, event in rows_of(controller.repl_session.agent.store, controller.session.session_id):
         if isinstance(event, e.TurnStarted) and arguments.strip() != "all":
             changes = []
-        if isinstance(event, e.ToolCallFinished) and event.facts.get(
-            "diff"
-        ):  # a failed sub-agent has changed files too
+        # A failed sub-agent may have changed files too, so an error does not matter here.
+        if isinstance(event, e.ToolCallFinished) and event.facts.get("diff"):
             changes.append(str(event.facts["diff"]))
     if not changes:
         controller.say("the file tools changed nothing; /diff all looks at the whole session", "dim")
