@@ -35,6 +35,7 @@ from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary_requests, compact, compact_if_needed
 from outlast.runtime.history.compaction import request_tokens
 from outlast.runtime.prompt.system_prompt import REACT
+from outlast.runtime.turn import loop_guard
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.environment_message import environment_event, told_facts, turn_facts
 from outlast.runtime.turn.length_limit import cut_off_verdict, joined_parts, own_parts
@@ -80,7 +81,7 @@ class Turn:
     async def _step(self) -> None:
         turn = self.state.turn
         assert turn is not None
-        if self.state.open_calls:
+        if self.state.open_calls or loop_guard.is_asking(self.state):
             await self._use_tools()
         elif turn.decided in FINAL and not self._steering():
             await self._end(STOPPED if turn.decided in {"finalize", "failed"} else COMPLETED, turn.code)
@@ -209,6 +210,8 @@ class Turn:
             self.phases.enter(Phase.TOOLS, "execute_tool_batch", "Carrying out tool calls")
         await self.calls.carry_out()
         judged = self.policy.after_tools(await self._record())
+        if judged is not None and judged.question is not None:
+            judged = await loop_guard.user_verdict(self.driver, self.context, judged)
         if judged is not None:
             await self._decided(judged)
 
@@ -235,7 +238,7 @@ class Turn:
         if judged.outcome in FINAL and not self._steering():
             outcome = STOPPED if judged.outcome in {"finalize", "failed"} else COMPLETED
             self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", PhaseEnd.TERMINAL)
-            await self._end(outcome, judged.code, *events, note=judged.note)
+            await self._end(outcome, judged.reason or judged.code, *events, note=judged.note)
         else:
             if judged.nudge:
                 events.append(MessageAppended(role=Role.SYSTEM, parts=(TextPart(judged.nudge),)))

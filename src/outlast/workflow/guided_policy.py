@@ -20,6 +20,7 @@ from outlast.runtime.prompt.system_prompt import SystemPrompt
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.dialect import switch_after_calls, written_calls
+from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.runtime.turn.policy import CALL, CONTINUE, VERIFY, PolicyVerdict, TurnOpening
 from outlast.runtime.turn.text_tool_calls import with_calls
 from outlast.runtime.turn.turn_start import admitted_text, opening_changes, session_prompt
@@ -37,7 +38,6 @@ from outlast.workflow.verification import commands_for, evidence_of, project_of
 
 VERIFY_CALL = "verify-"
 """Prefix of the call ids of verification commands."""
-SAME_CALLS = 5
 
 
 class GuidedPolicy:
@@ -109,10 +109,7 @@ class GuidedPolicy:
         return () if after == done else (DefinitionOfDoneUpdated(definition=dump(after)),)
 
     def after_tools(self, record: TurnRecord) -> PolicyVerdict | None:
-        """Stop a model that repeats the same call without progress; None to continue."""
-        if record.repeated_calls < SAME_CALLS:
-            return None
-        return self._judged(decide(self._facts("", record, halted=True)))
+        return PlainPolicy(self.driver, self.context).after_tools(record)
 
     def next_verification(self, record: TurnRecord) -> ToolCall | PolicyVerdict:
         """Return the next verification command as a tool call, or the verdict once all of this attempt have run."""

@@ -126,7 +126,7 @@ def work_of(
             touched=(path,) if path else (),
             lines=_lines(name, arguments, known),
         )
-    touched = tuple(relative(str(path), project) for path in known.get("touched") or ())
+    touched = tuple(relative(str(path), project) for path in known.get("touched_files") or ())
     if touched:  # a sub-agent changed files, even if it failed later
         return ToolEffect(
             label=name, succeeded=True, changed=True, touched=touched, lines=_lines(name, arguments, known)

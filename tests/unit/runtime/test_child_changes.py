@@ -12,7 +12,6 @@ from outlast.core import events as e
 from outlast.runtime.history.child_logs import ChildLog
 from outlast.runtime.history.file_restore import digest_of, steps
 from outlast.store.log_store import LogStore
-from outlast.workflow.tool_effect import work_of
 from tests.agents import agent_with, call, only
 from tests.histories import Log
 from tests.unit.runtime.test_parallel_calls import Scripts, tasks
@@ -52,8 +51,8 @@ async def test_the_result_of_a_task_names_what_its_sub_agents_changed(store: Log
     agent = agent_with(store, project, backend=scripts())
     await agent.run("parent")
     facts = {event.call_id: event.facts for event in only(agent, e.ToolCallFinished)}
-    assert facts["t0"]["touched"] == ["old.txt"]
-    assert facts["t1"]["touched"] == ["new.txt"]
+    assert facts["t0"]["touched_files"] == ["old.txt"]
+    assert facts["t1"]["touched_files"] == ["new.txt"]
     assert (facts["t0"]["added"], facts["t0"]["removed"]) == (1, 1)
     assert "+two" in facts["t0"]["diff"]
     assert "+new" in facts["t1"]["diff"]
@@ -88,12 +87,6 @@ async def test_in_the_guided_workflow_they_are_in_the_definition_of_done(store: 
     done = agent.session.state.definition_of_done
     assert done is not None
     assert set(done["touched_files"]) == {"old.txt", "new.txt"}
-
-
-def test_a_sub_agent_that_failed_after_a_change_has_changed_something() -> None:
-    facts = {"touched": ["/p/a.txt"], "added": 3, "removed": 1}
-    work = work_of("task", {"prompt": "x"}, is_error=True, project="/p", facts=facts)
-    assert (work.changed, work.succeeded, work.touched, work.lines) == (True, True, ("a.txt",), 3)
 
 
 def test_writes_of_parallel_sub_agents_to_one_file_are_ordered_by_what_each_saw() -> None:

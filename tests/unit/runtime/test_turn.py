@@ -212,15 +212,6 @@ async def test_a_time_budget_stops_a_command_that_runs(store: LogStore, project:
     assert [one.status for one in only(agent, e.ToolCallFinished)] == ["cancelled"]
 
 
-async def test_the_same_call_over_and_over_is_halted(store: LogStore, project: Path) -> None:
-    (project / "a.txt").write_text("x")
-    calls = (call("read", f"r{n}", file_path="a.txt") for n in range(9))
-    agent = agent_with(store, project, *calls, workflow="guided")
-    await agent.run("Read a.txt.")
-    assert only(agent, e.CompletionDecided)[-1].code == "tool_batch_halted"
-    assert len(only(agent, e.ToolCallFinished)) == 5
-
-
 # --- cancelling ----------------------------------------------------------------------------------------------------
 
 

@@ -11,10 +11,6 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 
-from outlast.core.event_row import StoredEvent
-from outlast.core.events import Event
-from outlast.core.state import SessionState
-from outlast.models.port import ModelEvent
 from outlast.runtime.turn.approvals import Answerer, Question
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.observer import TurnObserver
@@ -96,20 +92,9 @@ class _BranchObserver:
     """Passes everything to the parent's observer, except that waiting is counted over all branches."""
 
     def __init__(self, observer: TurnObserver, questions: ParallelQuestions) -> None:
-        self._observer = observer
-        self._questions = questions
-
-    def model_event(self, event: ModelEvent) -> None:
-        self._observer.model_event(event)
-
-    def call_output(self, call_id: str, text: str) -> None:
-        self._observer.call_output(call_id, text)
-
-    def event_written(self, stored: StoredEvent, event: Event) -> None:
-        self._observer.event_written(stored, event)
-
-    def state_changed(self, state: SessionState) -> None:
-        self._observer.state_changed(state)
-
-    def waiting_for_person(self) -> AbstractAsyncContextManager[None]:
-        return self._questions.waiting()
+        self.model_event = observer.model_event
+        self.model_waits = observer.model_waits
+        self.call_output = observer.call_output
+        self.event_written = observer.event_written
+        self.state_changed = observer.state_changed
+        self.waiting_for_person = questions.waiting

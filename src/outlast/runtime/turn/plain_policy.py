@@ -6,6 +6,8 @@ of a session expects: the task, a definition of done without checks, and a timel
 
 from __future__ import annotations
 
+import msgspec
+
 from outlast.core.events import DefinitionOfDoneUpdated, Event, RuntimeStateChanged, TimelineRecorded
 from outlast.core.messages import Part, ToolCall, text_of
 from outlast.core.record_storage import dump
@@ -18,6 +20,7 @@ from outlast.runtime.prompt.system_prompt import SystemPrompt
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.dialect import RECOVERED, switch_after_calls, written_calls
+from outlast.runtime.turn.loop_guard import LOOP_STOPPED, LOOP_TOLD, loop_in
 from outlast.runtime.turn.policy import CALL, CONTINUE, PolicyVerdict, TurnOpening
 from outlast.runtime.turn.text_tool_calls import with_calls
 from outlast.runtime.turn.turn_start import admitted_text, opening_changes, session_prompt
@@ -62,7 +65,14 @@ class PlainPolicy:
         return ()
 
     def after_tools(self, record: TurnRecord) -> PolicyVerdict | None:
-        return None
+        """Tell a model that repeats itself; if it goes on, let the user decide, and without a user stop the turn."""
+        loop = loop_in(record)
+        if loop is None:
+            return None
+        if not loop.was_told:
+            return self._verdict(CONTINUE, LOOP_TOLD, loop.summary, EntryKind.COMPLETION_CONTINUE, loop.message)
+        stopped = self._verdict("finalize", LOOP_STOPPED, loop.summary, EntryKind.COMPLETION_FINALIZE)
+        return msgspec.structs.replace(stopped, reason=loop.summary, question=loop.question)
 
     def judge_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
         """End the turn, unless the reply is empty for the first time or ends with tool calls written as text."""

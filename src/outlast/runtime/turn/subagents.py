@@ -110,14 +110,14 @@ def _changes(store: Store, child: str) -> dict[str, Any]:
     if not touched:
         return {}
     diff = bounded("\n".join(diffs), DIFF_LIMIT)
-    return {"touched": list(touched)[:MOST_TOUCHED], "added": added, "removed": removed, "diff": diff}
+    return {"touched_files": list(touched)[:MOST_TOUCHED], "added": added, "removed": removed, "diff": diff}
 
 
 def changed_paths(facts: Mapping[str, Any]) -> list[str]:
-    """Return the paths that a call changed, by the facts of its result: a file tool's, or a sub-agent's."""
-    touched: Any = facts.get("touched")
-    if isinstance(touched, list):
-        return [path for path in cast("list[object]", touched) if isinstance(path, str)]
+    """Return the paths that a call changed, by the facts of its result: a sub-agent's, a patch's, or a file tool's."""
+    several: Any = facts.get("touched_files") or facts.get("paths")
+    if isinstance(several, list):
+        return [path for path in cast("list[object]", several) if isinstance(path, str)]
     path = facts.get("path")
     return [path] if isinstance(path, str) and "created" in facts else []
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,6 @@ from outlast.core.record_storage import load
 from outlast.core.state import SessionState
 from outlast.core.usage import UsageTotals
 from outlast.core.workflow_records import DefinitionOfDone
-from outlast.runtime.permissions.evaluate import call_digest
 
 RAN = frozenset({"executed", "failed", "recovered"})
 TEXT_CALL = "text-"
@@ -27,23 +26,31 @@ REPLY_CUT_OFF = "reply_cut_off"
 """Code of the decision that asks the model to continue a reply which the length limit cut off."""
 
 
+class FinishedCall(NamedTuple):
+    """A call of the model, and its result."""
+
+    call: ToolCall
+    result: ToolCallFinished
+
+
 class TurnRecord:
     """The record of the running turn. `answers` are the texts of replies without calls, oldest first; a reply that was
     cut off and continued is one answer. `cut_text` is the text of a cut-off reply that is being continued, `idle_cuts`
     counts the newest cut-off replies without text.
-    `repeated_calls` counts identical calls in a row, whatever their results. `native_callers` names the models that
-    have made native calls, in the whole window."""
+    `trail` holds the finished calls and the codes of decisions, in the order of their records. `native_callers` names
+    the models that have made native calls, in the whole window."""
 
     def __init__(self, rows: Iterable[Row], turn_seq: int) -> None:
         self.answers: tuple[str, ...] = ()
         self.performed = 0
         self.declined = False
-        self.repeated_calls = 0
+        self.trail: list[FinishedCall | str] = []
         self.cut_text = ""
         self.idle_cuts = 0
         self.native_callers: set[str | None] = set()
         self._codes: Counter[str] = Counter()
-        last = said = ""
+        said = ""
+        open_calls: dict[str, ToolCall] = {}
         for stored, event in rows:
             if isinstance(event, AssistantReplied) and _has_native_call(event):
                 self.native_callers.add(event.model)
@@ -58,15 +65,15 @@ class TurnRecord:
                     if not calls:
                         self.answers = (*self.answers, self.cut_text + said)
                     self.cut_text = ""
-                    for call in calls:
-                        digest = call_digest(call.name, call.arguments)
-                        self.repeated_calls = self.repeated_calls + 1 if digest == last else 1
-                        last = digest
-                case ToolCallFinished(status=status):
+                    open_calls = {call.id: call for call in calls}
+                case ToolCallFinished(call_id=call_id, status=status):
+                    call = open_calls.pop(call_id, None)
+                    self.trail += [FinishedCall(call, event)] if call is not None else []
                     self.performed += status in RAN
                     self.declined = self.declined or status == "declined"
                 case CompletionDecided(code=code):
                     self._codes[code] += 1
+                    self.trail.append(code)
                     if code == REPLY_CUT_OFF and self.answers:
                         *before, self.cut_text = self.answers
                         self.answers, self.idle_cuts = tuple(before), 0 if said.strip() else self.idle_cuts + 1

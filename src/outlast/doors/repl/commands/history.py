@@ -67,7 +67,7 @@ def _changed_files(controller: ReplController, since: Message) -> bool:
     store, session = controller.repl_session.agent.store, controller.session
     kinds = frozenset({"ToolCallStarted", "ToolCallFinished"})
     for stored in store.read(session.session_id, after=since.seq or 0, kinds=kinds):
-        changed = b'"effect":"V"' if stored.kind == "ToolCallStarted" else b'"touched":'
+        changed = b'"effect":"V"' if stored.kind == "ToolCallStarted" else b'"touched_files":'
         if changed in stored.body or stored.enc != "plain":
             return True
     return False
