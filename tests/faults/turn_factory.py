@@ -1,9 +1,10 @@
 """The factory of turns: imports everything, opens nothing, forks agents to be killed and agents that go on.
 
-    python -m tests.faults.turn_factory STORE PLACE PART PARTS HOW
+    python -m tests.faults.turn_factory STORE PLACE PART PARTS HOW [TALE]
 
-HOW is `every` (each failpoint at each time it is passed), `first` (each failpoint once), or `random:COUNT:SEED` (so
-many kills at any moment). With several parts the points are shared among as many processes. Prints a JSON object.
+HOW is `every` (each failpoint at each time it is passed), `first` (each failpoint once), `some:COUNT` (so many of them,
+evenly chosen), or `random:COUNT:SEED` (so many kills at any moment). TALE is `tale` or `parallel`. With several parts
+the points are shared among as many processes. Prints a JSON object.
 """
 
 import asyncio
@@ -26,9 +27,10 @@ from outlast.core.errors import OutlastError
 from outlast.runtime import failpoints
 from outlast.runtime.turn import draft
 from outlast.store import open_store
-from tests.faults import tale
+from tests.faults import parallel_tale, tale
 from tests.faults.factory import in_child
 from tests.faults.ledger import TaleCheck
+from tests.faults.parallel_tale import ParallelTaleCheck
 from tests.faults.stores import in_memory, load, url_in
 
 PATIENCE = 30.0
@@ -59,10 +61,11 @@ class Bomb:
 class Session:
     """One session, killed as often as it is told to be, and then carried on to its end."""
 
-    def __init__(self, kind: str, place: str, folder: Path) -> None:
+    def __init__(self, kind: str, place: str, folder: Path, parallel: bool) -> None:
+        self._tale, self._check_of = (parallel_tale, ParallelTaleCheck) if parallel else (tale, TaleCheck)
         self.folder, self.url = folder, url_in(kind, place, folder)
         self.passed, self._ids, self._acks = folder / "passed", folder / "ids", folder / "acks"
-        tale.project_in(folder)
+        self._tale.project_in(folder)
 
     def start(self, point: Point | None) -> int:
         return in_child(lambda: asyncio.run(self._work(point)))
@@ -70,7 +73,7 @@ class Session:
     async def _work(self, point: Point | None) -> None:
         failpoints.install(Bomb(self.passed, point))
         with open_store(self.url) as store:
-            agent = tale.teller_of(store, self.folder)
+            agent = self._tale.teller_of(store, self.folder)
             if self._ids.exists():
                 assert agent.resume_session(self._ids.read_text())
             else:
@@ -78,10 +81,11 @@ class Session:
                 _note(self._ids, agent.session.session_id)
             if not self._acks.exists():
                 # The same key, however often: a user who got no acknowledgement says it again.
-                receipt = await agent.service.admit(agent.session.session_id, tale.TASK, key="said")
+                receipt = await agent.service.admit(agent.session.session_id, self._tale.TASK, key="said")
                 _note(self._acks, str(receipt.seq))
             await agent.resume()
-            rejected = agent.backend.rejected if isinstance(agent.backend, tale.Teller) else []
+            told = agent.backend
+            rejected = told.rejected if isinstance(told, tale.Teller | parallel_tale.ParallelTeller) else []
             _note(self.folder / "rejected", msgspec.json.encode(rejected).decode())
 
     def problems(self) -> list[str]:
@@ -94,7 +98,7 @@ class Session:
 
     def _check(self) -> None:
         with open_store(self.url) as store:
-            check = TaleCheck(store, self._ids.read_text(), self.folder / "project")
+            check = self._check_of(store, self._ids.read_text(), self.folder / "project")
             found = check.problems([int(self._acks.read_text())])
         found += msgspec.json.decode((self.folder / "rejected").read_bytes(), type=list[str])
         (self.folder / "problems").write_bytes(msgspec.json.encode(found))
@@ -130,12 +134,13 @@ def ended(pid: int, within: float = PATIENCE) -> int:
 
 
 class Factory:
-    def __init__(self, kind: str, place: str) -> None:
-        self._kind, self._place = kind, place
+    def __init__(self, kind: str, place: str, parallel: bool = False) -> None:
+        self._kind, self._place, self._parallel = kind, place, parallel
         self.report = Report()
 
     def session(self) -> Session:
-        return Session(self._kind, self._place, Path(tempfile.mkdtemp(prefix="outlast-turn-", dir=in_memory())))
+        folder = Path(tempfile.mkdtemp(prefix="outlast-turn-", dir=in_memory()))
+        return Session(self._kind, self._place, folder, self._parallel)
 
     def whole(self) -> list[Point]:
         """The points of a turn that nobody kills."""
@@ -179,9 +184,9 @@ def prepare(kind: str) -> None:
     draft.FLUSH_SECONDS = 0.01
 
 
-def run(kind: str, place: str, part: int, parts: int, how: str) -> Report:
+def run(kind: str, place: str, part: int, parts: int, how: str, parallel: bool = False) -> Report:
     prepare(kind)
-    factory = Factory(kind, place)
+    factory = Factory(kind, place, parallel)
     if how.startswith("random:"):
         _, count, seed = how.split(":")
         rng = random.Random(int(seed) + part)
@@ -189,7 +194,11 @@ def run(kind: str, place: str, part: int, parts: int, how: str) -> Report:
             factory.kill_sometime(rng, 1.2)
         return factory.report
     # How often a draft is flushed is a matter of time, and every part must see the same points.
-    points = [point for point in factory.whole() if point[1] == 1 or (how == "every" and point[0] != "draft.flushed")]
+    points = [point for point in factory.whole() if point[1] == 1 or (how != "first" and point[0] != "draft.flushed")]
+    if how.startswith("some:"):
+        count = int(how.removeprefix("some:"))
+        points = sorted(points)  # the order of what runs side by side is not always the same
+        points = [points[n * len(points) // count] for n in range(count)]
     chosen: list[tuple[Point, ...]] = [(point,) for point in points]
     # A turn is claimed apart from its start only by whoever takes it over.
     chosen += [(("model.asked", 1), ("lease.claimed", 1)), (("call.started", 4), ("lease.claimed", 1))]
@@ -200,7 +209,9 @@ def run(kind: str, place: str, part: int, parts: int, how: str) -> Report:
 
 if __name__ == "__main__":
     try:
-        made = run(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+        made = run(
+            sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], sys.argv[6:] == ["parallel"]
+        )
     except OutlastError as error:
         made = Report(problems=[f"{type(error).__name__}: {error}"])
     os.write(1, msgspec.json.encode(made))
