@@ -78,7 +78,7 @@ def _text_only(event: Event) -> bytes | None:
     if isinstance(event, MessageAppended) and type(event.role) is not Role:
         return None
     for part in event.parts:
-        if type(part) is not TextPart or type(part.text) is not str:
+        if type(part) is not TextPart or type(part.text) is not str or len(part.text) >= BLOB_FROM:
             return None
     try:
         body = _direct_encoder.encode(event)

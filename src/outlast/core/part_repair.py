@@ -100,7 +100,7 @@ class PartSanitizer:
                 return self._file(part, message)
 
     def _text(self, part: TextPart, text: str, message: Message) -> TextPart | None:
-        if not text.strip():
+        if not text or text.isspace():
             self._note("part_dropped", message, "an empty text")
             return None
         sent = self._sent(text, message)

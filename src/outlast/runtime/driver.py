@@ -287,10 +287,12 @@ class Driver:
         kinds = frozenset(KINDS) - UNSAID
         after = first - 1
         while after < (last := self.state.last_seq):  # `watch` may fold newer events during the read
-            read = partial(self.store.read, self.session_id, after=after, before=last + 1, kinds=kinds)
-            rows += decode_events(self.store, await asyncio.to_thread(read))
+            rows += await asyncio.to_thread(self._decoded, after, last + 1, kinds)
             after = last
         return rows
+
+    def _decoded(self, after: int, before: int, kinds: frozenset[str]) -> list[Row]:
+        return decode_events(self.store, self.store.read(self.session_id, after=after, before=before, kinds=kinds))
 
     async def event(self, seq: int) -> Row:
         """Return one event by its seq, in the window or not."""

@@ -32,7 +32,7 @@ from outlast.core.header import Header
 from outlast.core.ids import ID_LENGTH, is_id, is_prefix
 from outlast.store.claim import candidates, queue_in
 from outlast.store.engine.commit import expired
-from outlast.store.engine.encode import EncodedCommit, seal
+from outlast.store.engine.encode import EncodedCommit, is_large, seal
 from outlast.store.engine.fast_append import plain_append, plain_message
 from outlast.store.engine.transaction import HeaderRow
 from outlast.store.engine.validate import storable
@@ -152,7 +152,11 @@ class LogStore(ABC):
 
     async def commit_async(self, *writes: Write) -> list[Receipt]:
         self._usable()
-        return await self._group.submit_async(self._seal(writes))
+        if not is_large(writes):
+            return await self._group.submit_async(self._seal(writes))
+        import asyncio
+
+        return await self._group.submit_async(await asyncio.to_thread(self._seal, writes))
 
     def _seal(self, writes: tuple[Write, ...]) -> EncodedCommit:
         plain = plain_append(writes[0]) if self.knows_plain and len(writes) == 1 else None

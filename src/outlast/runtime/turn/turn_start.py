@@ -19,15 +19,18 @@ from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.dialect import NATIVE, dialect_in_use
 from outlast.runtime.turn.turn_stats import totals
 
+TASK_LENGTH = 32 * 1024
+
 
 async def admitted_text(driver: Driver, inputs: list[int]) -> str:
-    """Return the text of these inputs."""
+    """Return the text of these inputs, at most its first `TASK_LENGTH` characters: the records of a turn name the task,
+    and the message itself is stored once."""
     texts: list[str] = []
     for seq in inputs:
         _, event = await driver.event(seq)
         if isinstance(event, InputAdmitted):
-            texts.append(text_of(event.parts))
-    return "\n".join(texts)
+            texts.append(text_of(event.parts)[:TASK_LENGTH])
+    return "\n".join(texts)[:TASK_LENGTH]
 
 
 def opening_changes(state: SessionState, task: str) -> dict[str, Any]:

@@ -112,6 +112,17 @@ def seal(writes: tuple[Write, ...], *, compress: bool) -> EncodedCommit:
     return EncodedCommit(tuple(_sealed(write, compress) for write in writes))
 
 
+LARGE_TEXT = 256 * 1024
+
+
+def is_large(writes: tuple[Write, ...]) -> bool:
+    """Whether sealing takes long enough to delay an event loop: a message holds a large text or file."""
+    events = (new.event for write in writes if isinstance(write, Append | Create) for new in write.events)
+    parts = (part for event in events for part in getattr(event, "parts", None) or ())
+    held = (getattr(part, name, None) for part in parts for name in ("text", "data"))
+    return any(isinstance(value, str | bytes) and len(value) > LARGE_TEXT for value in held)
+
+
 def _sealed(write: Write, compress: bool) -> EncodedWrite:
     check(write)
     if isinstance(write, Append):

@@ -62,18 +62,20 @@ async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SE
     most, length = most_bytes(scope), sole_header(scope, b"content-length")
     if length is not None and length.isascii() and length.isdecimal() and int(length[:20]) > most:
         raise _too_large(most)
-    body = bytearray()
+    chunks: list[bytes] = []
+    size = 0
     try:
         async with asyncio.timeout(seconds):
             while True:
                 event = await receive()
                 if event["type"] == "http.disconnect":
                     raise LimitExceeded(400, "the connection was closed before the whole body had come")
-                body += event.get("body", b"")
-                if len(body) > most:
+                chunks.append(event.get("body", b""))
+                size += len(chunks[-1])
+                if size > most:
                     raise _too_large(most)
                 if not event.get("more_body", False):
-                    return bytes(body)
+                    return b"".join(chunks)
     except TimeoutError as error:
         raise LimitExceeded(408, f"the body did not come within {seconds:g} seconds") from error
 
