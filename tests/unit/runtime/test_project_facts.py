@@ -161,6 +161,20 @@ async def test_after_a_clear_a_nested_file_is_told_again_when_touched(store: Log
     assert seen(agent).count("Sub rules.") == 1
 
 
+async def test_after_a_compaction_a_nested_file_is_told_again_when_touched(store: LogStore, project: Path) -> None:
+    replies = [read("sub/deep/a.txt"), "Done.", "Two.", "Three.", "Four.", read("sub/deep/a.txt"), "Done."]
+    agent = agent_in(store, project, *replies, auto_compaction=False, compaction_keep_last_messages=2)
+    for text in ("Read it.", "And two?", "And three?", "And four?"):
+        await agent.run(text)
+    assert seen(agent).count("Sub rules.") == 1
+    context = agent._turn_context()
+    assert await agent.service.boundary(agent.session.session_id, "compact", {}, context) == "done"
+    await agent.run("Read it again.")
+    assert "Sub rules." not in seen(agent, -2)
+    assert seen(agent).count("Sub rules.") == 1
+    assert "Root rules." in system(agent)
+
+
 async def test_memory_of_all_files_together_is_bounded(store: LogStore, project: Path) -> None:
     (project / "AGENTS.md").write_text("r" * 30_000)
     (project / "sub" / "AGENTS.md").write_text("s" * 30_000)
