@@ -1,8 +1,9 @@
 """Asks a model server for the size of a model's context window, where the server's model list says it.
 
-The question is asked once per process for each address and model, in a background thread, within two seconds. Nobody
-waits for it but a caller of `wait`. The key goes only to the configured address; redirects are not followed. An answer
-is a hint: a server that says nothing leaves the window unknown.
+The question is asked once per process for each address and model, in a background thread, within two seconds; a server
+that had not loaded the model is asked again after its first reply. Nobody waits for it but a caller of `wait`. The key
+goes only to the configured address; redirects are not followed. An answer is a hint: a server that says nothing leaves
+the window unknown.
 
     vLLM              GET  {url}/models               max_model_len
     OpenRouter, ...   GET  {url}/models               context_length, context_window, max_context_length
@@ -44,7 +45,8 @@ class WindowLookup:
         self._model = model
         self._ollama = ollama
         self._done = threading.Event()
-        threading.Thread(target=self._run, name="outlast-window", daemon=True).start()
+        self._again = False
+        self._start()
 
     @property
     def done(self) -> bool:
@@ -54,10 +56,20 @@ class WindowLookup:
         self._done.wait(seconds)
         return self.tokens
 
+    def after_reply(self) -> None:
+        """Ask a server once more that had not loaded the model: with the first reply it decided on the window."""
+        if self.done and self._server.is_unloaded and not self._again:
+            self._again = True
+            self._server = self._server.again()
+            self._start()
+
+    def _start(self) -> None:
+        threading.Thread(target=self._run, name="outlast-window", daemon=True).start()
+
     def _run(self) -> None:
         try:
             found = (_window(value) for value in _values(self._server, self._model, ollama=self._ollama))
-            self.tokens = next((tokens for tokens in found if tokens is not None), None)
+            self.tokens = next((tokens for tokens in found if tokens is not None), self.tokens)
         finally:
             self._done.set()
 
@@ -100,6 +112,7 @@ def _values(server: _Server, model: str, *, ollama: bool) -> Iterator[object]:
     yield _mapping(entry.get("top_provider")).get("context_length")
     if server.is_near:
         studio = _entry(server.get("/api/v0/models", root=True), model)
+        server.is_unloaded = bool(studio) and not studio.get("loaded_context_length")
         yield studio.get("loaded_context_length") or studio.get("max_context_length")
         yield from _llama(server, model)
         yield from _ollama(server, model)
@@ -120,6 +133,7 @@ def _ollama(server: _Server, model: str) -> Iterator[object]:
         if model in {_mapping(one).get("name"), _mapping(one).get("model")}:
             yield _mapping(one).get("context_length")
     shown = _mapping(server.post("/api/show", {"model": model}))
+    server.is_unloaded = bool(shown)
     for line in str(shown.get("parameters", "")).splitlines():
         name, _, value = line.strip().partition(" ")
         if name == "num_ctx" and value.strip().isdecimal():
@@ -153,13 +167,22 @@ def _window(value: object) -> int | None:
 
 
 class _Server:
-    """The server behind a base URL. A request that fails, takes too long or answers no JSON gives None."""
+    """The server behind a base URL. A request that fails, takes too long or answers no JSON gives None.
+
+    `is_unloaded`: the server knows the model and has not loaded it, so its answer is not final.
+    """
 
     def __init__(self, url: str, key: str | None) -> None:
+        self.is_unloaded = False
+        self._url = url
         self._place = urlsplit(url)
         self._path = self._place.path.rstrip("/")
         self._key = key
         self._until = time.monotonic() + SECONDS
+
+    def again(self) -> _Server:
+        """Return the same server with new time to answer."""
+        return _Server(self._url, self._key)
 
     @property
     def is_near(self) -> bool:

@@ -98,6 +98,9 @@ class ProviderModel:
             async with aclosing(asking.ask(request, images=images)) as events:
                 async for event in events:
                     yield event
+        finally:
+            if self._lookup is not None:
+                self._lookup.after_reply()
 
     async def close(self) -> None:
         asking = self._open.pop(asyncio.get_running_loop(), None)

@@ -175,6 +175,22 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_limit(
         assert time.monotonic() - began < 0.9
 
 
+def test_a_server_that_had_not_loaded_the_model_is_asked_once_more_after_a_reply() -> None:
+    answers: dict[str, Any] = {"/api/ps": {"models": []}, "/api/show": {"model_info": {"q.context_length": 262_144}}}
+    with serving(answers) as server:
+        lookup = WindowLookup(server.url, MODEL, None, ollama=True)
+        assert lookup.wait() is None
+        answers["/api/ps"] = {"models": [{"name": MODEL, "context_length": 4_096}]}
+        lookup.after_reply()
+        until = time.monotonic() + 2
+        while lookup.tokens is None and time.monotonic() < until:
+            time.sleep(0.01)
+        assert lookup.tokens == 4_096
+        asked = len(server.asked)
+        lookup.after_reply()
+        assert len(server.asked) == asked
+
+
 def test_a_setting_wins_and_nobody_is_asked() -> None:
     with serving(listed(context_length=77_000)) as server:
         model = ProviderModel(f"openai:{MODEL}", url=server.url, context_window=9_000)
