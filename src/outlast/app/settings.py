@@ -52,6 +52,8 @@ class Settings:
     """Path of a GGUF file that `--model local` runs instead of the demo model."""
     parallel_calls: int = 4
     """How many reads, or sub-agents, of one reply run side by side."""
+    stall_seconds: int = 120
+    """A reply that sends no data for so long is requested again; before its first data it may take longer."""
     resume_on_start: bool = True
     """Whether a server resumes interrupted turns by itself; otherwise the user has to say `continue`."""
     gateway: tuple[GatewaySettings, ...] = ()
@@ -116,6 +118,7 @@ _VARIABLES = {
     "resume_on_start": "OUTLAST_RESUME_ON_START",
     "dialect": "OUTLAST_DIALECT",
     "local_model": "OUTLAST_LOCAL_MODEL",
+    "stall_seconds": "OUTLAST_STALL_SECONDS",
 }
 
 
@@ -274,6 +277,13 @@ def _tokens(where: str, key: str, value: object) -> int:
     return number
 
 
+def _seconds(where: str, key: str, value: object) -> int:
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if type(number) is not int or not 10 <= number <= 86_400:
+        raise ConfigError(f"{where}: {key} must be a number of seconds, from 10 to 86400; correct or remove it")
+    return number
+
+
 def _dialect(where: str, key: str, value: object) -> str:
     name = _text(where, key, value)
     if name not in DIALECTS:
@@ -317,6 +327,7 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "resume_on_start": _yes_or_no,
     "dialect": _dialect,
     "local_model": _path,
+    "stall_seconds": _seconds,
     "gateway": gateway_tables,
 }
 _HOME_KEYS = frozenset(_CHECKS)

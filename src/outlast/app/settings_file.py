@@ -25,6 +25,7 @@ NAMES = (
     "resume_on_start",
     "dialect",
     "local_model",
+    "stall_seconds",
 )
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
@@ -90,7 +91,7 @@ def _text(path: Path) -> str:
 
 def _written(name: str, value: str) -> str | int | bool | list[str]:
     """The value in the setting's type; a value that does not fit stays text, which `_refuse_bad` rejects."""
-    if name == "context_window" and _NUMBER.fullmatch(value):
+    if name in {"context_window", "stall_seconds"} and _NUMBER.fullmatch(value):
         return int(value)
     if name == "resume_on_start" and value.lower() in {"true", "false"}:
         return value.lower() == "true"

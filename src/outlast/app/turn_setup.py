@@ -82,7 +82,11 @@ def read_turn_setup(
     """Read the setup of the session's next turn. A malformed rule file, hook file or persona raises here, with a
     one-sentence message, before anything runs. `made` caches created models by name for the next call; its owner closes
     them."""
-    config = msgspec.structs.replace(config, dialect=checked_dialect(config.dialect or settings.dialect))
+    config = msgspec.structs.replace(
+        config,
+        dialect=checked_dialect(config.dialect or settings.dialect),
+        stall_seconds=config.stall_seconds or settings.stall_seconds,
+    )
     persona = persona_for(settings, config, project, state)
     mode = permitted_mode(settings, config, state, persona)
     roots = (project, *_more_roots(config))

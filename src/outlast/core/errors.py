@@ -133,7 +133,13 @@ class ContextOverflow(ModelRefused):
 
 
 class ToolsUnsupported(ModelRefused):
-    """The server takes no tools for this model; --dialect text sends none."""
+    """The server takes no tools for this model."""
+
+    def __init__(self, message: str | None = None, *, status: int | None = None) -> None:
+        told = message or "the server takes no tools for this model"
+        super().__init__(f"{told}; use --dialect text", status=status)
+        self.told = told
+        """The message without the remedy, for a session that switches by itself."""
 
 
 class ScriptExhausted(ModelError):

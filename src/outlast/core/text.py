@@ -64,3 +64,10 @@ def fenced(text: str, label: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{label}\n{text.rstrip()}\n{fence}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration for a sentence: `8 s`, `9 min`, `1.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -21,11 +21,13 @@ LOCAL_NOTE = "a demo model: it talks, but it cannot work; set a key or start Oll
 
 
 class AvailableModels(NamedTuple):
-    """What is available: keys by provider, the models of a reachable Ollama (None: not reachable), and `local`."""
+    """What is available: keys by provider, the models of a reachable Ollama (None: not reachable), and `local`,
+    with the path of the user's own file for it."""
 
     keys: Mapping[str, str]
     ollama: Sequence[str] | None = None
     local: bool = False
+    local_model: str | None = None
 
 
 class Choice(NamedTuple):
@@ -51,7 +53,7 @@ def chosen(found: AvailableModels) -> Choice:
     if found.ollama:
         return Choice(f"ollama:{found.ollama[0]}", "Ollama runs on this machine")
     if found.local:
-        return Choice("local", LOCAL_NOTE)
+        return Choice("local", LOCAL_NOTE if found.local_model is None else f"local_model is {found.local_model}")
     return Choice(
         None,
         "nothing can answer here: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY, start Ollama, "

@@ -60,7 +60,7 @@ def explained(error: Exception, asked: RequestedModel, *, with_tools: bool = Fal
     status = error.status_code if isinstance(error, x.ModelHTTPError) else None
     wait = _wait(error)
     if with_tools and isinstance(error, x.ModelHTTPError) and takes_no_tools(error.status_code, f"{text} {error.body}"):
-        return ToolsUnsupported(f"{asked.model} takes no tools ({status}: {text}); use --dialect text", status=status)
+        return ToolsUnsupported(f"{asked.model} takes no tools ({status}: {text})", status=status)
     if isinstance(error, x.ModelContextWindowExceededError) or (status in (400, 413, 422) and _too_large(text)):
         return ContextOverflow(
             f"the window is larger than {asked.model} takes ({text}); compact the session or choose a larger model",

@@ -19,13 +19,15 @@ import msgspec
 
 
 class LlamaOptions(msgspec.Struct, frozen=True):
-    """What to serve. Requests must carry `key`, because every program on the machine can reach the loopback port."""
+    """What to serve. Requests must carry `key`, because every program on the machine can reach the loopback port.
+    `demo`: sample as the authors of the demo model recommend, else with llama.cpp's and the file's own values."""
 
     model: str
     name: str
     key: str
     context_window: int
     threads: int
+    demo: bool = True
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -46,9 +48,10 @@ def _serve(order: LlamaOptions) -> str:
     params.ui = False
     params.verbosity = -1
     params.cors_origins = ""
-    params.sampling.temp = 0.2  # as the model's authors recommend; the penalty prevents loops
-    params.sampling.top_p = 0.9
-    params.sampling.penalty_repeat = 1.1
+    if order.demo:
+        params.sampling.temp = 0.2  # as the model's authors recommend; the penalty prevents loops
+        params.sampling.top_p = 0.9
+        params.sampling.penalty_repeat = 1.1
     _held.append(xllamacpp.Server(params))
     return str(_held[0].listening_address)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from outlast.core.errors import ConfigError, MissingExtra
 
@@ -110,3 +111,8 @@ def require_installed(provider: Provider) -> None:
     if provider.extra in _OURS:
         raise MissingExtra(provider.extra, f"the provider '{provider.name}'")
     raise ConfigError(f"the provider '{provider.name}' needs its SDK: pip install 'pydantic-ai-slim[{provider.extra}]'")
+
+
+def is_loopback(url: str | None) -> bool:
+    """Whether a server at this address runs on this machine."""
+    return url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")

@@ -10,7 +10,6 @@ import inspect
 import warnings
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx2
 from pydantic_ai import exceptions as x
@@ -25,6 +24,7 @@ from pydantic_ai.tools import ToolDefinition
 from outlast.core.errors import ConfigError, ModelRefused, ModelUnavailable
 from outlast.models.errors import RequestedModel, explained, wants_turns
 from outlast.models.port import Finished, ModelEvent, ModelRequest
+from outlast.models.provider_catalog import is_loopback
 from outlast.models.reply_stream import ReplyStream, finished
 from outlast.models.request_messages import RequestMessages
 
@@ -157,8 +157,7 @@ def sdk_for(provider: str, name: str, key: str | None, url: str | None) -> Sdk:
 
 
 def _client(url: str | None) -> httpx2.AsyncClient:
-    host = urlsplit(url).hostname if url else None
-    if host in ("127.0.0.1", "localhost", "::1"):  # never through a proxy
+    if is_loopback(url):  # never through a proxy
         return create_async_httpx2_client(transport=httpx2.AsyncHTTPTransport())
     return create_async_httpx2_client()
 

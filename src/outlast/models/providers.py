@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from outlast.models import prices
 from outlast.models.context_window import WindowLookup, window_lookup
 from outlast.models.port import UNKNOWN_WINDOW, Abilities, ModelEvent, ModelRequest, WindowSource
+from outlast.models.provider_catalog import is_loopback
 
 if TYPE_CHECKING:
     from outlast.models.provider_request import ProviderRequest
@@ -61,6 +62,7 @@ class ProviderModel:
         abilities = Abilities(
             context_window=tokens,
             window_source=source,
+            on_this_machine=is_loopback(self._url),
             reasoning=self._url is None and self._kind in ("anthropic", "openai", "google"),
         )
         if self._lookup is None:  # with a lookup the next call may know more

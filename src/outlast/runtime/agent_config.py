@@ -54,7 +54,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     clarify, plan, execute or verify; `clarify` allows questions before the work.
     `prompting`: a user can answer questions. `sub_agents_ask` False: sub-agents ask none, as no user would see them.
     `dialect` is native, text or auto; None takes the settings' (auto by default). `prompt_format` "react" means text.
-    `stall_seconds`: a reply that sends no data for so long is requested again; it may take longer to begin.
+    `stall_seconds`: a reply that sends no data for so long is requested again; None takes the settings' (120). Before
+    its first data it may take longer.
     `parallel_calls`: how many reads, or sub-agents, of one reply run side by side; None takes the setting.
     `compaction_mode` is in_place or rotate. `auto_compaction_input_tokens_threshold` None uses the model's window.
     """
@@ -70,7 +71,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     persona: str | None = None
     prompt_format: str | None = None
     dialect: str | None = None
-    stall_seconds: float = 120.0
+    stall_seconds: float | None = None
     prompting: bool = False
     sub_agents_ask: bool = True
     max_steps: int | None = MAX_STEPS

@@ -12,21 +12,32 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from outlast import open_store
+from outlast.core import events as e
 from outlast.core.errors import ContextOverflow, ModelUnavailable
 from outlast.core.messages import Message, Role, text_of
 from outlast.models import local
 from outlast.models.local import LocalModel
 from outlast.models.port import Finished, ModelEvent, ModelRequest, TextDelta
+from outlast.runtime.tools.registry import BuiltinRegistry
+from outlast.runtime.turn.context import TurnContext
+from tests.agents import agent_with, only
 from tests.conftest import everything_is_required
 
 pytestmark = [
     pytest.mark.xdist_group("local-model"),
     pytest.mark.skipif(not local.installed() and not everything_is_required(), reason="needs outlast[local]"),
 ]
+
+
+def demo_server() -> local.LlamaServer:
+    return local._server_of(local.LocalFile(local.model_file(), local.WINDOW, demo=True))
 
 
 @pytest.fixture
@@ -39,7 +50,7 @@ async def model() -> AsyncGenerator[LocalModel]:
 @pytest.fixture(scope="module", autouse=True)
 def _one_server() -> Any:
     """Held by a user of its own, so that it is started once and stopped at the end."""
-    server = local._server
+    server = demo_server()
     server.use()
     yield
     server.leave()
@@ -116,16 +127,16 @@ async def test_a_window_too_large_is_an_overflow(model: LocalModel) -> None:
 
 async def test_a_server_that_died_is_started_again(model: LocalModel) -> None:
     await heard(model, user("Say hello."), most=4)
-    running = local._server._running
+    running = demo_server()._running
     assert running is not None
     running.process.kill()
     running.process.wait()
     await heard(model, user("Say hello."), most=4)
-    assert local._server._running is not running
+    assert demo_server()._running is not running
 
 
 async def test_strangers_on_this_machine_are_not_answered() -> None:
-    running = await asyncio.to_thread(local._server.running)
+    running = await asyncio.to_thread(demo_server().running)
     assert await asyncio.to_thread(_get, running, "/slots", "someone") == 401
     assert await asyncio.to_thread(_get, running, "/slots", running.key) != 401
 
@@ -134,7 +145,8 @@ def test_the_server_ends_with_us_even_when_we_are_killed() -> None:
     program = (
         "import sys, time\n"
         "from outlast.models import local\n"
-        "print(local._server.running().process.pid, flush=True)\n"
+        "served = local.LocalFile(local.model_file(), local.WINDOW, demo=True)\n"
+        "print(local._server_of(served).running().process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
     ours = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -150,9 +162,8 @@ def test_the_server_ends_with_us_even_when_we_are_killed() -> None:
     assert not _alive(theirs)
 
 
-async def test_a_server_that_cannot_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh = local.LlamaServer()
-    monkeypatch.setattr(local, "_GGUF", "no-such-model.gguf")
+async def test_a_server_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
+    fresh = local.LlamaServer(local.LocalFile(tmp_path / "no-such-model.gguf", 1024, demo=True))
     with pytest.raises(ModelUnavailable, match=r"did not start .*no-such-model.gguf is missing.*--model") as caught:
         await asyncio.to_thread(fresh.running)
     assert "\n" not in str(caught.value)
@@ -160,7 +171,7 @@ async def test_a_server_that_cannot_start_is_one_sentence(monkeypatch: pytest.Mo
 
 async def _idle() -> None:
     """Until the server generates no more. There is no event for it: it is asked."""
-    running = await asyncio.to_thread(local._server.running)
+    running = await asyncio.to_thread(demo_server().running)
     for _ in range(100):
         slots = await asyncio.to_thread(_get, running, "/slots", running.key)
         if not any(slot["is_processing"] for slot in slots):
@@ -191,3 +202,28 @@ def _alive(pid: int) -> bool:
             return stat.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return sys.platform != "linux"
+
+
+@pytest.mark.timeout(240)
+async def test_a_gguf_file_given_by_its_path_runs_with_tools_as_text(tmp_path: Path) -> None:
+    """The bundled file as a user's own: no demo persona, tools in the prompt, calls and results as text."""
+    path = tmp_path / "mine.gguf"
+    path.symlink_to(local.model_file())
+    own = LocalModel(path)
+    assert not own.abilities.chat_profile
+    assert (own.abilities.tools, own.abilities.context_window) == (False, 8192)
+    with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store:
+        agent = agent_with(store, tmp_path / "p", backend=own, context=_only_read, max_output_tokens=16, max_steps=1)
+        await agent.run("Say hello.")
+        [snapshot] = agent.session.prompt_history
+        assert snapshot.prompt_format == "react"
+        assert "Action Input:" in snapshot.content
+        [replied, *_] = only(agent, e.AssistantReplied)
+        assert replied.model == "local"
+        assert replied.usage.input_tokens > 300
+    await own.close()
+
+
+def _only_read(context: TurnContext) -> TurnContext:
+    """One tool keeps the prompt short: a processor reads it."""
+    return replace(context, tools=BuiltinRegistry().only(("read",)))

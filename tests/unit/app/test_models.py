@@ -67,12 +67,56 @@ def test_without_anything_it_is_the_local_model(settings: Settings) -> None:
 
 
 def test_without_the_local_part_it_is_one_line(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.models.local.installed", lambda: False)
-    monkeypatch.setattr(app_models, "installed", lambda: False)
+    monkeypatch.setattr("outlast.models.local.installed", lambda **_: False)
+    monkeypatch.setattr(app_models, "installed", lambda **_: False)
     with pytest.raises(MissingExtra, match=r"outlast\[local\]"):
         model_for(settings, "local")
     with pytest.raises(ConfigError, match="nothing can answer here"):
         model_for(settings)
+
+
+def test_a_gguf_file_in_the_settings_is_the_local_model(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16))
+    monkeypatch.setenv("OUTLAST_LOCAL_MODEL", str(path))
+    own = load_settings(home=settings.home, project_root=settings.project_root)
+    model = model_for(own, "local")
+    assert isinstance(model, LocalModel)
+    assert not model.abilities.chat_profile
+    choice = choice_for(own)
+    assert (choice.model, choice.reason) == ("local", f"local_model is {path}")
+    [row] = [row for row in overview(own).rows if row.name == "local"]
+    assert (row.ready, row.note) == (True, f"{path} (tool calls as text)")
+    path.write_text("no model")
+    with pytest.raises(ConfigError, match="is not a GGUF model"):
+        model_for(own, "local")
+    assert not next(row for row in overview(own).rows if row.name == "local").ready
+
+
+def test_local_model_is_a_whole_path_and_not_a_project_setting(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.home.mkdir()
+    (settings.home / "config.toml").write_text('local_model = "models/mine.gguf"\n')
+    with pytest.raises(ConfigError, match="local_model must be a whole path"):
+        load_settings(home=settings.home, project_root=tmp_path)
+    (settings.home / "config.toml").write_text('local_model = "~/mine.gguf"\ndialect = "text"\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    loaded = load_settings(home=settings.home, project_root=tmp_path)
+    assert (loaded.local_model, loaded.dialect) == (f"{tmp_path}/mine.gguf", "text")
+    (settings.home / "config.toml").write_text('dialect = "klingon"\n')
+    with pytest.raises(ConfigError, match="dialect 'klingon' is unknown; use one of native, text, auto"):
+        load_settings(home=settings.home, project_root=tmp_path)
+    (settings.home / "config.toml").write_text("stall_seconds = 1\n")
+    with pytest.raises(ConfigError, match="stall_seconds must be a number of seconds, from 10 to 86400"):
+        load_settings(home=settings.home, project_root=tmp_path)
+    (settings.home / "config.toml").unlink()
+    (tmp_path / ".outlast").mkdir()
+    (tmp_path / ".outlast" / "config.toml").write_text('local_model = "/models/mine.gguf"\n')
+    with pytest.raises(ConfigError, match="a project file may not set 'local_model'"):
+        load_settings(home=settings.home, project_root=tmp_path)
 
 
 def test_a_choice_is_remembered_in_the_home_file(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

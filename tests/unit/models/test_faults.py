@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 from pydantic_ai import exceptions as x
 
-from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
+from outlast.core.errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable, ToolsUnsupported
 from outlast.models.errors import RequestedModel, explained, seconds, wants_turns
 
 KEY = "sk-very-secret-0123456789"
@@ -145,3 +145,51 @@ def test_servers_that_want_turns_are_recognised() -> None:
     jinja = "Conversation roles must alternate user/assistant/user/assistant/..."
     assert wants_turns(x.ModelHTTPError(500, "m", {"error": {"message": jinja}}))
     assert not wants_turns(x.ModelHTTPError(500, "m", {"error": {"message": "other"}}))
+
+
+def with_tools(status: int, body: object) -> ModelError:
+    return explained(x.ModelHTTPError(status, "gpt", body), ASKED, with_tools=True)
+
+
+NO_TOOLS = [
+    (500, {"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}}),
+    (400, {"error": {"message": "registry.ollama.ai/library/gemma3:4b does not support tools"}}),
+    (400, {"error": "smollm2:135m does not support tools"}),
+    (400, {"message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'}),
+    (404, {"error": {"message": "No endpoints found that support tool use. To learn more visit ...", "code": 404}}),
+    (400, {"error": {"message": "tools is not supported in this model. For a list of supported models, refer to ..."}}),
+    (400, {"error": {"message": "Function calling is not enabled for models/gemma-3-27b-it"}}),
+    (400, {"message": "This model doesn't support tool use."}),
+    (400, {"error": {"message": "deepseek-reasoner does not support Function Calling"}}),
+    (400, {"error": {"message": "`tool calling` is not supported with this model"}}),
+    (422, {"detail": "Unrecognized request argument supplied: tools"}),
+    (501, {"error": "tools param is not fully supported yet"}),
+    (
+        400,
+        {"error": {"message": "Provider returned error", "metadata": {"raw": "features function calling not support"}}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), NO_TOOLS)
+def test_a_server_that_takes_no_tools_is_recognised(status: int, body: object) -> None:
+    error = with_tools(status, body)
+    assert type(error) is ToolsUnsupported
+    assert "--dialect text" in str(error)
+    assert type(http(status, body)) is not ToolsUnsupported  # the request had no tools
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Invalid schema for function 'bash': 'format' is not supported"),
+        (400, "tools.0.custom.input_schema: this keyword is not supported"),
+        (400, "tools[3].function.parameters: additionalProperties is not supported"),
+        (400, "parallel_tool_calls is not supported with this model"),
+        (400, "this model does not support images"),
+        (429, "too many requests; tools are not supported on the free tier"),
+        (503, "overloaded"),
+    ],
+)
+def test_another_refusal_is_none_of_tools(status: int, text: str) -> None:
+    assert type(with_tools(status, {"error": {"message": text}})) is not ToolsUnsupported

@@ -101,8 +101,8 @@ async def test_the_switch_is_written_in_the_commit_that_closes_the_attempt(store
 
 
 async def test_a_forced_native_dialect_fails_with_the_sentence_of_the_server(store: LogStore, project: Path) -> None:
-    agent, backend = made(store, project, ToolsUnsupported("no tools; use --dialect text"), dialect="native")
-    with pytest.raises(ToolsUnsupported, match="use --dialect text"):
+    agent, backend = made(store, project, ToolsUnsupported("no tools"), dialect="native")
+    with pytest.raises(ToolsUnsupported, match="no tools; use --dialect text"):
         await agent.run("Say it.")
     assert len(backend.requests) == 1
 
@@ -248,3 +248,18 @@ async def test_the_switch_stands_in_the_timeline_with_its_reason(store: LogStore
     [entry] = [one for one in agent.session.workflow_timeline if one.reason_code == "dialect_tools_refused"]
     assert "m takes no tools" in entry.summary
     assert [type(event).__name__ for event in log_of(agent)].count("ModelRequested") == 2
+
+
+async def test_a_sub_agent_uses_the_dialect_that_its_parent_switched_to(store: LogStore, project: Path) -> None:
+    task = 'Action: task\nAction Input: {"prompt": "Look at a.txt."}'
+    agent, backend = made(store, project, ToolsUnsupported("no tools"), task, READ, "It says hello.", "Done.")
+    assert await agent.run("Let somebody look.") == "Done."
+    assert [bool(request.tools) for request in backend.requests] == [True, False, False, False, False]
+    assert "It says hello." in backend.requests[-1].messages[-1].content
+
+
+async def test_a_sub_agents_answer_that_was_cut_off_comes_back_whole(store: LogStore, project: Path) -> None:
+    cut = CompletionResponse(content="It says ", finish_reason="length")
+    agent, backend = made(store, project, call("task", prompt="Look."), cut, "hello.", "Done.")
+    assert await agent.run("Let somebody look.") == "Done."
+    assert backend.requests[-1].messages[-1].content == "It says hello."

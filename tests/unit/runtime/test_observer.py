@@ -18,8 +18,7 @@ from outlast.core.state import SessionState
 from outlast.models.port import ModelEvent, TextDelta
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.observer import NullObserver, TurnObserver
-from outlast.runtime.turn.provider_retry import ModelWait
+from outlast.runtime.turn.observer import ModelWait, NullObserver, TurnObserver
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call, kinds_of
 

@@ -18,14 +18,11 @@ from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import RENEW_AFTER
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.observer import NullObserver
+from outlast.runtime.turn.observer import ModelWait, NoData, NullObserver, RetryWait
 from outlast.runtime.turn.provider_retry import (
     GIVE_UP_SECONDS,
     LONGEST_WAIT,
-    ModelWait,
-    NoData,
     RetryDeadline,
-    RetryWait,
     StallLimits,
 )
 from outlast.store.log_store import LogStore

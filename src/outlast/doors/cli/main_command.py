@@ -27,6 +27,12 @@ class ReasoningLevel(StrEnum):
     HIGH = "high"
 
 
+class ToolDialect(StrEnum):
+    NATIVE = "native"
+    TEXT = "text"
+    AUTO = "auto"
+
+
 class OutputFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
@@ -79,6 +85,10 @@ AddDir = Annotated[
     list[str] | None, typer.Option("--add-dir", metavar="D", help="Another folder to work in (repeatable).")
 ]
 MaxSteps = Annotated[int | None, typer.Option("--max-steps", metavar="N", min=1, help="Replies a turn may take.")]
+Dialect = Annotated[
+    ToolDialect | None,
+    typer.Option("--dialect", metavar="D", help="How tools are called: native, text, or auto (your settings')."),
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Make a plan first; change nothing.")]
 PersonaName = Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who the agent is.")]
 Effort = Annotated[
@@ -109,6 +119,7 @@ def outlast(
     allow: Allow = None,
     add_dir: AddDir = None,
     max_steps: MaxSteps = None,
+    dialect: Dialect = None,
     plan: Plan = False,
     persona: PersonaName = None,
     effort: Effort = None,

@@ -59,6 +59,7 @@ class ReplController:
             lambda: repl_session.agent.store, self.run, self._came_below, self._noticed_below, self._gone_below
         )
         repl_session.running.progress = lambda call_id, text: self.view.progress(call_id, text)
+        repl_session.running.waits = lambda wait: self.view.waits(wait)
 
     # --- output
 

@@ -23,11 +23,13 @@ from outlast.doors.repl.render.status import OutputTail, elapsed
 from outlast.doors.repl.render.style import HERE
 from outlast.doors.repl.render.tool_call_line import one_line, titled_call, told_call, told_result
 from outlast.doors.terminal_text import output, readable
+from outlast.runtime.turn.observer import ModelWait, RetryWait
 
 DIFF_LINES = 24
 OWN_LINES = 60
 KEPT = 200
 CALL_LENGTH = 300
+REASON_LENGTH = 80
 TAILS = 16
 REFUSED = frozenset({"blocked", "declined"})
 
@@ -51,6 +53,8 @@ class EventView:
         self.thinking = ""
         self.doing = ""
         self.doing_since = time.monotonic()
+        self._wait: tuple[ModelWait, float] | None = None
+        self._interrupted = ""
         self.turn_since: float | None = None
         self.calls: list[ToolCallEntry] = []
         self._asked: dict[str, tuple[str, dict[str, object]]] = {}
@@ -84,9 +88,35 @@ class EventView:
         tails = [tail for call_id, tail in self._tails.items() if call_id in running]
         return [*told, *(tails[-1].lines() if tails else [])]
 
+    # --- waits for the model
+
+    def waits(self, wait: ModelWait | None) -> None:
+        """Set what the turn waits for: the next attempt, or data of an open reply. None: it waits no more."""
+        if isinstance(wait, RetryWait):
+            wait = msgspec.structs.replace(wait, reason=one_line(wait.reason, REASON_LENGTH))
+        self._wait = (wait, time.monotonic()) if wait is not None else None
+
+    @property
+    def activity(self) -> str:
+        """What the turn is doing now, with the countdown of a wait."""
+        if self._wait is None:
+            return self.doing or "working"
+        wait, since = self._wait
+        return wait.at(time.monotonic() - since)
+
+    def _requested(self, attempt: int) -> None:
+        """Show that the model is asked. The event may come later than the news that its attempt has failed."""
+        if self._wait is not None and (not isinstance(self._wait[0], RetryWait) or self._wait[0].attempt <= attempt):
+            self._wait = None
+        if self._interrupted:
+            self._note(f"{self._interrupted}; asked again (attempt {attempt})", "yellow")
+            self._interrupted = ""
+        self._do("waiting for the model" if attempt == 1 else f"asking the model again (attempt {attempt})")
+
     # --- streamed replies
 
     def drafted(self, piece: DraftChunk) -> None:
+        self._wait = None
         if piece.part == "text":
             self.thinking = ""
             self._do("writing")
@@ -129,16 +159,22 @@ class EventView:
                 self.turn_since = time.monotonic()
                 self._do("starting")
             case e.ModelRequested(attempt=attempt):
-                self._do("waiting for the model" if attempt == 1 else f"asking the model again (attempt {attempt})")
+                self._requested(attempt)
             case e.AssistantReplied(parts=parts):
+                self._wait = None
                 self._close_reply(text_of([part for part in parts if not isinstance(part, ToolCall)]) or None)
                 self._asked = {
                     part.id: (part.name, dict(part.arguments)) for part in parts if isinstance(part, ToolCall)
                 }
                 self._do("working")
-            case e.ReplyInterrupted(reason=reason):
+            case e.ReplyInterrupted(reason=reason, parts=parts):
+                # Printed with what follows: another attempt, or the end of the turn, which names the reason itself.
                 self._close_reply(None)
-                self._note(f"the reply broke off: {one_line(reason, 160)}", "yellow")
+                self._interrupted = f"{'the reply broke off: ' if parts else ''}{one_line(reason, 160)}"
+                self._do("waiting to ask the model again")
+            case e.RuntimeStateChanged(changes={"dialect": {"reason": str(reason)}}):
+                self._interrupted = ""
+                self._note(f"tool calls are text from now on: {one_line(reason, 160)}")
             case e.ToolCallStarted(call_id=call_id, name=name, arguments=arguments):
                 self._asked[call_id] = (name, dict(arguments))
                 self._do(f"running {told_call(name, arguments, CALL_LENGTH)}")
@@ -209,7 +245,7 @@ class EventView:
                 self._note(f"the budget of this turn is used up{reason}; say so to go on", "yellow")
             case _:
                 self._note(f"the turn failed{reason}; /retry asks again", "red")
-        self.turn_since, self.doing = None, ""
+        self.turn_since, self.doing, self._wait, self._interrupted = None, "", None, ""
         self._asked, self._tails, self._below = {}, {}, {}
 
     def _change(self, event: e.Event | e.Opaque) -> None:

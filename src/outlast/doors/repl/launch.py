@@ -20,23 +20,28 @@ from outlast.core.header import Header
 from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.observer import NullObserver
+from outlast.runtime.turn.observer import ModelWait, NullObserver
 from outlast.session import ConversationSession
 from outlast.store.log_store import LogStore
 
 
 class RunningTurn(NullObserver):
     """Keeps the context of the running turn, so that its permission mode can be changed while it runs. `progress`
-    receives the output of a running call: call id and next piece.
+    receives the output of a running call: call id and next piece. `waits` receives the waits for the model: before a
+    retry, or for data.
     """
 
     def __init__(self) -> None:
         self.context: TurnContext | None = None
         self.progress: Callable[[str, str], None] = lambda call_id, text: None
+        self.waits: Callable[[ModelWait | None], None] = lambda wait: None
 
     def __call__(self, context: TurnContext) -> TurnContext:
         self.context = replace(context, observer=self)
         return self.context
+
+    def model_waits(self, wait: ModelWait | None) -> None:
+        self.waits(wait)
 
     def call_output(self, call_id: str, text: str) -> None:
         self.progress(call_id, text)
@@ -69,6 +74,7 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     plan: bool = False
     persona: str | None = None
     effort: str | None = None
+    dialect: str | None = None
     store: str | None = None
 
     @property
@@ -81,6 +87,7 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
             model=self.model,
             base_url=self.base_url,
             permission_mode=self.permission_mode,
+            dialect=self.dialect,
             project_root=project,
         )
 

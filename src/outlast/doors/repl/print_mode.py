@@ -106,6 +106,7 @@ class PrintMode:
         self._signal: int | None = None
         self._level = 0
         self._reached = asyncio.Event()
+        repl_session.running.waits = lambda wait: _say(wait.text) if wait is not None else None
 
     async def run(self, said: str | None) -> int:
         loop, me = asyncio.get_running_loop(), asyncio.current_task()

@@ -297,7 +297,7 @@ class Repl:
         if since is None or controller.panel.asked is not None:
             return []
         hint = "type to steer, /queue to queue · Ctrl-C stops"
-        return activity(controller.view.doing or "working", since, hint, controller.view.running_lines(), width)
+        return activity(controller.view.activity, since, hint, controller.view.running_lines(), width)
 
     async def _tick(self) -> None:
         while True:

@@ -150,7 +150,8 @@ REACT_PROTOCOL = """\
 To use a tool, end your message with exactly these two lines and nothing after them:
 Action: <tool name>
 Action Input: <one JSON object with the arguments>
-The result comes back as the next message. When you are finished, answer without an Action."""
+The result comes back in the next message, as "Observation of <tool name>:". Never write it yourself. When you are
+finished, answer without an Action."""
 
 
 def _compact(parameters: object) -> str:

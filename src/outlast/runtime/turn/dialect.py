@@ -7,6 +7,10 @@ session stays in it. It is written in a commit that happens anyway.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
+
 from outlast.core.errors import ConfigError, ModelError, ToolsUnsupported
 from outlast.core.events import Event, RuntimeStateChanged, TimelineRecorded
 from outlast.core.messages import Part, text_of
@@ -50,6 +54,13 @@ def dialect_in_use(context: TurnContext, state: SessionState) -> str:
     return TEXT if switched.get("model") == model.name else NATIVE  # pyright: ignore[reportUnknownMemberType]
 
 
+def inherited_dialect(context: TurnContext, parent: SessionState) -> TurnContext:
+    """Return a sub-agent's context in the dialect of its parent, which has found out what the model can do."""
+    if context.config.dialect == NATIVE or dialect_in_use(context, parent) == NATIVE:
+        return context
+    return replace(context, config=msgspec.structs.replace(context.config, dialect=TEXT))
+
+
 def written_calls(
     parts: tuple[Part, ...], record: TurnRecord, driver: Driver, context: TurnContext
 ) -> WrittenCalls | None:
@@ -86,7 +97,7 @@ def switch_after_calls(record: TurnRecord, driver: Driver, context: TurnContext)
 
 def switch_after(error: ModelError, driver: Driver, context: TurnContext) -> tuple[Event, ...]:
     """Return the switch to text if the error says that the server takes no tools; empty for any other error."""
-    return _switch(TOOLS_REFUSED, str(error), driver, context) if isinstance(error, ToolsUnsupported) else ()
+    return _switch(TOOLS_REFUSED, error.told, driver, context) if isinstance(error, ToolsUnsupported) else ()
 
 
 def _switch(code: str, reason: str, driver: Driver, context: TurnContext) -> tuple[Event, ...]:

@@ -19,8 +19,8 @@ from outlast.runtime.failpoints import reach
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.dialect import switch_after
 from outlast.runtime.turn.draft import ReplyDraft
-from outlast.runtime.turn.observer import TurnObserver
-from outlast.runtime.turn.provider_retry import QUIET_SECONDS, NoData, RetryDeadline, RetryWait, StallLimits
+from outlast.runtime.turn.observer import NoData, RetryWait, TurnObserver
+from outlast.runtime.turn.provider_retry import QUIET_SECONDS, RetryDeadline, StallLimits
 
 BROKE_OFF = "the reply broke off before it was complete"
 

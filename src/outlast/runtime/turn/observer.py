@@ -6,11 +6,48 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
+import msgspec
+
 from outlast.core.event_row import StoredEvent
 from outlast.core.events import Event
 from outlast.core.state import SessionState
+from outlast.core.text import duration_text
 from outlast.models.port import ModelEvent
-from outlast.runtime.turn.provider_retry import ModelWait
+
+
+class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed request is sent again after `seconds`, as attempt `attempt`; after `gives_up_in` seconds no more."""
+
+    attempt: int
+    seconds: float
+    reason: str
+    gives_up_in: float
+
+    @property
+    def text(self) -> str:
+        return self.at(0.0)
+
+    def at(self, passed: float) -> str:
+        """Return the sentence for a user, `passed` seconds after the wait began."""
+        left, end = max(0.0, self.seconds - passed), max(0.0, self.gives_up_in - passed)
+        return f"{self.reason}: retrying in {left:.0f} s (attempt {self.attempt}, gives up in {duration_text(end)})"
+
+
+class NoData(msgspec.Struct, frozen=True, kw_only=True):
+    """The open stream has sent nothing for `seconds`; it is closed and retried after `limit` seconds of silence."""
+
+    seconds: float
+    limit: float
+
+    @property
+    def text(self) -> str:
+        return self.at(0.0)
+
+    def at(self, passed: float) -> str:
+        return f"no data for {self.seconds + passed:.0f} s (the request is retried after {duration_text(self.limit)})"
+
+
+ModelWait = RetryWait | NoData
 
 
 class TurnObserver(Protocol):

@@ -1,4 +1,4 @@
-"""Retries of model requests: how long to wait, when to give up, and what an observer is told meanwhile.
+"""Retries of model requests: how long to wait, and when to give up.
 
 A request is retried for up to ten minutes after its first failure. The waits double up to a minute, with jitter; a
 provider's retry-after is honoured. A stream that sends nothing is a failure, too: `StallLimits` says after how long.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from outlast.core.errors import ModelUnavailable
+from outlast.core.text import duration_text
 from outlast.models.port import Model
 from outlast.runtime.agent_config import AgentConfig
 
@@ -25,41 +26,6 @@ FIRST_DATA = 2.5
 DEEP_THOUGHT = 2.0
 OWN_MACHINE = 3.0
 LONG_EFFORTS = frozenset({"high", "xhigh", "max"})
-
-
-class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed request is sent again after `seconds`, as attempt `attempt`; after `gives_up_in` seconds no more."""
-
-    attempt: int
-    seconds: float
-    reason: str
-    gives_up_in: float
-
-    @property
-    def text(self) -> str:
-        return self.at(0.0)
-
-    def at(self, passed: float) -> str:
-        """Return the sentence for a user, `passed` seconds after the wait began."""
-        left, end = max(0.0, self.seconds - passed), max(0.0, self.gives_up_in - passed)
-        return f"{self.reason}: retrying in {left:.0f} s (attempt {self.attempt}, gives up in {_spoken(end)})"
-
-
-class NoData(msgspec.Struct, frozen=True, kw_only=True):
-    """The open stream has sent nothing for `seconds`; it is closed and retried after `limit` seconds of silence."""
-
-    seconds: float
-    limit: float
-
-    @property
-    def text(self) -> str:
-        return self.at(0.0)
-
-    def at(self, passed: float) -> str:
-        return f"no data for {self.seconds + passed:.0f} s (the request is retried after {_spoken(self.limit)})"
-
-
-ModelWait = RetryWait | NoData
 
 
 class RetryDeadline:
@@ -80,11 +46,13 @@ class RetryDeadline:
         if error.retry_after is not None and error.retry_after > left:
             raise _given_up(
                 error,
-                f"the provider asks to wait {_spoken(error.retry_after)}, longer than Outlast retries "
-                f"({_spoken(GIVE_UP_SECONDS)}); try again then",
+                f"the provider asks to wait {duration_text(error.retry_after)}, longer than Outlast retries "
+                f"({duration_text(GIVE_UP_SECONDS)}); try again then",
             )
         if left <= 0:
-            raise _given_up(error, f"{self._failures} attempts in {_spoken(GIVE_UP_SECONDS)} failed; try again later")
+            raise _given_up(
+                error, f"{self._failures} attempts in {duration_text(GIVE_UP_SECONDS)} failed; try again later"
+            )
         if error.retry_after is not None:
             return max(0.0, error.retry_after)
         longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._failures - 1, 20))
@@ -106,16 +74,10 @@ class StallLimits(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: AgentConfig, model: Model) -> StallLimits:
-        between = config.stall_seconds
+        between = config.stall_seconds or STALL_SECONDS
         first = between * FIRST_DATA
         if model.abilities.on_this_machine:
             first *= OWN_MACHINE
         elif config.reasoning.effort in LONG_EFFORTS:
             first *= DEEP_THOUGHT
         return cls(first, between)
-
-
-def _spoken(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -20,12 +20,17 @@ from outlast.runtime.session_writes import SessionWrites
 from outlast.runtime.tools.output_limit import bounded
 from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.dialect import inherited_dialect
+from outlast.runtime.turn.length_limit import MAX_CONTINUATIONS
+from outlast.runtime.turn.turn_stats import TurnRecord
 from outlast.store.port import Store
 from outlast.store.read.decode import decode_events
 
 MAX_DEPTH = 3
 WRITES = SessionWrites("task")
-_SAID = frozenset({"AssistantReplied", "TurnEnded"})
+_SAID = frozenset({"AssistantReplied", "CompletionDecided", "TurnEnded"})
+_LAST_SAID = 2 * MAX_CONTINUATIONS + 4
+"""Events that surely hold the last answer, which may have been continued after the length limit cut it off."""
 _CHANGING = frozenset({"ToolCallStarted", "ToolCallFinished"})
 MOST_TOUCHED = 500
 DIFF_LIMIT = 64_000
@@ -43,7 +48,7 @@ async def delegated(
         raise ToolFault(f"a sub-agent may not start another one below depth {MAX_DEPTH}; do this part yourself")
     assert context.sub_agent_context is not None
     try:
-        sub = context.sub_agent_context(context, persona)
+        sub = inherited_dialect(context.sub_agent_context(context, persona), driver.state)
         child = await _child(driver, sub, call_id, prompt)
         await _drained(driver, sub, run, child)
     except OutlastError as error:
@@ -75,9 +80,11 @@ async def _drained(driver: Driver, context: TurnContext, run: RunSubAgent, child
 def _answered(store: Store, child: str) -> ToolOutcome:
     """Build the result from the child's log, because the child may have ended before the parent was resumed."""
     facts = {"session_id": child, **_changes(store, child)}
-    rows = store.read(store.tip(child), kinds=_SAID, limit=2, newest_first=True)
-    said = [event for _, event in decode_events(store, rows)]
-    answer = next((text_of(event.parts) for event in said if isinstance(event, AssistantReplied)), "")
+    rows = decode_events(store, store.read(store.tip(child), kinds=_SAID, limit=_LAST_SAID, newest_first=True))
+    said = [event for _, event in rows]
+    answer = TurnRecord(reversed(rows), 0).last_answer
+    if not answer:
+        answer = next((text_of(event.parts) for event in said if isinstance(event, AssistantReplied)), "")
     ended = next((event for event in said if isinstance(event, TurnEnded)), None)
     if ended is not None and ended.outcome not in {"completed", "stopped"}:
         why = f"{ended.outcome}: {ended.reason}" if ended.reason else ended.outcome

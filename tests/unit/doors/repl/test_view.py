@@ -22,6 +22,7 @@ from outlast.doors.repl.pt_application import rows_added
 from outlast.doors.repl.render.renderables import drawn, folded, markdown
 from outlast.doors.repl.render.status import LINES, OutputTail, activity
 from outlast.doors.terminal_text import cells
+from outlast.runtime.turn.observer import NoData, RetryWait
 
 STORED: Any = StoredEvent("s", 1, "", 1, 0, "", None, None, None, "plain", b"", b"", False)
 
@@ -83,6 +84,66 @@ def test_the_spinner_line_fits_and_drops_its_hint_first() -> None:
     assert lines(60)[0][2:] == "running `東京 make` 0 s · Ctrl-C stops"
     assert lines(30)[0][2:] == "running `東京 make` 0 s"
     assert all(cells(line) <= 20 for line in lines(20))
+
+
+# --- waits for the model and failures
+
+
+def test_a_retry_counts_down_until_the_model_is_asked_again() -> None:
+    seen = Seen()
+    seen.happens(e.TurnStarted(), e.ModelRequested(model="m", attempt=2))
+    seen.view.waits(RetryWait(attempt=3, seconds=8, reason="the provider is overloaded", gives_up_in=540))
+    assert seen.view.activity == "the provider is overloaded: retrying in 8 s (attempt 3, gives up in 9 min)"
+    seen.happens(e.ModelRequested(model="m", attempt=2))  # the log may be slower than the turn
+    seen.happens(e.ReplyInterrupted(attempt_seq=1, reason="the provider is overloaded"))
+    assert "retrying in 8 s" in seen.view.activity
+    seen.happens(e.ModelRequested(model="m", attempt=3))
+    assert seen.view.activity == "asking the model again (attempt 3)"
+    assert seen.text().splitlines() == ["· the provider is overloaded; asked again (attempt 3)"]
+
+
+def test_a_silent_stream_is_shown_until_data_comes() -> None:
+    seen = Seen()
+    seen.happens(e.TurnStarted(), e.ModelRequested(model="m", attempt=1))
+    assert seen.view.activity == "waiting for the model"
+    seen.view.waits(NoData(seconds=30, limit=300))
+    assert seen.view.activity == "no data for 30 s (the request is retried after 5 min)"
+    seen.view.waits(None)
+    assert seen.view.activity == "waiting for the model"
+
+
+@pytest.mark.parametrize("reason", ["openai:m: the key was refused (401); check KEY", "down; 14 attempts failed"])
+def test_an_error_that_ends_the_turn_is_one_line(reason: str) -> None:
+    seen = Seen()
+    seen.happens(
+        e.TurnStarted(),
+        e.ModelRequested(model="m", attempt=1),
+        e.ReplyInterrupted(attempt_seq=1, reason=reason.partition("; 14")[0]),
+        e.TurnEnded(outcome="failed", reason=reason),
+    )
+    assert seen.text(200).splitlines() == [f"· the turn failed: {reason}; /retry asks again"]
+
+
+def test_a_reply_that_broke_off_says_so_only_if_there_was_one() -> None:
+    seen = Seen()
+    seen.happens(
+        e.TurnStarted(),
+        e.ReplyInterrupted(attempt_seq=1, reason="gone", parts=(TextPart("half"),)),
+        e.ModelRequested(model="m", attempt=2),
+    )
+    assert seen.text().splitlines()[-1] == "· the reply broke off: gone; asked again (attempt 2)"
+
+
+def test_a_switch_of_the_dialect_is_one_line() -> None:
+    seen = Seen()
+    switched = {"model": "m", "dialect": "text", "code": "dialect_tools_refused", "reason": "m takes no tools (400)"}
+    seen.happens(
+        e.TurnStarted(),
+        e.ReplyInterrupted(attempt_seq=1, reason="m takes no tools (400); use --dialect text"),
+        e.RuntimeStateChanged(changes={"dialect": switched}),
+        e.ModelRequested(model="m", attempt=2),
+    )
+    assert seen.text().splitlines() == ["· tool calls are text from now on: m takes no tools (400)"]
 
 
 # --- what was done

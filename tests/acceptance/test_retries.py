@@ -1,0 +1,63 @@
+"""A provider that fails: what `-p` says on stderr, and that a signal ends the wait."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.chat_server import ChatServer, HttpError
+from tests.acceptance.terminal import Place
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def words(server: ChatServer) -> list[str]:
+    return ["-p", "Say it.", "--model", "openai:m", "--base-url", server.url]
+
+
+def test_a_retry_is_announced_with_its_time_and_its_end(tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> str | HttpError:
+        return "Hello." if len(server.bodies) > 2 else HttpError(529, "overloaded", {"retry-after": "1"})
+
+    with ChatServer(answer) as server:
+        done = Place(tmp_path).run(*words(server))
+    assert (done.returncode, done.stdout) == (0, "Hello.\n")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("outlast: openai:m cannot answer just now (529: overloaded): retrying in 1 s")
+    assert first.endswith("(attempt 2, gives up in 10 min)")
+    assert "(attempt 3, gives up in 10 min)" in second
+
+
+@pytest.mark.parametrize(("status", "said"), [(400, "bad"), (401, "no such key"), (404, "no such model")])
+def test_a_refusal_is_one_line(tmp_path: Path, status: int, said: str) -> None:
+    with ChatServer(lambda body: HttpError(status, said)) as server:
+        done = Place(tmp_path).run(*words(server))
+        assert len(server.bodies) == 1
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert said in line
+
+
+def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with ChatServer(lambda body: HttpError(503, "down", {"retry-after": "300"})) as server:
+        running = place.start(*words(server))
+        assert running.stderr is not None
+        assert "retrying in 300 s" in running.stderr.readline()
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=20)
+        assert time.monotonic() - began < 15
+    assert running.returncode == 130
+    assert "the session is kept" in told
+
+
+def test_a_wait_longer_than_ten_minutes_fails_at_once_and_names_it(tmp_path: Path) -> None:
+    with ChatServer(lambda body: HttpError(429, "quota", {"retry-after": "7200"})) as server:
+        done = Place(tmp_path).run(*words(server))
+    assert done.returncode == 1
+    assert "asks to wait 2.0 h, longer than Outlast retries (10 min)" in done.stderr
