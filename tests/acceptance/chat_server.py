@@ -31,6 +31,9 @@ class ChatServer:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not self.path.endswith("/chat/completions"):  # other servers are asked for the size of their window
+                    self._send(HttpError(404, "not here"))
+                    return
                 bodies.append(body)
                 said = answer(body)
                 with suppress(BrokenPipeError, ConnectionResetError):  # its client was killed

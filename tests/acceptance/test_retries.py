@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.chat_server import ChatServer, HttpError
-from tests.acceptance.terminal import Place
+from tests.acceptance.terminal import Place, Terminal
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -61,3 +62,28 @@ def test_a_wait_longer_than_ten_minutes_fails_at_once_and_names_it(tmp_path: Pat
         done = Place(tmp_path).run(*words(server))
     assert done.returncode == 1
     assert "asks to wait 2.0 h, longer than Outlast retries (10 min)" in done.stderr
+
+
+def test_the_terminal_counts_down_and_ctrl_c_stops_the_wait(tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> str | HttpError:
+        return HttpError(401, "no such key") if stopped else HttpError(529, "overloaded", {"retry-after": "90"})
+
+    stopped = False
+    with ChatServer(answer) as server, Terminal(Place(tmp_path), *words(server)[2:]) as terminal:
+        terminal.sees("ctx")
+        terminal.types("Say it.")
+        shown = terminal.sees("529: overloaded", "retrying in", "gives up in 10 min")
+        first = _countdown(shown)
+        terminal.until(lambda: _countdown(terminal.screen()) < first)
+        terminal.keys("C-c")
+        shown = terminal.sees("you can go on")
+        assert "broke off" not in shown
+        stopped = True
+        terminal.types("And now?")
+        shown = terminal.sees("the turn failed", "/retry asks again")
+        assert shown.count("no such key") == 1
+        assert len(server.bodies) == 2
+
+
+def _countdown(screen: str) -> int:
+    return min((int(found) for found in re.findall(r"retrying in (\d+) s", screen)), default=1000)
