@@ -12,10 +12,11 @@ import os
 from typing import Any
 
 from outlast.core.messages import ToolCall
+from outlast.runtime.permissions.call_paths import named_paths, reads_stored_output
 from outlast.runtime.permissions.decision import Decision, Grant, Policy, Verdict, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.paths import reading_fault, writing_fault
-from outlast.runtime.permissions.rule_match import PATH_ARGUMENTS, call_digest, strictly_fits, widely_fits
+from outlast.runtime.permissions.rule_match import call_digest, strictly_fits, widely_fits
 from outlast.runtime.permissions.shell.judge import Judgement, head_words, judge
 
 __all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "effective_mode"]
@@ -24,7 +25,7 @@ QUIET = frozenset({"todo", "ask_user", "recall"})
 """Tools that touch only the session: every mode allows them without asking."""
 READING = frozenset({"read", "glob", "search", "task", "skill"})
 """`task` starts a sub-agent; each of the sub-agent's calls is decided separately. `skill` reads listed skills."""
-WRITING = frozenset({"write", "edit"})
+WRITING = frozenset({"write", "edit", "apply_patch"})
 
 
 def decide(call: ToolCall, policy: Policy) -> Decision:
@@ -86,7 +87,7 @@ def _allowed(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decisi
 
 
 def _by_mode(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision:
-    if call.name in QUIET:
+    if call.name in QUIET or reads_stored_output(call.name, call.arguments):
         return _decision(Verdict.ALLOW, "no-effect", f"{call.name} touches nothing outside the session")
     match policy.mode:
         case PermissionMode.PROMPT:
@@ -119,7 +120,7 @@ def _by_level(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decis
 
 def _path_fault(call: ToolCall, policy: Policy) -> str | None:
     look = writing_fault if call.name in WRITING else reading_fault
-    given = [call.arguments[key] for key in PATH_ARGUMENTS if isinstance(call.arguments.get(key), str)]
+    given = named_paths(call.name, call.arguments)
     pattern = call.arguments.get("pattern") if call.name == "glob" else None
     if isinstance(pattern, str):
         given.append(_start_of(os.path.join(given[0] if given else "", pattern)))

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from outlast.core.messages import ToolCall
+from outlast.runtime.permissions.call_paths import named_paths, patch_paths
 from outlast.runtime.permissions.decision import Policy
 from outlast.runtime.permissions.paths import resolve
 from outlast.runtime.permissions.rules import PermissionRule
 from outlast.runtime.permissions.shell.known_programs import READERS, TALKERS, WRITERS
 from outlast.runtime.permissions.shell.special_programs import SPECIAL
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, scan
-
-PATH_ARGUMENTS = ("file_path", "path")
 
 
 def call_digest(name: str, arguments: Mapping[str, Any], cwd: Path | None = None) -> str:
@@ -49,7 +48,7 @@ def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     if rule.contains and rule.contains not in "\n".join(_leaves(call.arguments)):
         return False
     if rule.path_contains:
-        given = [call.arguments[key] for key in PATH_ARGUMENTS if isinstance(call.arguments.get(key), str)]
+        given = named_paths(call.name, call.arguments)
         here = str(policy.project)
         seen = [path for raw in given for path in (os.path.normpath(os.path.join(here, raw)), resolve(raw, here))]
         return bool(seen) and all(rule.path_contains in path for path in seen)
@@ -57,8 +56,9 @@ def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
 
 
 def widely_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
-    """For deny and ask rules: True if every field of the rule may match."""
-    if rule.tool not in {"", call.name}:
+    """For deny and ask rules: True if every field of the rule may match. A rule for edit or write holds for patches."""
+    names = {"", call.name, "edit", "write"} if call.name == "apply_patch" else {"", call.name}
+    if rule.tool not in names:
         return False
     if rule.digest and rule.digest != call_digest(call.name, call.arguments, policy.cwd):
         return False
@@ -101,7 +101,7 @@ def _texts(arguments: Mapping[str, Any], command: str) -> Iterator[str]:
 
 
 def _paths(arguments: Mapping[str, Any], command: str, project: str) -> Iterator[str]:
-    words = list(_leaves(arguments))
+    words = [*_leaves(arguments), *patch_paths(str(arguments.get("patch", "")))]
     if command:
         words = [command, *re.split(r"[\s;|&<>()=]+", _bare(command))]
         try:

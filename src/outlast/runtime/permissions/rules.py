@@ -22,7 +22,7 @@ from outlast.runtime.private_file import Table, parsed, read_bytes
 LISTS = ("allow", "deny", "ask")
 FILE_NAME = "permission-rules.json"
 _KEYS = ("tool", "contains", "path_contains", "command", "digest")
-_PATH_TOOLS = frozenset({"read", "write", "edit", "glob", "search"})
+_PATH_TOOLS = frozenset({"read", "write", "edit", "apply_patch", "glob", "search"})
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):

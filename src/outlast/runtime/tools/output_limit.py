@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from outlast.runtime.permissions.call_paths import OUTPUT_REFERENCE
 from outlast.runtime.tools.port import ToolOutcome
 
 TEXT_LIMIT = 30_000
@@ -50,7 +51,7 @@ def bounded_file(path: Path, total: int, limit: int = TEXT_LIMIT, call_id: str |
 
 def joined(head: str, tail: str, missing: str, call_id: str | None = None) -> str:
     """Return head and tail with a line in between. With `call_id` it names the reference to the whole output."""
-    remedy = f"; read output:{call_id} shows them" if call_id else " here ..."
+    remedy = f"; read {OUTPUT_REFERENCE}{call_id} shows them" if call_id else " here ..."
     return f"{head}\n[... {missing} left out{remedy}]\n{tail}"
 
 

@@ -62,6 +62,19 @@ class ShellFolder(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
 
 
+class StoredOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole output of an earlier call, as the log keeps it. `packed`: zlib; `cut_bytes` more were not kept."""
+
+    data: bytes
+    packed: bool = False
+    cut_bytes: int = 0
+
+
+async def no_output(_: str) -> StoredOutput | None:
+    """Find no stored output: for tools that run without a session."""
+    return None
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know and use. If its task is cancelled, the tool must stop at once and leave no process behind.
 
@@ -85,6 +98,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     recall: Callable[[str | None, int | None, int], Awaitable[ToolOutcome]] | None = None
     """Shows events of this session by query or seq (`outlast.runtime.session_recall`); None where no log is open."""
     skills: SkillCatalog = NO_SKILLS
+    stored_output: Callable[[str], Awaitable[StoredOutput | None]] = no_output
+    """Finds the output of the newest call with this id in the session's log; None if there is none."""
     confined: bool = True
     """Whether a shell must be confined to the roots and the temporary folder (Landlock)."""
     shell: ShellFolder | None = None

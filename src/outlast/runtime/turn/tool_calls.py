@@ -35,7 +35,16 @@ from outlast.runtime.prompt.nested_memory import memory_change
 from outlast.runtime.session_recall import SessionRecall
 from outlast.runtime.tools.files.atomic_write import now, settled
 from outlast.runtime.tools.files.sandboxed_path import locate
-from outlast.runtime.tools.port import ShellFolder, Spawned, Target, Tool, ToolContext, ToolFault, ToolOutcome
+from outlast.runtime.tools.port import (
+    ShellFolder,
+    Spawned,
+    StoredOutput,
+    Target,
+    Tool,
+    ToolContext,
+    ToolFault,
+    ToolOutcome,
+)
 from outlast.runtime.tools.process.shell_folder import is_project, usable_folder
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.call_permission import CallPermission, CallPermit, CallRefusal
@@ -44,6 +53,7 @@ from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.parallel_questions import ParallelQuestions
 from outlast.runtime.turn.subagents import RunSubAgent, delegated
 from outlast.runtime.turn.tool_context import tool_context, whereabouts
+from outlast.runtime.turn.whole_output import find_output
 
 PARALLEL_CALLS = 4
 SHELL, TASK = "bash", "task"
@@ -276,8 +286,14 @@ class ToolExecutor:
             session = SessionRecall(self.driver.store, self.driver.session_id, self.driver.state)
             return await asyncio.to_thread(session.answer, query, seq, offset)
 
+        async def stored_output(call_id: str) -> StoredOutput | None:
+            driver = self.driver
+            return await asyncio.to_thread(find_output, driver.store, driver.session_id, driver.state.view, call_id)
+
         context = tool_context(self.context, self.driver.session_id, call.id, self.driver.state.runtime)
-        return msgspec.structs.replace(context, spawned=spawned, ask=ask, delegate=delegate, recall=recall)
+        return msgspec.structs.replace(
+            context, spawned=spawned, ask=ask, delegate=delegate, recall=recall, stored_output=stored_output
+        )
 
     # --- after a crash
 

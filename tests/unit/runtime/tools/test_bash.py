@@ -147,7 +147,7 @@ async def test_long_output_is_an_excerpt_and_the_whole_comes_beside_it(setting: 
     outcome = await setting.run("bash", command="seq 20000")
     assert outcome.text.startswith("1\n2\n")
     assert outcome.text.endswith("19999\n20000")
-    assert "bytes left out here" in outcome.text
+    assert "bytes left out; read output:call1 shows them]" in outcome.text
     assert len(outcome.text) < 31_000
     assert outcome.whole == "".join(f"{n}\n" for n in range(1, 20001)).encode()
     assert outcome.whole_file is None

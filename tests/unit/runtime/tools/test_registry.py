@@ -10,7 +10,7 @@ from outlast.runtime.tools.registry import BuiltinRegistry
 from tests.unit.runtime.tools.setting import Setting
 
 CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
-    "read": ("R", ["file_path"], ["offset", "limit"]),
+    "read": ("R", ["file_path"], ["offset", "limit", "pages"]),
     "write": ("V", ["file_path", "content"], []),
     "edit": ("V", ["file_path", "old_string", "new_string"], ["replace_all"]),
     "glob": ("R", ["pattern"], ["path"]),

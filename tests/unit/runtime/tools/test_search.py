@@ -445,5 +445,8 @@ async def test_a_file_that_only_ripgrep_knows_ignores_nothing(searching: Setting
 
 
 def test_pathspec_is_not_loaded_in_our_own_process() -> None:
-    code = "import sys; from outlast.runtime.tools.builtin import glob, search; glob.scanner()"
+    code = (
+        "import sys; from outlast.runtime.tools.builtin import glob, search;"
+        "from outlast.runtime.tools.process.helper_process import scanner; scanner()"
+    )
     subprocess.run([sys.executable, "-c", f"{code}; assert 'pathspec' not in sys.modules"], check=True)

@@ -206,7 +206,7 @@ def _told_on(path: Path, told_to: int, context: ToolContext) -> int:
 def told(ended: CommandResult, order: CommandSpec, seconds: float, context: ToolContext) -> ToolOutcome:
     """Convert the end of a command into an outcome: its output, then notes on how it ended."""
     try:
-        text, is_excerpt = bounded_file(order.log, ended.total, TEXT_LIMIT)
+        text, is_excerpt = bounded_file(order.log, ended.total, TEXT_LIMIT, context.call_id)
     except FileNotFoundError:
         text, is_excerpt = f"[its output of {ended.total} bytes is lost: the log was removed]", False
     facts: dict[str, Any] = {

@@ -1,52 +1,110 @@
-"""read: returns a text file with line numbers, or an image, never more than a fixed limit."""
+"""read: shows a text file with line numbers, a folder, an image, a PDF, a notebook, or the stored output of a call.
+
+What it shows never exceeds a fixed limit; the text then says how to read on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import os
-from collections.abc import Iterator
+import stat
 from typing import Annotated
 
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
 from outlast.core.messages import ImagePart
+from outlast.runtime.permissions.call_paths import OUTPUT_REFERENCE
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
-from outlast.runtime.tools.files.sandboxed_path import locate, opened
-from outlast.runtime.tools.output_limit import cut
+from outlast.runtime.tools.files.folder_scan import folder_listing
+from outlast.runtime.tools.files.notebook import LARGEST as LARGEST_NOTEBOOK
+from outlast.runtime.tools.files.notebook import notebook_text
+from outlast.runtime.tools.files.pdf_text import AT_ONCE, pdf_text
+from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, locate, opened
+from outlast.runtime.tools.files.stored_output import output_page
+from outlast.runtime.tools.files.text_lines import LINES, SCANNED, cut_lines, page_of
 from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 
-LINES = 2000
-LINE_LIMIT = 2000
-TEXT_LIMIT = 60_000
 IMAGE_LIMIT = 5 * 1024 * 1024
-SCANNED = 64 * 1024 * 1024
-"""How many bytes of a file are read to count lines."""
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
 
 
 class ReadArguments(ToolArguments, frozen=True, kw_only=True):
-    file_path: Annotated[str, Meta(description="The file, relative to the project or absolute.", min_length=1)]
+    file_path: Annotated[
+        str,
+        Meta(
+            description="A file or folder, relative to the project or absolute; output:CALL_ID is a cut output.",
+            min_length=1,
+        ),
+    ]
     offset: Annotated[int, Meta(description="The first line to read, counted from 1.", ge=1)] | None = None
     limit: Annotated[int, Meta(description=f"How many lines; {LINES} unless told.", ge=1)] | None = None
+    pages: Annotated[str, Meta(description=f"Pages of a PDF, such as 3 or 1-5; at most {AT_ONCE}.")] | None = None
 
 
 async def read(arguments: ReadArguments, context: ToolContext) -> ToolOutcome:
-    return await asyncio.to_thread(_read, arguments, context)
+    if arguments.file_path.startswith(OUTPUT_REFERENCE):
+        return await _output(arguments, context)
+    place = locate(arguments.file_path, context)
+    if await asyncio.to_thread(_is_folder, place):
+        _want_no(arguments, "a folder", "offset", "limit", "pages")
+        return await folder_listing(place, context)
+    if await asyncio.to_thread(_first_bytes, place, 5) == b"%PDF-":
+        _want_no(arguments, "a PDF", "offset", "limit")
+        return await pdf_text(place, arguments.pages, context)
+    _want_no(arguments, "no PDF", "pages")
+    return await asyncio.to_thread(_read_file, arguments, place)
 
 
-def _read(arguments: ReadArguments, context: ToolContext) -> ToolOutcome:
-    with opened(locate(arguments.file_path, context)) as file:
+def _want_no(arguments: ReadArguments, what: str, *names: str) -> None:
+    given = [name for name in names if getattr(arguments, name) is not None]
+    if given:
+        raise ToolFault(f"{arguments.file_path} is {what}, which has no {given[0]}; leave out {' and '.join(given)}")
+
+
+async def _output(arguments: ReadArguments, context: ToolContext) -> ToolOutcome:
+    _want_no(arguments, "an output", "pages")
+    asked = arguments.file_path
+    output = await context.stored_output(asked.removeprefix(OUTPUT_REFERENCE).strip())
+    if output is None:
+        raise ToolFault(f"there is no {asked}: no call with this id has a result in this session")
+    return await asyncio.to_thread(output_page, asked, output, arguments.offset, arguments.limit)
+
+
+def _is_folder(place: ResolvedPath) -> bool:
+    try:
+        return stat.S_ISDIR(place.path.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False  # opening it says what is wrong
+
+
+def _first_bytes(place: ResolvedPath, count: int) -> bytes:
+    with opened(place) as file:
+        return os.read(file, count)
+
+
+def _read_file(arguments: ReadArguments, place: ResolvedPath) -> ToolOutcome:
+    with opened(place) as file:
         size = os.fstat(file).st_size
         with os.fdopen(os.dup(file), "rb") as stream:
             start = stream.read(8192)
             if media_type := _image_type(start):
-                return _image(arguments.file_path, media_type, size, start + stream.read(IMAGE_LIMIT))
+                return _image(place.asked, media_type, size, start + stream.read(IMAGE_LIMIT))
             if b"\0" in start:
-                raise ToolFault(
-                    f"{arguments.file_path} is not text ({size} bytes); look at it with a command, if at all"
-                )
+                raise ToolFault(f"{place.asked} is not text ({size} bytes); look at it with a command, if at all")
             stream.seek(0)
+            if place.path.suffix == ".ipynb" and size <= LARGEST_NOTEBOOK:
+                text = notebook_text(stream.read())
+                if text is not None:
+                    data = text.encode("utf-8", "replace")
+                    return _text(arguments, io.BytesIO(data), len(data))
+                stream.seek(0)
             return _text(arguments, stream, size)
 
 
@@ -63,61 +121,31 @@ def _image(asked: str, media_type: str, size: int, data: bytes) -> ToolOutcome:
 def _image_type(start: bytes) -> str | None:
     if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
         return "image/webp"
-    known = {
-        b"\x89PNG\r\n\x1a\n": "image/png",
-        b"\xff\xd8\xff": "image/jpeg",
-        b"GIF87a": "image/gif",
-        b"GIF89a": "image/gif",
-    }
-    return next((media_type for magic, media_type in known.items() if start.startswith(magic)), None)
+    return next((media_type for magic, media_type in _IMAGES.items() if start.startswith(magic)), None)
 
 
-def _text(arguments: ReadArguments, stream: io.BufferedReader, size: int) -> ToolOutcome:
-    first, most = arguments.offset or 1, arguments.limit or LINES
-    shown: list[str] = []
-    used = number = 0
-    for number, line in _lines(stream):
-        if number < first:
-            continue
-        if len(shown) >= most or used > TEXT_LIMIT:
-            number -= 1
-            break
-        shown.append(f"{number:6d}\t{line}")
-        used += len(shown[-1]) + 1
-    else:
-        return _whole(arguments, shown, number, size)
-    shown.append(f"[... the file goes on after line {number}; read on with offset {number + 1}]")
-    return ToolOutcome(text="\n".join(shown), facts={"bytes": size, "lines": len(shown) - 1, "more": True})
-
-
-def _whole(arguments: ReadArguments, shown: list[str], last: int, size: int) -> ToolOutcome:
+def _text(arguments: ReadArguments, stream: io.BufferedIOBase, size: int) -> ToolOutcome:
     if not size:
         return ToolOutcome(text=f"{arguments.file_path} is empty.", facts={"bytes": 0, "lines": 0})
-    if not shown:
-        raise ToolFault(f"{arguments.file_path} has only {last} lines; offset {arguments.offset} is behind its end")
+    page = page_of(cut_lines(stream), arguments.offset, arguments.limit)
+    facts = {"bytes": size, "lines": len(page.lines), "more": page.more}
+    if page.more:
+        note = f"[... the file goes on after line {page.last}; read on with offset {page.last + 1}]"
+        return ToolOutcome(text="\n".join([*page.lines, note]), facts=facts)
+    if not page.lines:
+        raise ToolFault(
+            f"{arguments.file_path} has only {page.last} lines; offset {arguments.offset} is behind its end"
+        )
     if size > SCANNED:
-        shown.append(f"[... of {size} bytes only the first {SCANNED} are read; look at the rest with a command]")
-    return ToolOutcome(text="\n".join(shown), facts={"bytes": size, "lines": len(shown), "more": False})
-
-
-def _lines(stream: io.BufferedReader) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines, each cut. Only the beginning of a very long line is held in memory."""
-    number = scanned = 0
-    while scanned < SCANNED and (line := stream.readline(LINE_LIMIT * 4)):
-        number += 1
-        length = len(line)
-        while not line.endswith(b"\n") and length < SCANNED and (more := stream.readline(1 << 16)):
-            length += len(more)
-            if more.endswith(b"\n"):
-                break
-        scanned += length
-        text = cut(line.rstrip(b"\r\n").decode("utf-8", "replace"), LINE_LIMIT)
-        yield number, text if length <= len(line) else f"{text[:LINE_LIMIT]}[... a line of {length} bytes]"
+        note = f"[... of {size} bytes only the first {SCANNED} are read; look at the rest with a command]"
+        return ToolOutcome(text="\n".join([*page.lines, note]), facts=facts)
+    return ToolOutcome(text="\n".join(page.lines), facts=facts)
 
 
 READ = BuiltinTool(
     "read",
-    f"Read a text file with line numbers ({LINES} lines at a time; go on with offset), or look at an image.",
+    f"Read a text file with line numbers ({LINES} lines at a time; go on with offset), list a folder, or look at an "
+    "image, a PDF (text of its pages) or a notebook. output:CALL_ID reads the whole output of an earlier call.",
     ReadArguments,
     EffectClass.READ,
     read,

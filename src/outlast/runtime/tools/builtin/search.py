@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
-from outlast.runtime.tools.builtin.glob import OUTPUT_LIMIT, scanned, shown_path
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
+from outlast.runtime.tools.files.folder_scan import OUTPUT_LIMIT, scanned, shown_path
 from outlast.runtime.tools.files.gitignore import ALWAYS
 from outlast.runtime.tools.files.glob_pattern import PathFilter, plain_glob
 from outlast.runtime.tools.files.language_types import patterns_of

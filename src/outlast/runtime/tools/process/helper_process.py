@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-_PACKAGES = str(Path(__file__).parents[4])
+PACKAGES = str(Path(__file__).parents[4])
 _SCAN = "import sys; sys.path += sys.argv[1:]; from outlast.runtime.tools.files.scan_process import main; main()"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
@@ -36,7 +36,7 @@ def scanner() -> list[str]:
     found = find_spec("pathspec")
     assert found is not None
     assert found.origin is not None
-    return [sys.executable, "-I", "-S", "-c", _SCAN, _PACKAGES, str(Path(found.origin).parents[1])]
+    return [sys.executable, "-I", "-S", "-c", _SCAN, PACKAGES, str(Path(found.origin).parents[1])]
 
 
 async def gather(
