@@ -66,8 +66,7 @@ def _after(name: str, arguments: dict[str, Any], target: Target) -> bytes | None
         return str(arguments.get("content", "")).encode()
     before = (target.before or b"").decode("utf-8", "surrogateescape")
     wanted = msgspec.convert(arguments, EditArguments)
-    text, _ = edited(before, wanted, wanted.file_path)
-    return text.encode("utf-8", "surrogateescape")
+    return edited(before, wanted, wanted.file_path).text.encode("utf-8", "surrogateescape")
 
 
 def scope_of(context: TurnContext, name: str, arguments: dict[str, Any]) -> str:

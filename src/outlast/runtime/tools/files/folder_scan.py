@@ -1,5 +1,5 @@
-"""Runs the process that walks folders (`scan_process`) beneath a resolved path, shows the paths that it found, and lists
-a folder with the folders in it."""
+"""Runs the process that walks folders (`scan_process`) beneath a resolved path, shows the paths that it found, and
+lists a folder with the folders in it."""
 
 from __future__ import annotations
 
