@@ -29,11 +29,22 @@ TASK = ToolCall(id="s", name="task", arguments={"prompt": "Count."})
 class Recovered:
     """A new process at a session that a dead one left."""
 
-    def __init__(self, past: Past, project: Path, *replies: Reply, mode: str | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        past: Past,
+        project: Path,
+        *replies: Reply,
+        mode: str | None = None,
+        apply_patch: bool = False,
+        **more: Any,
+    ) -> None:
         self.backend = ScriptedBackend(completions=list(replies))
         settings = load_settings(home=project.parent / "home", project_root=project, permission_mode=mode)
         config = AgentConfig(
-            auto_context=False, workflow_mode="execute", reasoning=ReasoningConfig(completion_check=False)
+            auto_context=False,
+            workflow_mode="execute",
+            reasoning=ReasoningConfig(completion_check=False),
+            apply_patch=apply_patch,
         )
         self.agent = Agent(self.backend, config, project, store=past.store, settings=settings, **more)
         assert self.agent.resume_session(past.session_id)

@@ -13,6 +13,8 @@ from outlast import CompletionResponse, Role, ToolCall, open_store
 from outlast.core import events as e
 from outlast.core.messages import TextPart, text_of
 from outlast.core.repair import OUTCOME_UNKNOWN
+from outlast.runtime.tools.files.write_targets import joint_target, target_facts
+from outlast.runtime.tools.port import Target
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.tool_context import whereabouts
 from outlast.store.log_store import LogStore
@@ -230,6 +232,58 @@ async def test_a_write_whose_target_became_a_pipe_is_unknown_and_hangs_nobody(pa
     recovered = Recovered(past, project, "Let me look.")
     await recovered.end()
     assert recovered.result(WRITE).status == "unknown"
+
+
+PATCH = ToolCall(
+    id="p",
+    name="apply_patch",
+    arguments={
+        "patch": "*** Begin Patch\n*** Add File: new.txt\n+new\n*** Update File: a.txt\n@@\n-hello\n+bye\n"
+        "*** Delete File: old.txt\n*** End Patch"
+    },
+)
+FILES = {"new.txt": (None, "new\n"), "a.txt": ("hello\n", "bye\n"), "old.txt": ("old\n", None)}
+
+
+@pytest.mark.parametrize("done", range(len(FILES) + 1))
+async def test_a_patch_of_several_files_goes_by_all_of_them(past: Past, project: Path, done: int) -> None:
+    """The process died after `done` files. None: it is carried out; all: it is told as done; else: unknown."""
+
+    def digest(text: str | None) -> str:
+        return ABSENT if text is None else digest_of(text)
+
+    targets: list[Target] = []
+    for n, (path, (before, after)) in enumerate(FILES.items()):
+        kept = None if before is None else before.encode()
+        targets.append(Target(path=path, digest_before=digest(before), digest_after=digest(after), before=kept))
+        there = after if n < done else before
+        (project / path).unlink(missing_ok=True)
+        if there is not None:
+            (project / path).write_text(there)
+    joint = joint_target(targets)
+    past.calls(PATCH)
+    past.started(
+        PATCH,
+        e.EffectClass.VERIFIABLE,
+        target_digest_before=joint.digest_before,
+        target_digest_after=joint.digest_after,
+        facts={**target_facts(joint), "place": whereabouts(project)},
+    )
+    left = {path: (project / path).exists() for path in FILES}
+    recovered = Recovered(past, project, "Done.", apply_patch=True)
+    await recovered.end()
+    result = recovered.result(PATCH)
+    assert result.status == {0: "executed", 3: "recovered"}.get(done, "unknown")
+    if result.status == "unknown":
+        text = text_of(result.parts)
+        assert f"Changed as asked: {', '.join(list(FILES)[:done])}. " in text.replace(
+            "; Not changed:", ". Not changed:"
+        )
+        assert f"Not changed: {', '.join(list(FILES)[done:])}. " in text
+        assert {path: (project / path).exists() for path in FILES} == left
+    else:
+        assert (project / "a.txt").read_text() == "bye\n"
+        assert not (project / "old.txt").exists()
 
 
 async def test_a_command_that_was_started_is_told_as_unknown_and_never_run_again(past: Past, project: Path) -> None:

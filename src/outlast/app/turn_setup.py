@@ -93,7 +93,7 @@ def read_turn_setup(
     key = project_key(project)
     rules = load_rules(home=settings.home, project=project, project_key=key, flags=config.allow).rules
     environment = {**clean_environment(whole_environment()), **GIT_ENVIRONMENT}
-    tools = _tools()
+    model = backend if backend is not None else _model(settings, state.model or persona.model, made)
     return TurnSetup(
         settings=settings,
         config=config,
@@ -102,12 +102,19 @@ def read_turn_setup(
         persona=persona,
         mode=mode,
         rules=rules,
-        model=backend if backend is not None else _model(settings, state.model or persona.model, made),
-        tools=tools if persona.tools is None else tools.only(persona.tools),
+        model=model,
+        tools=_offered_tools(persona, model, config),
         hooks=load_hooks(home=settings.home, project=project, environment=environment),
         environment=environment,
         workflow=workflow_for(settings, config, persona, state),
     )
+
+
+def _offered_tools(persona: Persona, model: Model | None, config: AgentConfig) -> BuiltinRegistry:
+    """The tools that the persona names, or all for this model."""
+    if persona.tools is not None:
+        return _tools().only(persona.tools)
+    return _tools().for_model(model.name if model is not None else None, config.apply_patch)
 
 
 def build_turn_context(

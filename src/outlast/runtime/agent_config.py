@@ -57,6 +57,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     `stall_seconds`: a reply that sends no data for so long is requested again; None takes the settings' (120). Before
     its first data it may take longer.
     `parallel_calls`: how many reads, or sub-agents, of one reply run side by side; None takes the setting.
+    `apply_patch` offers that tool or not; None offers it to models that are trained on it.
     `compaction_mode` is in_place or rotate. `auto_compaction_input_tokens_threshold` None uses the model's window.
     """
 
@@ -83,6 +84,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_compaction: bool = True
     auto_compaction_input_tokens_threshold: int | None = None
     compaction_keep_last_messages: int = 4
+    apply_patch: bool | None = None
     add_dirs: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     parallel_calls: int | None = None

@@ -86,7 +86,7 @@ def installs(command: str) -> bool:
     return INSTALL.search(command) is not None
 
 
-WRITING = frozenset({"write", "edit", "patch"})
+WRITING = frozenset({"write", "edit", "apply_patch"})
 SHELL = frozenset({"bash", "shell"})
 OPEN_STATES = frozenset({"pending", "in_progress", "open", "todo", "doing", "blocked"})
 
@@ -118,12 +118,13 @@ def work_of(
         succeeded = not is_error and known.get("exit_code", 0) in (0, None)
         return ToolEffect(label=f"{name}: {command}", succeeded=succeeded, changed=changed, command=command)
     if name in WRITING:
-        path = relative(str(known.get("path") or arguments.get("file_path") or ""), project)
+        named = known.get("paths") or [known.get("path") or arguments.get("file_path") or ""]
+        paths = tuple(path for one in named if (path := relative(str(one), project)))
         return ToolEffect(
-            label=f"{name}: {path}",
+            label=f"{name}: {', '.join(paths)}",
             succeeded=not is_error,
-            changed=not is_error and bool(path),
-            touched=(path,) if path else (),
+            changed=not is_error and bool(paths),
+            touched=paths,
             lines=_lines(name, arguments, known),
         )
     touched = tuple(relative(str(path), project) for path in known.get("touched_files") or ())

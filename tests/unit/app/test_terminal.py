@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from outlast import open_store
@@ -82,6 +83,18 @@ async def test_a_change_is_seen_before_it_is_made(store: LogStore, project: Path
     assert impossible is not None
     assert impossible.startswith("It will fail as things are now: old_string is not in a.txt")
     assert await change_of(context, "s", "bash", {"command": "ls"}) is None
+    patch = {"patch": "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** Add File: c\n+c\n*** End Patch"}
+    assert await change_of(context, "s", "apply_patch", patch) is None  # this model is not offered it
+    config = msgspec.structs.replace(agent.config, apply_patch=True)
+    patching = build_turn_context(agent.settings, config, project, agent.session.state, backend=agent.backend)
+    several = await change_of(patching, "s", "apply_patch", patch)
+    assert several is not None
+    assert "-old\n+new" in several
+    assert "+++ b/c" in several
+    missing = {"patch": patch["patch"].replace("-old", "-missing")}
+    assert str(await change_of(patching, "s", "apply_patch", missing)).startswith(
+        "It will fail as things are now: a.txt"
+    )
     assert (project / "a.txt").read_text() == "old\n"
 
 

@@ -14,6 +14,8 @@ from outlast.runtime.history.file_restore import (
     steps,
     undone,
 )
+from outlast.runtime.tools.files.write_targets import joint_target, target_facts
+from outlast.runtime.tools.port import Target
 from tests.histories import Log
 
 
@@ -193,3 +195,59 @@ def test_many_large_files_fit_into_one_event() -> None:
 
 def test_an_absent_file_has_a_digest_of_its_own() -> None:
     assert digest_of(None) == ABSENT
+
+
+def patched(work: Work, changes: dict[str, bytes | None], *, stops_after: int | None = None) -> None:
+    """A call that changes several files, as apply_patch does; it may die after some of them."""
+    files = [
+        Target(
+            path=path,
+            digest_before=digest_of(work.disk.get(path)),
+            digest_after=digest_of(data),
+            before=work.disk.get(path),
+        )
+        for path, data in changes.items()
+    ]
+    target = joint_target(files)
+    work.log.add(
+        e.ToolCallStarted(
+            call_id="p",
+            name="apply_patch",
+            target_digest_before=target.digest_before,
+            target_digest_after=target.digest_after,
+            facts=target_facts(target),
+        )
+    )
+    for path, data in list(changes.items())[:stops_after]:
+        work.disk.pop(path, None)
+        if data is not None:
+            work.disk[path] = data
+    if stops_after is None:
+        work.log.add(e.ToolCallFinished(call_id="p", name="apply_patch", parts=(TextPart("ok"),)))
+
+
+def test_all_files_of_a_patch_are_taken_back_and_put_back() -> None:
+    work = Work(a=b"one", gone=b"old", src=b"moved")
+    work.write("a", b"two")
+    patched(work, {"a": b"three", "new": b"made", "dst": b"moved", "gone": None, "src": None})
+    after = dict(work.disk)
+    assert work.rewind() == []
+    assert work.disk == {"a": b"one", "gone": b"old", "src": b"moved"}
+    assert work.unrewind() == []
+    assert work.disk == after
+
+
+def test_a_patch_that_died_in_the_middle_is_taken_back_wherever_it_stopped() -> None:
+    for stops_after in range(4):
+        work = Work(a=b"one", gone=b"old")
+        patched(work, {"a": b"two", "new": b"made", "gone": None}, stops_after=stops_after)
+        assert work.rewind() == []
+        assert work.disk == {"a": b"one", "gone": b"old"}
+
+
+def test_a_file_of_a_patch_that_somebody_changed_since_is_left_alone_and_the_others_come_back() -> None:
+    work = Work(a=b"one", b=b"one")
+    patched(work, {"a": b"two", "b": b"two"})
+    work.disk["a"] = b"mine"
+    assert [(left.path, left.problem) for left in work.rewind()] == [("a", "it has been changed since")]
+    assert work.disk == {"a": b"mine", "b": b"one"}

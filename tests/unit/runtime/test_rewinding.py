@@ -20,6 +20,8 @@ from outlast.runtime.prompt.skills import NO_SKILLS
 from outlast.runtime.turn.context import TurnContext
 from outlast.session import ConversationSession
 from outlast.store import open_store
+from tests.agents import agent_with, only
+from tests.agents import call as call_of
 from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
 
 
@@ -231,3 +233,34 @@ async def test_nothing_is_restored_outside_the_project_or_read_only(tmp_path: Pa
     with pytest.raises(InvalidInput, match="read-only"):
         await rewind(driver, context_of(project, PermissionMode.READ_ONLY), 2, files=True)
     driver.store.close()
+
+
+async def test_every_file_of_a_patch_goes_back_and_comes_back(tmp_path: Path) -> None:
+    project = tmp_path / "p"
+    project.mkdir()
+    (project / "a.txt").write_text("one\n")
+    (project / "big.txt").write_text("x" * 200_000)
+    (project / "run.sh").write_text("#!/bin/sh\n")
+    patch = (
+        "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** Add File: new.txt\n+new\n"
+        "*** Delete File: big.txt\n*** Update File: run.sh\n*** Move to: bin/run.sh\n*** End Patch"
+    )
+    with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store:
+        replies = [call_of("apply_patch", "p1", patch=patch), "Done."]
+        agent = agent_with(store, project, *replies, apply_patch=True)
+        await agent.run("Change it.")
+        [finished_call] = only(agent, e.ToolCallFinished)
+        assert finished_call.status == "executed"
+        after = {path.name for path in project.rglob("*") if path.is_file()}
+        assert after == {"a.txt", "new.txt", "run.sh"}
+        driver = await Driver.open(store, agent.session.session_id, SystemClock())
+        await driver.claim()
+        [asked_at] = [row.seq for row in store.read(agent.session.session_id, kinds=frozenset({"InputAdmitted"}))]
+        assert await rewind(driver, context_of(project), asked_at, files=True) == []
+        assert (project / "a.txt").read_text() == "one\n"
+        assert (project / "big.txt").read_text() == "x" * 200_000
+        assert (project / "run.sh").exists()
+        assert not (project / "new.txt").exists()
+        assert await unrewind(driver, context_of(project)) == []
+        assert {path.name for path in project.rglob("*") if path.is_file()} == after
+        assert (project / "bin/run.sh").exists()

@@ -82,6 +82,14 @@ def test_an_edit_counts_the_larger_side_unless_the_tool_counted() -> None:
     assert work_of("edit", arguments, is_error=False, project="/p", facts={"added": 40, "removed": 2}).lines == 40
 
 
+def test_a_patch_counts_all_its_files() -> None:
+    facts = {"paths": ["a.py", "sub/b.py"], "added": 3, "removed": 1}
+    effect = work_of("apply_patch", {"patch": "..."}, is_error=False, project="/p", facts=facts)
+    assert (effect.touched, effect.changed, effect.lines) == (("a.py", "sub/b.py"), True, 3)
+    failed = work_of("apply_patch", {"patch": "..."}, is_error=True, project="/p")
+    assert (failed.touched, failed.changed) == ((), False)
+
+
 def test_commands_are_kept_by_their_last_outcome() -> None:
     done = worked(begun(TASK, WorkflowMode.EXECUTE), ran("pytest -q", 1))
     assert (done.failed_commands, done.successful_commands) == (["pytest -q"], [])

@@ -12,6 +12,7 @@ import msgspec
 from outlast.core.errors import SessionNotFound
 from outlast.core.messages import ToolCall
 from outlast.core.state import Approval, SessionState
+from outlast.runtime.tools.builtin.apply_patch import patch_preview
 from outlast.runtime.tools.builtin.edit import EditArguments, edited
 from outlast.runtime.tools.files.atomic_write import ABSENT
 from outlast.runtime.tools.files.diff import difference
@@ -48,9 +49,11 @@ async def change_of(context: TurnContext, session_id: str, name: str, arguments:
     For a call that would fail, the reason is returned instead. The preview changes nothing.
     """
     tool = context.tools.get(name)
-    if tool is None or name not in {"write", "edit"}:
+    if tool is None or name not in {"write", "edit", "apply_patch"}:
         return None
     try:
+        if name == "apply_patch":
+            return await patch_preview(arguments, tool_context(context, session_id, "preview"))
         target = await tool.target(arguments, tool_context(context, session_id, "preview"))
         after = _after(name, arguments, target) if target is not None else None
     except ToolFault as fault:

@@ -23,6 +23,7 @@ from outlast.core.state import SessionState
 from outlast.runtime.history.child_logs import ChildLog
 from outlast.runtime.tools.files.atomic_write import now, replace
 from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, folder, locate
+from outlast.runtime.tools.files.write_targets import recorded_targets
 from outlast.runtime.tools.port import ToolFault
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.tool_context import tool_context
@@ -158,21 +159,20 @@ def _chain(first: list[_Wrote], others: list[list[_Wrote]]) -> list[_Wrote] | No
 def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int, place: int = 0) -> dict[str, list[_Wrote]]:
     """Return the visible writes by path. A write is certain once its call finished without an error."""
     found: dict[str, list[_Wrote]] = {}
-    begun: dict[str, str] = {}
+    begun: dict[str, list[str]] = {}
     for stored, event in rows:
         if stored.seq <= to_seq or state.view.hides(stored.seq):
             continue
-        if isinstance(event, e.ToolCallStarted) and isinstance(path := event.facts.get("path"), str):
-            before, after = event.target_digest_before, event.target_digest_after
-            kept = event.facts.get("before")
-            image = kept if isinstance(kept, bytes) else None
-            found.setdefault(path, []).append(
-                _Wrote(stored.seq, place or stored.seq, image, before or "", after or "", False)
-            )
-            begun[event.call_id] = path
+        if isinstance(event, e.ToolCallStarted) and (files := recorded_targets(event)):
+            for file in files:
+                wrote = _Wrote(
+                    stored.seq, place or stored.seq, file.before, file.digest_before, file.digest_after, False
+                )
+                found.setdefault(file.path, []).append(wrote)
+            begun[event.call_id] = [file.path for file in files]
         elif isinstance(event, e.ToolCallFinished) and event.call_id in begun and not event.is_error:
-            writes = found[begun.pop(event.call_id)]
-            writes[-1] = writes[-1]._replace(certain=True)
+            for path in begun.pop(event.call_id):
+                found[path][-1] = found[path][-1]._replace(certain=True)
     return found
 
 

@@ -27,12 +27,16 @@ class Spawned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verifiable write will change: SHA-256 hex digests ("absent" if there is no file) and the pre-image."""
+    """What a verifiable write will change: SHA-256 hex digests ("absent" if there is no file) and the pre-image.
+
+    A call that changes several files names them in `files`; its own digests are then digests of that list
+    (`outlast.runtime.tools.files.write_targets`)."""
 
     path: str
     digest_before: str
     digest_after: str
     before: bytes | None = None
+    files: tuple[Target, ...] = ()
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):

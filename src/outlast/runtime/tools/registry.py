@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from outlast.models.port import ToolSpec
+from outlast.runtime.tools.builtin.apply_patch import APPLY_PATCH, prefers_patch
 from outlast.runtime.tools.builtin.bash import Bash
 from outlast.runtime.tools.builtin.edit import EDIT
 from outlast.runtime.tools.builtin.glob import GLOB
@@ -26,6 +27,7 @@ def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
         READ,
         WRITE,
         EDIT,
+        APPLY_PATCH,
         GLOB,
         SEARCH,
         Bash(jobs).tool(),
@@ -51,6 +53,13 @@ class BuiltinRegistry:
         """Return a registry with only the named tools and the same jobs."""
         wanted = set(names)
         return BuiltinRegistry((tool for tool in self._tools.values() if tool.name in wanted), jobs=self.jobs)
+
+    def for_model(self, model: str | None, apply_patch: bool | None = None) -> BuiltinRegistry:
+        """Return a registry with the tools for a model of this name: with apply_patch only if the model is trained on
+        patches, or if `apply_patch` says so."""
+        if prefers_patch(model) if apply_patch is None else apply_patch:
+            return self
+        return self.only(name for name in self._tools if name != APPLY_PATCH.name)
 
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)

@@ -17,6 +17,7 @@ from outlast.core.ids import id_from
 from outlast.core.messages import text_of
 from outlast.runtime.driver import RENEW_AFTER, Driver
 from outlast.runtime.session_writes import SessionWrites
+from outlast.runtime.tools.files.write_targets import recorded_targets
 from outlast.runtime.tools.output_limit import bounded
 from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.runtime.turn.context import TurnContext
@@ -99,16 +100,16 @@ def _changes(store: Store, child: str) -> dict[str, Any]:
     """Return the facts that make a sub-agent's file changes those of its parent: `touched` paths, counts of lines, and
     the diffs. Changes of the sub-agent's own sub-agents are in the results of its calls."""
     touched: dict[str, None] = {}
-    started: dict[str, str] = {}
+    started: dict[str, list[str]] = {}
     diffs: list[str] = []
     added = removed = 0
     for _, event in decode_events(store, store.read(store.tip(child), kinds=_CHANGING)):
-        if isinstance(event, ToolCallStarted) and isinstance(path := event.facts.get("path"), str):
-            started[event.call_id] = path
+        if isinstance(event, ToolCallStarted):
+            started[event.call_id] = [file.path for file in recorded_targets(event)]
         if not isinstance(event, ToolCallFinished):
             continue
-        path = started.pop(event.call_id, None)
-        paths = changed_paths(event.facts) or ([path] if path is not None and not event.is_error else [])
+        recorded = started.pop(event.call_id, [])
+        paths = changed_paths(event.facts) or ([] if event.is_error else recorded)
         touched |= dict.fromkeys(paths)
         if paths:
             added += _count(event.facts, "added")

@@ -33,8 +33,8 @@ from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.evaluate import call_digest
 from outlast.runtime.prompt.nested_memory import memory_change
 from outlast.runtime.session_recall import SessionRecall
-from outlast.runtime.tools.files.atomic_write import now, settled
-from outlast.runtime.tools.files.sandboxed_path import locate
+from outlast.runtime.tools.files.atomic_write import settled
+from outlast.runtime.tools.files.write_targets import digest_now, partial_outcome, target_facts
 from outlast.runtime.tools.port import (
     ShellFolder,
     Spawned,
@@ -185,7 +185,7 @@ class ToolExecutor:
 
     def _facts(self, tool: Tool, target: Target | None) -> dict[str, Any]:
         """Return the data to undo the call, and the folder where it runs; a read needs no folder."""
-        undo: dict[str, Any] = {"path": target.path, "before": target.before} if target else {}
+        undo = target_facts(target)
         return undo if tool.effect is EffectClass.READ else {**undo, "place": self._here}
 
     # --- effect
@@ -322,7 +322,7 @@ class ToolExecutor:
         elif found is not None and found == call.digest_before:
             await self._again(asked, tool, found)
         else:
-            await self._answer(asked, "unknown", OUTCOME_UNKNOWN)
+            await self._answer(asked, "unknown", await self._partial_outcome(call, asked) or OUTCOME_UNKNOWN)
 
     async def _again(self, asked: ToolCall, tool: Tool, expected: str | None) -> None:
         """Run a call that started without an effect, if permitted: this process may have fewer permissions."""
@@ -333,14 +333,15 @@ class ToolExecutor:
     async def _digest_now(self, call: OpenCall, asked: ToolCall) -> str | None:
         """Return the current digest of a verifiable write's target; None if it cannot be determined."""
         _, event = await self.driver.event(call.started_seq)
-        path = event.facts.get("path") if isinstance(event, ToolCallStarted) else None
-        if not isinstance(path, str):
+        if not isinstance(event, ToolCallStarted):
             return None
         context = self._context(asked)
-        try:
-            return await settled(lambda _: now(locate(path, context)).digest)
-        except (ToolFault, OSError):
-            return None
+        return await settled(lambda _: digest_now(event, context))
+
+    async def _partial_outcome(self, call: OpenCall, asked: ToolCall) -> str | None:
+        _, event = await self.driver.event(call.started_seq)
+        context = self._context(asked)
+        return await settled(lambda _: partial_outcome(event, context)) if isinstance(event, ToolCallStarted) else None
 
     # --- answers
 

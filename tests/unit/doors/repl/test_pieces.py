@@ -39,6 +39,11 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 32
     [
         ("bash", {"command": "npm  test\n"}, "`npm test`"),
         ("edit", {"file_path": "src/a.py", "old_string": "x"}, "edit src/a.py"),
+        (
+            "apply_patch",
+            {"patch": "*** Update File: a.py\n*** Move to: b.py\n@@\n+*** Add File: no\n*** End Patch"},
+            "apply_patch a.py, b.py",
+        ),
         ("todo", {"items": []}, "todo"),
         ("bash", {"command": "a\x1b[2J"}, "`a<U+001B>[2J`"),
         ("other", {"n": 1, "what": "thing"}, "other thing"),

@@ -13,6 +13,7 @@ CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
     "read": ("R", ["file_path"], ["offset", "limit", "pages"]),
     "write": ("V", ["file_path", "content"], []),
     "edit": ("V", ["file_path", "old_string", "new_string"], ["replace_all"]),
+    "apply_patch": ("V", ["patch"], []),
     "glob": ("R", ["pattern"], ["path"]),
     "search": (
         "R",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from outlast.core import events as e
@@ -25,6 +26,9 @@ _SUBJECT = {
 }
 
 
+_PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): *(.+?)\s*$", re.MULTILINE)
+
+
 def one_line(text: str, longest: int = LONGEST) -> str:
     """One line with every character visible, cut if it is too long."""
     return visible_line(text, longest)
@@ -33,6 +37,8 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> str:
     """A short description of a call: `npm test` for a command, `edit src/a.py` for a file."""
     subject = arguments.get(_SUBJECT.get(name, ""))
+    if name == "apply_patch":
+        subject = ", ".join(_PATCHED.findall(str(arguments.get("patch", "")))) or None
     if name == "bash" and isinstance(subject, str) and subject.strip():
         return f"`{one_line(subject, longest)}`"
     if name == "todo":

@@ -35,6 +35,7 @@ class CurrentFile(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     data: bytes | None = None
     size: int = 0
+    mode: int | None = None
 
 
 def now(place: ResolvedPath) -> CurrentFile:
@@ -51,19 +52,28 @@ def now(place: ResolvedPath) -> CurrentFile:
 def _look(here: int, name: str, asked: str) -> CurrentFile:
     file = open_in(here, name, asked)
     with os.fdopen(file, "rb") as stream:
-        size = os.fstat(file).st_size
-        if size > LARGEST:
-            return CurrentFile(digest=hashlib.file_digest(stream, "sha256").hexdigest(), size=size)
+        found = os.fstat(file)
+        mode = stat.S_IMODE(found.st_mode)
+        if found.st_size > LARGEST:
+            return CurrentFile(digest=hashlib.file_digest(stream, "sha256").hexdigest(), size=found.st_size, mode=mode)
         data = stream.read()
-        return CurrentFile(digest=hashlib.sha256(data).hexdigest(), data=data, size=len(data))
+        return CurrentFile(digest=hashlib.sha256(data).hexdigest(), data=data, size=len(data), mode=mode)
 
 
 def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def replace(place: ResolvedPath, data: bytes, expected: str, context: ToolContext, given_up: threading.Event) -> None:
-    """Write `data` if the current file still has the digest `expected`. Mode and owner are kept."""
+def replace(
+    place: ResolvedPath,
+    data: bytes,
+    expected: str,
+    context: ToolContext,
+    given_up: threading.Event,
+    mode: int | None = None,
+) -> None:
+    """Write `data` if the current file still has the digest `expected`. Mode and owner are kept; a new file gets
+    `mode`, if given."""
     with folder(place, create=expected == ABSENT) as (here, name):
         before = _replaceable(here, name, place, context)
         temporary = f".outlast-{secrets.token_hex(8)}.tmp"
@@ -75,6 +85,8 @@ def replace(place: ResolvedPath, data: bytes, expected: str, context: ToolContex
                 stream.write(data)
                 stream.flush()
                 _like(before, file)
+                if before is None and mode is not None:
+                    os.fchmod(file, mode & 0o777)
                 os.fsync(file)
             with _RENAMING:
                 _want_unchanged(here, name, place, expected)
@@ -88,13 +100,28 @@ def replace(place: ResolvedPath, data: bytes, expected: str, context: ToolContex
         os.fsync(here)
 
 
+def remove(place: ResolvedPath, expected: str, context: ToolContext, given_up: threading.Event) -> None:
+    """Remove a file if it still has the digest `expected`. Other hard links of it stay."""
+    with folder(place) as (here, name):
+        _want_writable(os.stat(name, dir_fd=here, follow_symlinks=False), place)
+        _want_unchanged(here, name, place, expected)
+        if given_up.is_set():
+            raise ToolFault(f"{place.asked} was not removed: cancelled")
+        os.unlink(name, dir_fd=here)
+        os.fsync(here)
+
+
+def _want_writable(found: os.stat_result, place: ResolvedPath) -> None:
+    if not found.st_mode & 0o222:
+        raise ToolFault(f"{place.asked} is read-only; make it writable first if it is meant to change")
+
+
 def _replaceable(here: int, name: str, place: ResolvedPath, context: ToolContext) -> os.stat_result | None:
     try:
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not found.st_mode & 0o222:
-        raise ToolFault(f"{place.asked} is read-only; make it writable first if it is meant to change")
+    _want_writable(found, place)
     if found.st_nlink > 1 and stat.S_ISREG(found.st_mode) and context.mode not in ANYWHERE:
         raise ToolFault(
             f"{place.asked} has {found.st_nlink} hard links, and the others may lie outside the project; "
