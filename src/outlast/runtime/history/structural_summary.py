@@ -17,6 +17,7 @@ from outlast.core.messages import Message, Role, TextPart
 from outlast.core.state import SessionState
 from outlast.core.text import one_line
 from outlast.core.window import SUMMARY_MARK
+from outlast.runtime.permissions.call_paths import named_paths
 
 KEY_FILES, TOP_TOOLS, REQUESTS, FACTS, PENDING = 6, 5, 3, 2, 3
 _PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
@@ -158,7 +159,8 @@ def _files(said: Sequence[Message]) -> list[str]:
     spoken: dict[str, None] = {}
     for message in reversed(said):
         for call in reversed(message.tool_calls):
-            values = (call.arguments.get(name) for name in _PATH_ARGUMENTS)
+            values = [call.arguments.get(name) for name in _PATH_ARGUMENTS]
+            values += named_paths(call.name, call.arguments) if call.name == "apply_patch" else []
             touched.update(
                 dict.fromkeys(one_line(value) for value in values if isinstance(value, str) and value.strip())
             )

@@ -152,7 +152,7 @@ async def test_hunk_that_does_not_fit_one_place_is_refused(
         ("*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch", "a.txt exists already; change it with Update File"),
         (
             "*** Begin Patch\n*** Update File: none\n@@\n-a\n+b\n*** End Patch",
-            "none does not exist; Add File creates it",
+            "none does not exist; look for it with glob, or create it with Add File",
         ),
         ("*** Begin Patch\n*** Delete File: none\n*** End Patch", "none does not exist"),
         ("*** Begin Patch\n*** Update File: a.txt\n*** Move to: old.txt\n*** End Patch", "old.txt exists already"),

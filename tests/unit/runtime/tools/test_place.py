@@ -109,14 +109,18 @@ async def test_added_folder_is_a_root_too(maze: Setting) -> None:
         ("loop", "circle"),
         ("loop/x", "not a folder"),
         ("file/x", "not a folder"),
-        (".", "folder"),
-        ("a", "folder"),
         ("nothing", "does not exist"),
         ("no/thing", "does not exist"),
     ],
 )
 async def test_path_that_is_none_is_refused_with_its_reason(maze: Setting, path: str, said: str) -> None:
     assert said in await maze.fault("read", file_path=path)
+
+
+async def test_folder_is_not_written_or_edited_as_a_file(maze: Setting) -> None:
+    for path in (".", "a"):
+        assert "is a folder" in await maze.fault("write", file_path=path, content="x")
+        assert "is a folder" in await maze.fault("edit", file_path=path, old_string="x", new_string="y")
 
 
 async def test_what_is_no_file_is_left_alone(setting: Setting) -> None:

@@ -133,7 +133,7 @@ async def test_large_folder_says_how_many_entries_are_not_shown(setting: Setting
 async def test_folder_outside_and_lines_of_a_folder_are_refused(setting: Setting) -> None:
     assert "outside" in await setting.fault("read", file_path="..")
     said = await setting.fault("read", file_path=".", offset=1)
-    assert said == ". is a folder, which has no offset; leave out offset"
+    assert said == ". is a folder; offset cannot be used with it, leave it out"
 
 
 async def test_empty_folder_is_told(setting: Setting) -> None:
@@ -304,7 +304,7 @@ async def test_pdftotext_is_used_where_pypdf_is_missing(setting: Setting, monkey
 async def test_pages_of_a_text_file_are_refused(setting: Setting) -> None:
     (setting.project / "f").write_text("x")
     said = await setting.fault("read", file_path="f", pages="1")
-    assert said == "f is no PDF, which has no pages; leave out pages"
+    assert said == "f is no PDF; pages cannot be used with it, leave it out"
 
 
 # --- stored outputs

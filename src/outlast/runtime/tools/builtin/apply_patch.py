@@ -120,7 +120,7 @@ class PatchPlan:
         if file.after is None:
             if file.found.digest != ABSENT and file.found.data is None:
                 raise ToolFault(f"{path} is larger than {LARGEST} bytes; change it with a command")
-            raise ToolFault(f"{path} does not exist; Add File creates it, glob shows what there is")
+            raise ToolFault(f"{path} does not exist; look for it with glob, or create it with Add File")
         return file
 
     def _free(self, path: str) -> PlannedFile:

@@ -29,8 +29,8 @@ LINE_SHOWN = 300
 
 class EditArguments(ToolArguments, frozen=True, kw_only=True):
     file_path: Annotated[str, Meta(description="The file, relative to the project or absolute.", min_length=1)]
-    old_string: Annotated[str, Meta(description="The exact text to replace, white space included.", min_length=1)]
-    new_string: Annotated[str, Meta(description="What to put in its place.")]
+    old_string: Annotated[str, Meta(description="The exact text to replace, with its white space.", min_length=1)]
+    new_string: Annotated[str, Meta(description="The text to put in its place.")]
     replace_all: Annotated[bool, Meta(description="Replace every occurrence instead of the only one.")] = False
 
 
@@ -91,7 +91,7 @@ def _edited(arguments: EditArguments, context: ToolContext) -> tuple[ResolvedPat
 def text_of(place: ResolvedPath, found: CurrentFile, tool: str) -> str:
     """Return the text of a file that is to be changed. Raises ToolFault if there is none."""
     if found.digest == ABSENT:
-        raise ToolFault(f"{place.asked} does not exist; glob shows what there is")
+        raise ToolFault(f"{place.asked} does not exist; look for it with glob, or create it with write")
     if found.data is None:
         raise ToolFault(f"{place.asked} is larger than {LARGEST} bytes; change it with a command")
     if b"\0" in found.data[:8192]:
@@ -185,8 +185,8 @@ def _not_found(text: str, old: str, asked: str) -> str:
 
 EDIT = BuiltinTool(
     "edit",
-    "Replace an exact piece of text in a file. It must occur exactly once unless replace_all is set. The line numbers "
-    "that read shows are no part of the text.",
+    "Replace an exact piece of text in a file. It must occur exactly once, unless replace_all is set. Leave out the "
+    "line numbers that read shows.",
     EditArguments,
     EffectClass.VERIFIABLE,
     edit,

@@ -20,7 +20,7 @@ LOOKED_AT = 20_000
 
 class GlobArguments(ToolArguments, frozen=True, kw_only=True):
     pattern: Annotated[str, Meta(description="For example **/*.py or src/**/test_*.{ts,tsx}.", min_length=1)]
-    path: Annotated[str, Meta(description="The folder to look in; the project unless told.")] | None = None
+    path: Annotated[str, Meta(description="Folder to look in; the project by default.")] | None = None
 
 
 async def glob(arguments: GlobArguments, context: ToolContext) -> ToolOutcome:
@@ -53,7 +53,7 @@ def _unfinished(facts: dict[str, Any]) -> str:
 
 GLOB = BuiltinTool(
     "glob",
-    "List files by a pattern of their path, the newest first. What .gitignore ignores is left out.",
+    "List files whose path matches a pattern, the newest first. Files that .gitignore names are skipped.",
     GlobArguments,
     EffectClass.READ,
     glob,

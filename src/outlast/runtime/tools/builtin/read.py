@@ -39,12 +39,12 @@ class ReadArguments(ToolArguments, frozen=True, kw_only=True):
     file_path: Annotated[
         str,
         Meta(
-            description="A file or folder, relative to the project or absolute; output:CALL_ID is a cut output.",
+            description="A file or folder, relative to the project or absolute, or output:CALL_ID.",
             min_length=1,
         ),
     ]
-    offset: Annotated[int, Meta(description="The first line to read, counted from 1.", ge=1)] | None = None
-    limit: Annotated[int, Meta(description=f"How many lines; {LINES} unless told.", ge=1)] | None = None
+    offset: Annotated[int, Meta(description="Number of the first line to read, from 1 on.", ge=1)] | None = None
+    limit: Annotated[int, Meta(description=f"How many lines; {LINES} by default.", ge=1)] | None = None
     pages: Annotated[str, Meta(description=f"Pages of a PDF, such as 3 or 1-5; at most {AT_ONCE}.")] | None = None
 
 
@@ -65,7 +65,7 @@ async def read(arguments: ReadArguments, context: ToolContext) -> ToolOutcome:
 def _want_no(arguments: ReadArguments, what: str, *names: str) -> None:
     given = [name for name in names if getattr(arguments, name) is not None]
     if given:
-        raise ToolFault(f"{arguments.file_path} is {what}, which has no {given[0]}; leave out {' and '.join(given)}")
+        raise ToolFault(f"{arguments.file_path} is {what}; {' and '.join(given)} cannot be used with it, leave it out")
 
 
 async def _output(arguments: ReadArguments, context: ToolContext) -> ToolOutcome:
@@ -97,7 +97,7 @@ def _read_file(arguments: ReadArguments, place: ResolvedPath) -> ToolOutcome:
             if media_type := _image_type(start):
                 return _image(place.asked, media_type, size, start + stream.read(IMAGE_LIMIT))
             if b"\0" in start:
-                raise ToolFault(f"{place.asked} is not text ({size} bytes); look at it with a command, if at all")
+                raise ToolFault(f"{place.asked} is not text ({size} bytes); inspect it with a command")
             stream.seek(0)
             if place.path.suffix == ".ipynb" and size <= LARGEST_NOTEBOOK:
                 text = notebook_text(stream.read())
@@ -144,8 +144,9 @@ def _text(arguments: ReadArguments, stream: io.BufferedIOBase, size: int) -> Too
 
 READ = BuiltinTool(
     "read",
-    f"Read a text file with line numbers ({LINES} lines at a time; go on with offset), list a folder, or look at an "
-    "image, a PDF (text of its pages) or a notebook. output:CALL_ID reads the whole output of an earlier call.",
+    f"Read a text file as numbered lines, {LINES} at a time; offset continues. Also lists a folder (two levels) and "
+    "shows images, the text of PDF pages, and the cells and outputs of notebooks. output:CALL_ID reads the whole "
+    "output of an earlier call whose result was cut.",
     ReadArguments,
     EffectClass.READ,
     read,

@@ -40,9 +40,10 @@ Count = Annotated[int, Meta(ge=0, le=AROUND)]
 
 class SearchArguments(ToolArguments, frozen=True, kw_only=True):
     pattern: Annotated[str, Meta(description="A regular expression, matched line by line.", min_length=1)]
-    path: Annotated[str, Meta(description="The folder or file to search; the project unless told.")] | None = None
+    path: Annotated[str, Meta(description="Folder or file to search; the project by default.")] | None = None
     glob: (
-        Annotated[str, Meta(description="Only files whose path matches, for example *.py; !*.py excludes.")] | None
+        Annotated[str, Meta(description="Only files whose path matches, such as *.py or src/**/*.ts; !*.py excludes.")]
+        | None
     ) = None
     output: Annotated[
         Literal["lines", "files", "count"],
@@ -53,7 +54,7 @@ class SearchArguments(ToolArguments, frozen=True, kw_only=True):
     ignore_case: Annotated[bool, Meta(description="Match upper and lower case alike.")] = False
     type: Annotated[str, Meta(description="Only files of a language: py, js, ts, go, rust, java, ...")] | None = None
     limit: (
-        Annotated[int, Meta(description=f"Most lines (or files) to show; {MOST} unless told.", ge=1, le=MOST_ASKED)]
+        Annotated[int, Meta(description=f"How many lines or files to show; {MOST} by default.", ge=1, le=MOST_ASKED)]
         | None
     ) = None
 
@@ -90,7 +91,7 @@ def _single_file(place: ResolvedPath) -> str | None:
     try:
         mode = place.path.stat(follow_symlinks=False).st_mode
     except OSError as error:
-        raise ToolFault(f"{place.asked} does not exist; glob shows what there is") from error
+        raise ToolFault(f"{place.asked} does not exist; look for it with glob") from error
     if not stat.S_ISREG(mode) or not place.parts:
         return None
     with opened(place) as file:
@@ -252,8 +253,8 @@ def _left_out(arguments: SearchArguments, found: SearchResult, shown: int) -> st
 
 SEARCH = BuiltinTool(
     "search",
-    "Search text files for a regular expression, line by line; before and after show the lines around a match. Files "
-    "that .gitignore names and files over 8 MiB are left out, unless path names the file.",
+    "Search text files for a regular expression, line by line. Files that .gitignore names, binary files and files "
+    "over 8 MiB are skipped.",
     SearchArguments,
     EffectClass.READ,
     search,

@@ -62,7 +62,7 @@ async def write(arguments: WriteArguments, context: ToolContext) -> ToolOutcome:
 
 WRITE = BuiltinTool(
     "write",
-    "Write a whole file, creating it and its folders or replacing what is there. To change a part of a file, use edit.",
+    "Write a whole file: creates it and its folders, or replaces what is there. To change a part of a file, use edit.",
     WriteArguments,
     EffectClass.VERIFIABLE,
     write,

@@ -36,7 +36,7 @@ def listed(
     first = True
     for path, hits in groupby(rows, lambda row: row.path):
         matched = {hit.line: hit.column for hit in hits}
-        lines = _lines_of(start, path)
+        lines, name = _lines_of(start, path), shown(path)
         for group in _groups(sorted(matched), before, after, len(lines)):
             if (before or after) and not first:
                 yield "--"
@@ -44,9 +44,9 @@ def listed(
             for number in group:
                 text = lines[number - 1].removesuffix("\r")
                 if number in matched:
-                    yield f"{shown(path)}:{number}:{around(text, matched[number])}"
+                    yield f"{name}:{number}:{around(text, matched[number])}"
                 else:
-                    yield f"{shown(path)}-{number}-{around(text, 0)}"
+                    yield f"{name}-{number}-{around(text, 0)}"
 
 
 def _groups(matched: Sequence[int], before: int, after: int, last: int) -> Iterator[range]:

@@ -57,7 +57,9 @@ def locate(path: str, context: ToolContext) -> ResolvedPath:
         if target.is_relative_to(resolved):
             return ResolvedPath(asked=path, root=resolved, parts=target.relative_to(resolved).parts)
     listed = ", ".join(str(root) for root in context.roots)
-    raise ToolFault(f"{path} is outside the project ({listed}); the user can add its folder with --add-dir")
+    raise ToolFault(
+        f"{path} is outside the project ({listed}); use a path inside it, or ask the user to add that folder"
+    )
 
 
 def _check(path: str) -> None:
@@ -143,7 +145,7 @@ def _want_regular(mode: int, asked: str) -> None:
         raise ToolFault(f"{asked} is a link that leads in a circle or changed meanwhile")
     kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
     raise ToolFault(
-        f"{asked} is {kind}, not a file; " + ("glob lists what is in it" if kind == "a folder" else "it is left alone")
+        f"{asked} is {kind}, not a file; " + ("read lists what is in it" if kind == "a folder" else "it is left alone")
     )
 
 
@@ -153,7 +155,7 @@ def _refusing(place: ResolvedPath) -> Generator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolFault(f"{place.asked} does not exist; glob shows what there is") from error
+        raise ToolFault(f"{place.asked} does not exist; look for it with glob") from error
     except PermissionError as error:
         raise ToolFault(f"{place.asked} may not be used: permission denied") from error
     except OSError as error:
