@@ -314,21 +314,26 @@ async def test_each_of_several_open_calls_goes_by_its_own_class_and_finished_one
     assert recovered.witnessed == ""
 
 
-async def test_a_verification_command_that_was_started_is_not_run_again(past: Past, project: Path) -> None:
+@pytest.mark.parametrize("workflow", ["plain", "guided"])
+async def test_a_verification_command_that_was_started_is_not_run_again(
+    past: Past, project: Path, workflow: str
+) -> None:
     check = ToolCall(id="verify-1-1-1", name="bash", arguments=BASH.arguments)
     past.turn()
     past.reply(TextPart("It is done."))
     past.decided("verify", "definition_of_done_requires_verification")
     past.driver(
+        e.RuntimeStateChanged(changes={"workflow": workflow}),
         e.DefinitionOfDoneUpdated(
             definition={
                 "task_statement": "Do it.",
                 "status": "verifying",
+                "mutating_actions": ["write: a.txt"],
                 "verification_commands": [BASH.arguments["command"]],
                 "active_verification_attempt_id": "attempt-1",
                 "active_verification_attempt_number": 1,
             }
-        )
+        ),
     )
     past.started(check)
     recovered = Recovered(past, project, "It could not be verified.", "It could not be verified.")

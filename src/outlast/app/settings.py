@@ -54,6 +54,8 @@ class Settings:
     """How many reads, or sub-agents, of one reply run side by side."""
     stall_seconds: int = 120
     """A reply that sends no data for so long is requested again; before its first data it may take longer."""
+    verify_commands: tuple[str, ...] = ()
+    """Commands that verify what a guided turn changed; only the user's own file may name them."""
     resume_on_start: bool = True
     """Whether a server resumes interrupted turns by itself; otherwise the user has to say `continue`."""
     gateway: tuple[GatewaySettings, ...] = ()
@@ -265,9 +267,17 @@ def _workflow(where: str, key: str, value: object) -> str:
 
 
 def _hosts(where: str, key: str, value: object) -> tuple[str, ...]:
+    return _texts(where, key, value, 'host names, like ["localhost:8765"]')
+
+
+def _commands(where: str, key: str, value: object) -> tuple[str, ...]:
+    return _texts(where, key, value, 'shell commands, like ["pytest -q"]')
+
+
+def _texts(where: str, key: str, value: object, what: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ConfigError(f'{where}: {key} must be a list of host names, like ["localhost:8765"]')
-    return tuple(_text(where, key, host) for host in cast("Sequence[object]", value))
+        raise ConfigError(f"{where}: {key} must be a list of {what}")
+    return tuple(_text(where, key, item) for item in cast("Sequence[object]", value))
 
 
 def _tokens(where: str, key: str, value: object) -> int:
@@ -324,6 +334,7 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "allowed_hosts": _hosts,
     "context_window": _tokens,
     "parallel_calls": _parallel_calls,
+    "verify_commands": _commands,
     "resume_on_start": _yes_or_no,
     "dialect": _dialect,
     "local_model": _path,

@@ -40,7 +40,8 @@ from outlast.runtime.turn.dialect import checked_dialect
 from outlast.runtime.turn.observer import NullObserver, TurnObserver, WithoutModelEvents
 from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.workflow.guided_policy import GuidedPolicy
-from outlast.workflow.verification import project_of
+
+MANIFESTS = ("Cargo.toml", "Makefile", "go.mod", "package.json", "pyproject.toml", "setup.cfg", "tox.ini")
 
 _jobs = Jobs()
 """Background jobs live as long as the process, whichever agent started them."""
@@ -86,6 +87,7 @@ def read_turn_setup(
         config,
         dialect=checked_dialect(config.dialect or settings.dialect),
         stall_seconds=config.stall_seconds or settings.stall_seconds,
+        verify_commands=config.verify_commands or settings.verify_commands,
     )
     persona = persona_for(settings, config, project, state)
     mode = permitted_mode(settings, config, state, persona)
@@ -233,7 +235,7 @@ def workflow_for(settings: Settings, config: AgentConfig, persona: Persona, stat
 
 def _project_facts(project: Path) -> tuple[EnvironmentFact, ...]:
     """Name the project's manifest files."""
-    found = sorted(project_of(project).manifests)
+    found = [name for name in MANIFESTS if (project / name).is_file()]
     return (EnvironmentFact(name="manifests", text=f"The project has {', '.join(found)}.", once=True),) if found else ()
 
 

@@ -45,7 +45,9 @@ class EvidenceProvenance(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class VerificationEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of a verification command. `skipped`: it could not run (denied, or the program is not installed)."""
+    """Result of a verification command. `skipped`: it could not run (denied, or the program is not installed).
+
+    `by_model`: the model ran the command itself, so it has seen the result."""
 
     command: str
     passed: bool = False
@@ -56,6 +58,7 @@ class VerificationEvidence(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     skipped: bool = False
     attempt_id: str | None = None
     attempt_number: int = 0
+    by_model: bool = False
 
     @property
     def status(self) -> EvidenceStatus:

@@ -36,9 +36,9 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`completion_check`: send an answer that looks unfinished back to the model (at most five times a turn).
-
-    `verification`: run commands that check the work before a turn may complete. `effort` is passed to the model.
+    """`completion_check`: a guided turn may ask the model once to go on with its own todo list, or to repair what a
+    named command shows. `verification`: a guided turn runs the commands that the plan and `verify_commands` name.
+    `effort` is passed to the model.
     """
 
     completion_check: bool = True
@@ -51,7 +51,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     complete (the reply is still streamed and stored as a draft).
 
     `workflow` is plain or guided; None takes the persona's, then the setting, then plain. `workflow_mode` requests
-    clarify, plan, execute or verify; `clarify` allows questions before the work.
+    clarify, plan, execute or verify; `clarify` and `plan` ask a guided turn for a brief or a plan before each new task.
+    `verify_commands` verify what a guided turn changed; empty takes the setting.
     `prompting`: a user can answer questions. `sub_agents_ask` False: sub-agents ask none, as no user would see them.
     `dialect` is native, text or auto; None takes the settings' (auto by default). `prompt_format` "react" means text.
     `stall_seconds`: a reply that sends no data for so long is requested again; None takes the settings' (120). Before
@@ -67,7 +68,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str | None = None
     workflow_mode: str | None = None
     clarify: bool = False
-    plan: bool = True
+    plan: bool = False
+    verify_commands: tuple[str, ...] = ()
     permission_mode: str | None = None
     persona: str | None = None
     prompt_format: str | None = None

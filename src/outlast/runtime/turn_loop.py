@@ -49,6 +49,9 @@ from outlast.runtime.turn.tool_calls import ToolExecutor
 from outlast.runtime.turn.turn_start import prompt_events
 from outlast.runtime.turn.turn_stats import TurnRecord
 
+LARGE_REQUEST = 250_000
+"""Tokens of a request whose digest is made in a thread."""
+
 COMPLETED, STOPPED, FAILED, BUDGET, INTERRUPTED = "completed", "stopped", "failed", "budget_exhausted", "interrupted"
 
 
@@ -105,7 +108,9 @@ class Turn:
         if self.phases.now is not Phase.ASSISTANT:
             self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
         estimate = request_tokens(request.messages, request.system, request.tools)
-        opened = self.attempts.requested(request, _digest(request), estimate)
+        is_large = estimate > LARGE_REQUEST  # its digest would delay everything else in this process
+        digest = await asyncio.to_thread(_digest, request) if is_large else _digest(request)
+        opened = self.attempts.requested(request, digest, estimate)
         prompt = self.policy.system_prompt()
         prompted = prompt_events(self.driver, self.context, prompt)
         described = () if told is None else (told,)
@@ -254,7 +259,7 @@ class Turn:
             self.phases = Phases(Phase.COMPLETION)
             self.phases.enter(Phase.FINALIZE, "turn_complete", "Finalizing completed turn", PhaseEnd.TERMINAL)
         facts = {"note": note} if note else {}
-        self.answer = f"{self.answer or (await self._record()).last_answer}{note or ''}"
+        self.answer = self.answer or (await self._record()).last_answer
         ended = TurnEnded(outcome=outcome, reason=reason, answered=list(turn.inputs), facts=facts)
         others = [seq for seq in self.state.unanswered if seq not in turn.inputs]
         told = RuntimeStateChanged(changes={"last_turn": {"outcome": outcome, "reason": reason}})

@@ -3,19 +3,20 @@
 The log is the only source of truth: both are values in `RuntimeStateChanged`, under `BRIEF_KEY` and `PLAN_KEY`.
 Markdown is an export format, and what models write. A heading is `# Name`, `**Name**` or `Name:` on its own line; items
 are bullets, numbers, check boxes or plain lines. Verification commands come from a model, so they need the same
-permissions as any tool call.
+permissions as any tool call. The ledger lists what brief and plan assume.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
 
 from outlast.core.record_storage import dump, load
+from outlast.core.workflow_records import WorkflowLedger, WorkflowLedgerItem
 
 MAX_TEXT = 64 * 1024
 MAX_ITEMS = 50
@@ -81,19 +82,8 @@ def listed(title: str, items: Iterable[str], *, empty: str = "(none)") -> str:
 BRIEF_KEY = "workflow_brief"
 
 
-class Slot(StrEnum):
-    """Information needed before work on an unclear task, in the order in which it is asked for."""
-
-    DESIRED_OUTCOME = "desired_outcome"
-    ACCEPTANCE_CRITERIA = "acceptance_criteria"
-    NON_GOALS = "non_goals"
-    DECISION_BOUNDARIES = "decision_boundaries"
-    CONSTRAINTS = "constraints"
-    LIKELY_TOUCHPOINTS = "likely_touchpoints"
-
-
 class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`rounds` counts the user's answers so far; `pressure_passed` is set once the scope was challenged."""
+    """What is known about a task before the work begins."""
 
     task: str
     desired_outcome: list[str] = []
@@ -104,11 +94,6 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     likely_touchpoints: list[str] = []
     assumptions: list[str] = []
     open_questions: list[str] = []
-    rounds: int = 0
-    pressure_passed: bool = False
-
-    def slot(self, slot: Slot) -> list[str]:
-        return getattr(self, slot.value)
 
 
 _BRIEF_NAMES = {
@@ -218,9 +203,10 @@ _PLAN_NAMES = {
 
 
 def parsed_plan(text: str, task: str, before: WorkPlan | None = None) -> WorkPlan:
-    """Parse the plan in a model's text. Without a list of files, the files named in the steps are the touchpoints."""
+    """Parse the plan in a model's text. Without a known heading for them, every list item is a step; without a list of
+    files, the files named in the steps are the touchpoints."""
     found = sections(text, _PLAN_NAMES)
-    steps = found.get("steps", [])
+    steps = found.get("steps") or _listed_items(text)
     files = [path for item in found.get("files", []) for path in paths_in(item)]
     if not files:
         files = [path for step in steps for path in paths_in(step)]
@@ -234,6 +220,13 @@ def parsed_plan(text: str, task: str, before: WorkPlan | None = None) -> WorkPla
         risks=found.get("risks", []),
         revision=before.revision + 1 if again and before is not None else 1,
     )
+
+
+def _listed_items(text: str) -> list[str]:
+    if sections(text, _PLAN_NAMES):
+        return []
+    bullets = (line for line in text[:MAX_TEXT].splitlines() if _BULLET.fullmatch(line.strip()))
+    return [item for line in bullets if (item := item_of(line)) is not None][:MAX_ITEMS]
 
 
 def paths_in(text: str) -> list[str]:
@@ -279,3 +272,46 @@ def stored_plan(plan: WorkPlan | None) -> dict[str, Any]:
 def plan_of(runtime: dict[str, Any]) -> WorkPlan | None:
     value = runtime.get(PLAN_KEY)
     return None if value is None else load(WorkPlan, value)
+
+
+def outside_plan(plan: WorkPlan, touched: Sequence[str]) -> list[str]:
+    """Return the changed files that the plan does not name; none if it names no files at all."""
+    return [path for path in touched if plan.touchpoints and not any(covers(known, path) for known in plan.touchpoints)]
+
+
+def covers(known: str, path: str) -> bool:
+    """Whether `known` (a file, a bare file name, a folder, or a pattern) matches `path`."""
+    if known.endswith("/"):
+        return path.startswith(known) or f"/{known}" in f"/{path}"
+    return path == known or path.endswith(f"/{known}") or known.endswith(f"/{path}") or fnmatchcase(path, known)
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+LEDGER_LENGTH = 64
+"""Items per list; the oldest items that still have their first status are dropped first."""
+FIRST_STATUS = {"assumptions": "open", "acceptance_anchors": "active", "decision_boundaries": "tracked"}
+
+
+def noted(ledger: WorkflowLedger, phase: str, **texts: Sequence[str]) -> WorkflowLedger:
+    """Add these texts, by the name of their list, to the ledger. A text already in it keeps its status."""
+    lists = {
+        name: _with(getattr(ledger, name), texts.get(name, ()), phase, FIRST_STATUS[name]) for name in FIRST_STATUS
+    }
+    return WorkflowLedger(**lists)
+
+
+def _with(
+    items: Sequence[WorkflowLedgerItem], texts: Sequence[str], phase: str, status: str
+) -> list[WorkflowLedgerItem]:
+    known = {one_line(item.text).casefold() for item in items}
+    merged = list(items)
+    for text in texts:
+        if (key := one_line(text).casefold()) and key not in known:
+            known.add(key)
+            merged.append(WorkflowLedgerItem(text=text.strip(), status=status, introduced_phase=phase))
+    while len(merged) > LEDGER_LENGTH:
+        untouched = (at for at, item in enumerate(merged) if item.status == status)
+        del merged[next(untouched, 0)]
+    return merged

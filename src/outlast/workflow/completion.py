@@ -1,291 +1,126 @@
-"""Completion policy: decides whether a turn is over when the model stops calling tools. Its stages:
+"""Completion of a guided turn: what an answer without tool calls leads to, and the codes that record it.
 
-    repair             retries an empty answer; recovers a tool call written as text
-    text_loop          stops a model that repeats itself
-    continuation_check sends back an answer without the evidence that its task needs, at most five times
-    definition_of_done verifies changes; a failure leads back to execute mode, at most three times
-
-`decide` is pure and can be repeated after a crash: everything it needs is in the facts, which come from the log.
+An answer ends the turn as completed. There are two exceptions, together at most one per turn: the model began its own
+todo list in this turn and left items open, or a command that the user or the plan named failed when the runtime ran it.
+Neither applies when the answer asks the user something or when a call was denied. No decision depends on the wording of
+the request or of the answer, so it is the same in every language.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from outlast.core.messages import ToolCall
-from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.text import fenced
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.core.workflow_records import (
+    COMPLETION_PREFIX,
     DefinitionOfDone,
-    DoneStatus,
+    EntryKind,
     EvidenceProvenance,
     EvidenceStatus,
     VerificationEvidence,
     VerificationObservation,
+    WorkflowTimelineEntry,
 )
-from outlast.workflow.completion_decision import (
-    EMPTY,
-    CompletionAction,
-    CompletionDecision,
-    nudge_for,
-    repair_for,
-    verdict,
-)
+from outlast.runtime.turn.policy import CONTINUE, VERIFY
 from outlast.workflow.definition_of_done import (
-    failed,
     finished,
     fixing,
-    missing_evidence,
     next_command,
     observations,
-    passed,
+    result_of,
+    verification_note,
     verifying,
 )
-from outlast.workflow.text_signals import (
-    is_loop,
+
+LABEL = "[Outlast runtime]"
+MAX_OUTPUT = 1_200
+READ = 2_000
+"""Number of characters at the end of an answer in which a question is looked for."""
+NUDGES = ("pending_items_continue", "verification_failed_reentry", "premature_completion_nudge")
+"""Codes of the decisions that ask the model for more; the last one only in logs of older versions."""
+
+ITEMS = (
+    f"{LABEL} Items of your todo list are still open:\n{{items}}\n"
+    "Go on with them, or close those that are done or not needed and answer."
 )
-from outlast.workflow.verification import summary_of
-
-MAX_NUDGES = 5
-MAX_EMPTY = 5
-MORE_EMPTY = 3
-"""Extra retries late in work on several files, where an empty answer would lose the most."""
 
 
-class CompletionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Input of `decide` when the model has answered without (native) tool calls.
+class CompletionCode(msgspec.Struct, frozen=True):
+    outcome: str
+    kind: EntryKind
+    summary: str
 
-    `commands` would verify the work (`verification.commands_for`); `earlier` are the previous answers of this turn;
-    `performed` counts finished tool calls; `nudges` and `empty_retries` count those of this turn; `calls` are written
-    as text at the end of the answer.
-    `declined`: the user refused a call, so the model may say that it could not continue.
-    """
 
-    task: str
-    answer: str
+_K = EntryKind
+CODES = {
+    "pending_items_continue": CompletionCode(
+        CONTINUE, _K.COMPLETION_CONTINUE, "continued once because items of the model's own list are still open"
+    ),
+    "non_mutating_response_accepted": CompletionCode(
+        "complete", _K.COMPLETION_COMPLETE, "accepted the response; nothing was changed that needs verification"
+    ),
+    "verification_not_required": CompletionCode(
+        "complete", _K.COMPLETION_COMPLETE, "completed without verification because it is switched off"
+    ),
+    "verify_skip_no_commands": CompletionCode(
+        "complete", _K.COMPLETION_COMPLETE, "completed without verification because no named command could check it"
+    ),
+    "definition_of_done_requires_verification": CompletionCode(
+        VERIFY, _K.COMPLETION_CONTINUE, "the named commands verify the work before the turn is complete"
+    ),
+    "verification_passed": CompletionCode("complete", _K.COMPLETION_COMPLETE, "completed because verification passed"),
+    "verification_failed_reentry": CompletionCode(
+        CONTINUE,
+        _K.COMPLETION_CONTINUE,
+        "continued after verification failed and the runtime re-entered execute mode",
+    ),
+    "verification_failed": CompletionCode(
+        "complete", _K.COMPLETION_COMPLETE, "completed; verification failed, and the user is told so"
+    ),
+}
+
+
+class CompletionDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """`nudge` goes to the model, never as the user's words; `note` to the user, beside the answer."""
+
+    code: str
     done: DefinitionOfDone
-    mode: WorkflowMode = WorkflowMode.EXECUTE
-    commands: tuple[str, ...] = ()
-    earlier: tuple[str, ...] = ()
-    performed: int = 0
-    nudges: int = 0
-    empty_retries: int = 0
-    calls: tuple[ToolCall, ...] = ()
-    declined: bool = False
-    halted: bool = False
-    completion_check: bool = True
-    verification: bool = True
-    chat_profile: bool = False
+    nudge: str | None = None
+    note: str | None = None
+    evidence: tuple[str, ...] = ()
+    observations: tuple[VerificationObservation, ...] = ()
 
+    @property
+    def outcome(self) -> str:
+        return CODES[self.code].outcome
 
-def decide(facts: CompletionFacts) -> CompletionDecision:
-    """Decide what follows from this answer. Call it for each answer, and again after each verification attempt."""
-    if facts.halted:
-        return _verdict("tool_batch_halted", facts, CompletionAction.END)
-    if facts.done.status == DoneStatus.VERIFYING:
-        return _verified(facts) if next_command(facts.done) is None else _pending(facts)
-    return _repaired(facts) or _looped(facts) or _checked(facts)
+    @property
+    def summary(self) -> str:
+        return CODES[self.code].summary
 
-
-def _verdict(
-    code: str, facts: CompletionFacts, action: CompletionAction, which: str = "", /, **told: Any
-) -> CompletionDecision:
-    return verdict(code, facts.done, action, which, **told)
-
-
-# --- repair and text loop ----------------------------------------------------------------------------------------
-
-
-def _repaired(facts: CompletionFacts) -> CompletionDecision | None:
-    if not facts.answer.strip():
-        if facts.empty_retries < _empty_budget(facts):
-            return _verdict(
-                "empty_response_retry", facts, CompletionAction.ASK, nudge=None if facts.chat_profile else EMPTY
-            )
-        return _verdict("empty_response_exhausted", facts, CompletionAction.END)
-    return _verdict("raw_text_tool_recovered", facts, CompletionAction.CALL) if facts.calls else None
-
-
-def _empty_budget(facts: CompletionFacts) -> int:
-    if facts.chat_profile:
-        return 1
-    late = len(facts.done.touched_files) >= 3
-    return MAX_EMPTY + (MORE_EMPTY if late else 0)
-
-
-def _looped(facts: CompletionFacts) -> CompletionDecision | None:
-    return _verdict("text_loop_bailout", facts, CompletionAction.END) if is_loop(facts.answer, facts.earlier) else None
-
-
-# --- continuation check ------------------------------------------------------------------------------------------
-
-
-def _checked(facts: CompletionFacts) -> CompletionDecision:
-    no_loop = _verdict("text_loop_not_detected", facts, CompletionAction.END)
-    missing = missing_evidence(facts.task, facts.answer, facts.done, facts.performed) if _may_nudge(facts) else []
-    texts = tuple(item.summary for item in missing)
-    if missing and facts.nudges >= MAX_NUDGES:
-        which = _what_is_missing(facts.done)
-        return _verdict(
-            "continuation_budget_exhausted",
-            facts,
-            CompletionAction.END,
-            which,
-            evidence=texts,
-            provenance=tuple(missing),
-            observations=tuple(observations(facts.done)),
-            before=(no_loop,),
+    def entry(self, timestamp: str, mode: WorkflowMode) -> WorkflowTimelineEntry:
+        return WorkflowTimelineEntry(
+            timestamp=timestamp,
+            kind=str(CODES[self.code].kind),
+            mode=str(mode),
+            reason_code=self.code,
+            summary=f"{COMPLETION_PREFIX}{self.summary}",
+            decision_kind=str(DecisionKind.FORCED),
+            evidence_summary=list(self.evidence),
+            evidence_provenance=[_provenance(item) for item in self.observations],
+            verification_observations=list(self.observations),
+            policy_stage="continuation_check" if self.code == "pending_items_continue" else "definition_of_done",
+            policy_outcome="continue" if self.outcome == VERIFY else self.outcome,
         )
-    if missing and not _only_pending(missing, facts.done):
-        return _verdict(
-            "premature_completion_nudge",
-            facts,
-            CompletionAction.ASK,
-            "mutating" if facts.done.mutated else "non-mutating",
-            evidence=texts,
-            provenance=tuple(missing),
-            nudge=nudge_for(texts),
-            before=(no_loop,),
-        )
-    accepted = _verdict("completion_response_accepted", facts, CompletionAction.END)
-    return _gated(facts, tuple(missing), (no_loop, accepted))
 
-
-def _may_nudge(facts: CompletionFacts) -> bool:
-    """Whether the model may be told to continue: only in execute and verify mode (briefs and plans are answers), never
-    for a demo model, if the check is switched off, or after the user refused a call."""
-    working = facts.mode in (WorkflowMode.EXECUTE, WorkflowMode.VERIFY)
-    return facts.completion_check and not facts.chat_profile and not facts.declined and working
-
-
-def _only_pending(missing: Sequence[EvidenceProvenance], done: DefinitionOfDone) -> bool:
-    return not done.mutated and all(item.source == "dod.pending_items" for item in missing)
-
-
-def _what_is_missing(done: DefinitionOfDone) -> str:
-    seen = [item for item in observations(done) if item.status in (EvidenceStatus.FAILED, EvidenceStatus.STALE)]
-    if seen:
-        return f"the observed verification was not good: {seen[-1].summary}"
-    if done.failed_commands:
-        return f"`{done.failed_commands[-1]}` still failed"
-    return "follow-through evidence was still missing"
-
-
-# --- definition of done ------------------------------------------------------------------------------------------
-
-
-def _gated(
-    facts: CompletionFacts, pending: tuple[EvidenceProvenance, ...], before: tuple[CompletionDecision, ...]
-) -> CompletionDecision:
-    if pending:
-        texts = tuple(item.summary for item in pending)
-        return _verdict(
-            "pending_items_continue",
-            facts,
-            CompletionAction.ASK,
-            evidence=texts,
-            provenance=pending,
-            nudge=nudge_for(texts),
-            before=before[:1],
-        )
-    if not facts.done.mutated:
-        return _complete("non_mutating_response_accepted", facts, before, ("verification_not_required",))
-    if facts.done.last_verification_result == EvidenceStatus.PASSED:
-        return _complete_verified(facts, before)
-    if not facts.verification:
-        return _complete("verification_not_required", facts, before, ())
-    if not facts.commands:
-        return _complete(
-            "verify_skip_no_commands", facts, before, ("verification_commands_missing", "verify_skip_no_commands")
-        )
-    done = verifying(facts.done, facts.commands)
-    return _verdict(
-        "definition_of_done_requires_verification",
-        facts,
-        CompletionAction.VERIFY,
-        done=done,
-        observations=tuple(observations(done)),
-        provenance=tuple(_provenance(item) for item in observations(done)),
-        remarks=("execute_completed", "definition_of_done_requires_verification", "verification_pending"),
-        before=before,
-    )
-
-
-def _complete(
-    code: str, facts: CompletionFacts, before: tuple[CompletionDecision, ...], remarks: tuple[str, ...]
-) -> CompletionDecision:
-    return _verdict(code, facts, CompletionAction.END, done=finished(facts.done), before=before, remarks=remarks)
-
-
-def _complete_verified(facts: CompletionFacts, before: tuple[CompletionDecision, ...]) -> CompletionDecision:
-    """Complete the turn: nothing has changed since the last verification passed."""
-    shown = facts.done.of_attempt()
-    return _verdict(
-        "verification_passed",
-        facts,
-        CompletionAction.END,
-        done=passed(facts.done),
-        before=before,
-        suffix=_suffix(shown),
-    )
-
-
-def _pending(facts: CompletionFacts) -> CompletionDecision:
-    """Run the remaining commands of an unfinished verification attempt."""
-    return _verdict(
-        "definition_of_done_requires_verification",
-        facts,
-        CompletionAction.VERIFY,
-        observations=tuple(observations(facts.done)),
-        remarks=("verification_pending",),
-    )
-
-
-def _verified(facts: CompletionFacts) -> CompletionDecision:
-    shown = facts.done.of_attempt()
-    bad = [item for item in shown if item.status is EvidenceStatus.FAILED]
-    seen = observations(facts.done)
-    told: dict[str, Any] = {"observations": tuple(seen), "provenance": tuple(_provenance(item) for item in seen)}
-    if not bad and any(item.passed for item in shown):
-        return _verdict(
-            "verification_passed",
-            facts,
-            CompletionAction.END,
-            done=passed(facts.done),
-            suffix=_suffix(shown),
-            evidence=tuple(item.summary for item in seen),
-            remarks=("verification_passed",),
-            **told,
-        )
-    if not bad:
-        remarks = ("verification_commands_missing", "verify_skip_no_commands")
-        skipped = finished(facts.done)
-        return _verdict("verify_skip_no_commands", facts, CompletionAction.END, done=skipped, remarks=remarks, **told)
-    evidence = tuple(f"verification contradiction: `{item.command}` failed" for item in bad)
-    if facts.done.retry_count >= facts.done.retry_budget:
-        return _verdict(
-            "verification_retry_budget_exhausted",
-            facts,
-            CompletionAction.END,
-            f"{facts.done.retry_count} retries",
-            done=failed(facts.done),
-            evidence=evidence,
-            suffix=_failure_suffix(bad),
-            remarks=("verification_retry_budget_exhausted",),
-            **told,
-        )
-    return _verdict(
-        "verification_failed_reentry",
-        facts,
-        CompletionAction.ASK,
-        done=fixing(facts.done),
-        evidence=evidence,
-        nudge=repair_for(bad),
-        remarks=("verification_failed_reentry",),
-        **told,
-    )
+    def changes(self) -> dict[str, Any]:
+        """Return the runtime state changes that record the decision."""
+        return {"last_completion_decision_code": self.code, "last_completion_decision_summary": self.summary}
 
 
 def _provenance(item: VerificationObservation) -> EvidenceProvenance:
@@ -299,9 +134,77 @@ def _provenance(item: VerificationObservation) -> EvidenceProvenance:
     )
 
 
-def _suffix(shown: Sequence[VerificationEvidence]) -> str:
-    return f"\n\n{summary_of(shown)}"
+def after_answer(
+    done: DefinitionOfDone, *, open_items: Sequence[str] = (), may_nudge: bool = False, verification: bool = True
+) -> CompletionDecision:
+    """Decide what follows from an answer. `open_items` are those of a todo list that the model began in this turn."""
+    if open_items and may_nudge:
+        nudge = ITEMS.format(items="\n".join(f"- {item}" for item in open_items))
+        evidence = tuple(f"the open item: {item}" for item in open_items)
+        return CompletionDecision(code="pending_items_continue", done=done, nudge=nudge, evidence=evidence)
+    if verification and done.mutated and next_command(done) is not None:
+        begun = verifying(done)
+        seen = tuple(observations(begun))
+        return CompletionDecision(code="definition_of_done_requires_verification", done=begun, observations=seen)
+    return _complete(done, verification=verification)
 
 
-def _failure_suffix(bad: Sequence[VerificationEvidence]) -> str:
-    return f"\n\nVerification failed: {', '.join(f'`{item.command}`' for item in bad)}. The work is not done."
+def after_verification(done: DefinitionOfDone, *, may_nudge: bool) -> CompletionDecision:
+    """Decide after the last named command has run. A failure that the model has not seen is sent to it, once."""
+    unseen = [item for item in done.of_attempt() if item.status is EvidenceStatus.FAILED and not item.by_model]
+    if not (unseen and may_nudge):
+        return _complete(done, verification=True)
+    return CompletionDecision(
+        code="verification_failed_reentry",
+        done=fixing(done),
+        nudge=repair_request(unseen),
+        evidence=tuple(f"verification contradiction: `{item.command}` failed" for item in unseen),
+        observations=tuple(observations(done)),
+    )
+
+
+_RESULT_CODES = {
+    EvidenceStatus.PASSED: "verification_passed",
+    EvidenceStatus.FAILED: "verification_failed",
+    EvidenceStatus.SKIPPED: "verify_skip_no_commands",
+}
+
+
+def _complete(done: DefinitionOfDone, *, verification: bool) -> CompletionDecision:
+    if not done.mutated or not verification:
+        code = "verification_not_required" if done.mutated else "non_mutating_response_accepted"
+        return CompletionDecision(code=code, done=finished(done, EvidenceStatus.SKIPPED))
+    result = result_of(done)
+    ended = finished(done, result)
+    seen = tuple(observations(ended))
+    return CompletionDecision(
+        code=_RESULT_CODES[result],
+        done=ended,
+        note=verification_note(ended) or None,
+        evidence=tuple(item.summary for item in seen),
+        observations=seen,
+    )
+
+
+def repair_request(failed: Sequence[VerificationEvidence]) -> str:
+    """Tell the model what failed, with the end of the output; it is fenced because it is data."""
+    shown = "\n\n".join(_failure(item) for item in failed)
+    return f"{LABEL} A command that verifies this task failed. Correct the work, or say why it fails.\n\n{shown}"
+
+
+def _failure(item: VerificationEvidence) -> str:
+    return (
+        f"`{item.command}` ended with exit code {item.exit_code}:\n{fenced(item.stdout[-MAX_OUTPUT:] or '(no output)')}"
+    )
+
+
+_QUESTION = re.compile(
+    r"[\u037e\u055e\u061f\u1367\u203d\u2047\u2048\uff1f]"  # Greek, Armenian, Arabic, Ethiopic, full width
+    r"|\?(?=[\"'\u2019\u201d\u00bb)\]*_`]*(?:\s|$))"  # not the one in an address
+    r"|[\u0370-\u03ff];"  # the Greek question mark, as it is typed
+)
+
+
+def is_question(answer: str) -> bool:
+    """Whether the last paragraph of an answer asks something, in any script."""
+    return _QUESTION.search(answer[-READ:].rstrip().split("\n\n")[-1]) is not None

@@ -1,12 +1,14 @@
-"""Definition of done of a task: its criteria, the work done, the verification results, and the missing evidence.
+"""Definition of done of a task: its criteria, the work done, and the results of the commands that verify it.
 
 It is an immutable value: every function returns a new one. Its size is limited, because `DefinitionOfDoneUpdated`
-stores it whole.
+stores it whole. Every change of the work begins a new attempt, so the evidence of the active attempt is always newer
+than the last change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,27 +16,20 @@ from outlast.core.workflow_mode import WorkflowMode
 from outlast.core.workflow_records import (
     DefinitionOfDone,
     DoneStatus,
-    EvidenceProvenance,
     EvidenceStatus,
     TaskSize,
     VerificationEvidence,
     VerificationObservation,
 )
+from outlast.runtime.tools.port import ToolOutcome
 from outlast.workflow.artifacts import Brief, WorkPlan
-from outlast.workflow.text_signals import (
-    actions,
-    hands_back,
-    is_broad,
-    is_informational,
-    wants_a_check,
-    wants_a_run,
-    wants_an_install,
-)
-from outlast.workflow.tool_effect import ToolEffect, installs, kind_of, looks_like_a_test
+from outlast.workflow.tool_effect import ToolEffect, is_conclusive, normal_command
 
-MAX_FILES, MAX_COMMANDS, MAX_ITEMS, MAX_EVIDENCE = 500, 100, 100, 24
+MAX_FILES, MAX_COMMANDS, MAX_ITEMS, MAX_EVIDENCE, MAX_NAMED = 500, 100, 100, 24, 10
 MAX_OUTPUT = 2_000
 MAX_TEXT = 500
+NOT_RUNNABLE = frozenset({126, 127})
+"""Exit codes of a shell for a program that is missing or not executable; they say nothing about the work."""
 
 
 def size_of(files: int, lines: int) -> TaskSize:
@@ -44,18 +39,39 @@ def size_of(files: int, lines: int) -> TaskSize:
 
 
 def begun(
-    task: str, mode: WorkflowMode, *, brief: Brief | None = None, plan: WorkPlan | None = None
+    task: str,
+    mode: WorkflowMode,
+    *,
+    brief: Brief | None = None,
+    plan: WorkPlan | None = None,
+    commands: Sequence[str] = (),
 ) -> DefinitionOfDone:
-    """Return the definition for a new task, with the criteria and commands of its plan and brief, if any."""
+    """Return the definition for a new task. Only its plan and the settings (`commands`) name verification commands."""
     criteria = [*(plan.acceptance_criteria if plan else ()), *(brief.acceptance_criteria if brief else ())]
+    planned = list(plan.verification_commands) if plan else []
     return DefinitionOfDone(
         task_statement=task,
         acceptance_criteria=_latest((), criteria, MAX_ITEMS),
-        verification_commands=list(plan.verification_commands) if plan else [],
-        planned_commands=list(plan.verification_commands) if plan else [],
+        verification_commands=_named([*planned, *commands]),
+        planned_commands=planned,
         current_mode=str(mode),
         mode_history=[str(mode)],
     )
+
+
+def planned(done: DefinitionOfDone, plan: WorkPlan) -> DefinitionOfDone:
+    """Take over the plan that was approved while the turn runs, and go on in execute mode."""
+    named = [*plan.verification_commands, *done.verification_commands]
+    return msgspec.structs.replace(
+        entered(done, WorkflowMode.EXECUTE),
+        acceptance_criteria=_latest(done.acceptance_criteria, plan.acceptance_criteria, MAX_ITEMS),
+        verification_commands=_named(named),
+        planned_commands=list(plan.verification_commands),
+    )
+
+
+def _named(commands: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(normal_command(command) for command in commands if command.strip()))[:MAX_NAMED]
 
 
 def entered(done: DefinitionOfDone, mode: WorkflowMode) -> DefinitionOfDone:
@@ -66,7 +82,7 @@ def entered(done: DefinitionOfDone, mode: WorkflowMode) -> DefinitionOfDone:
 
 
 def worked(done: DefinitionOfDone, work: ToolEffect) -> DefinitionOfDone:
-    """Record one tool call. A change makes an earlier passed verification stale."""
+    """Record one tool call. A change makes earlier evidence stale."""
     if work.items is not None:
         pending, completed = work.items
         done = msgspec.structs.replace(
@@ -74,21 +90,34 @@ def worked(done: DefinitionOfDone, work: ToolEffect) -> DefinitionOfDone:
         )
     if work.command is not None:
         done = _ran(done, work.command[:MAX_TEXT], work.succeeded)
-    if not work.succeeded or not (work.changed or work.command):
+    if not (work.succeeded and work.changed):
         return done
     files = _latest(done.touched_files, work.touched, MAX_FILES)
     lines = done.line_changes + work.lines
-    stale = work.changed and done.last_verification_result == EvidenceStatus.PASSED
+    was_verified = done.last_verification_result is not None
+    return _next_attempt(
+        msgspec.structs.replace(
+            done,
+            touched_files=files,
+            line_changes=lines,
+            task_size=str(size_of(len(files), lines)),
+            mutating_actions=[*done.mutating_actions, work.label[:MAX_TEXT]][-MAX_ITEMS:],
+            last_verification_result=str(EvidenceStatus.STALE) if was_verified else None,
+            status=str(DoneStatus.IN_PROGRESS) if done.status != DoneStatus.FIXING else done.status,
+        )
+    )
+
+
+def _next_attempt(done: DefinitionOfDone) -> DefinitionOfDone:
+    """Begin the next attempt, unless the active one has no evidence yet."""
+    if done.active_verification_attempt_id is not None and not done.of_attempt():
+        return done
+    number = done.verification_attempt_counter + 1
     return msgspec.structs.replace(
         done,
-        touched_files=files,
-        line_changes=lines,
-        task_size=str(size_of(len(files), lines)),
-        mutating_actions=[*done.mutating_actions, work.label[:MAX_TEXT]][-MAX_ITEMS:]
-        if work.changed
-        else done.mutating_actions,
-        last_verification_result=str(EvidenceStatus.STALE) if stale else done.last_verification_result,
-        status=str(DoneStatus.IN_PROGRESS) if done.status != DoneStatus.FIXING else done.status,
+        verification_attempt_counter=number,
+        active_verification_attempt_id=f"attempt-{number}",
+        active_verification_attempt_number=number,
     )
 
 
@@ -106,27 +135,27 @@ def _latest(known: Sequence[str], more: Sequence[str], most: int) -> list[str]:
 # --- verification ------------------------------------------------------------------------------------------------
 
 
-def verifying(done: DefinitionOfDone, commands: Sequence[str]) -> DefinitionOfDone:
-    """Start a new verification attempt, which supersedes older ones."""
-    number = done.verification_attempt_counter + 1
-    return msgspec.structs.replace(
-        entered(done, WorkflowMode.VERIFY),
-        verification_commands=list(commands),
-        verification_attempt_counter=number,
-        active_verification_attempt_id=f"attempt-{number}",
-        active_verification_attempt_number=number,
-        status=str(DoneStatus.VERIFYING),
-        last_verification_result=str(EvidenceStatus.PENDING),
+def evidence_of(command: str, outcome: ToolOutcome, status: str, *, by_model: bool) -> VerificationEvidence:
+    """Build the evidence of a finished command; it is skipped if the command did not run to its end, or if its exit
+    code proves nothing."""
+    code = outcome.facts.get("exit_code")
+    has_code = isinstance(code, int) and status in {"executed", "failed"} and is_conclusive(command)
+    return VerificationEvidence(
+        command=normal_command(command),
+        passed=has_code and code == 0,
+        exit_code=code if has_code else None,
+        stdout=_tail(outcome.text),
+        skipped=not has_code or code in NOT_RUNNABLE,
+        by_model=by_model,
     )
 
 
 def observed(done: DefinitionOfDone, evidence: VerificationEvidence) -> DefinitionOfDone:
-    """Record the result of one command of the active attempt; it replaces an earlier result of the same command."""
+    """Record the result of one named command in the active attempt; it replaces an earlier result of that command."""
+    if done.active_verification_attempt_id is None:
+        done = _next_attempt(done)
     seen = msgspec.structs.replace(
         evidence,
-        stdout=_tail(evidence.stdout),
-        stderr=_tail(evidence.stderr),
-        kind=str(kind_of(evidence.command)),
         attempt_id=done.active_verification_attempt_id,
         attempt_number=done.active_verification_attempt_number,
     )
@@ -139,16 +168,18 @@ def _tail(text: str) -> str:
 
 
 def next_command(done: DefinitionOfDone) -> str | None:
-    """Return the first command without a result in the active attempt, which is also where to resume after a crash."""
-    if done.status != DoneStatus.VERIFYING:
-        return None
+    """Return the first named command without a result since the last change. A command whose exit code proves nothing
+    is never run. After a crash this is also where the verification resumes."""
     seen = {item.command for item in done.of_attempt()}
-    return next((command for command in done.verification_commands if command not in seen), None)
+    return next((name for name in done.verification_commands if name not in seen and is_conclusive(name)), None)
 
 
-def passed(done: DefinitionOfDone) -> DefinitionOfDone:
+def verifying(done: DefinitionOfDone) -> DefinitionOfDone:
+    done = _next_attempt(done) if done.active_verification_attempt_id is None else done
     return msgspec.structs.replace(
-        done, status=str(DoneStatus.DONE), confidence="high", last_verification_result=str(EvidenceStatus.PASSED)
+        entered(done, WorkflowMode.VERIFY),
+        status=str(DoneStatus.VERIFYING),
+        last_verification_result=str(EvidenceStatus.PENDING),
     )
 
 
@@ -162,21 +193,40 @@ def fixing(done: DefinitionOfDone) -> DefinitionOfDone:
     )
 
 
-def failed(done: DefinitionOfDone) -> DefinitionOfDone:
-    return msgspec.structs.replace(
-        done, status=str(DoneStatus.FAILED), confidence="low", last_verification_result=str(EvidenceStatus.FAILED)
-    )
+_CONFIDENCE = {EvidenceStatus.PASSED: "high", EvidenceStatus.FAILED: "low"}
 
 
-def finished(done: DefinitionOfDone, *, verification: EvidenceStatus = EvidenceStatus.SKIPPED) -> DefinitionOfDone:
-    """Complete without verification: nothing was changed, no command could check it, or it is switched off."""
-    return msgspec.structs.replace(
-        done, status=str(DoneStatus.DONE), confidence="medium", last_verification_result=str(verification)
-    )
+def finished(done: DefinitionOfDone, result: EvidenceStatus) -> DefinitionOfDone:
+    """Complete the task with this verification result; skipped if no command was named or nothing was changed."""
+    status = DoneStatus.FAILED if result is EvidenceStatus.FAILED else DoneStatus.DONE
+    changes: dict[str, Any] = {"status": str(status), "last_verification_result": str(result)}
+    return msgspec.structs.replace(done, confidence=_CONFIDENCE.get(result, "medium"), **changes)
+
+
+def result_of(done: DefinitionOfDone) -> EvidenceStatus:
+    """Return what the evidence since the last change says as a whole."""
+    seen = {item.status for item in done.of_attempt()}
+    if EvidenceStatus.FAILED in seen:
+        return EvidenceStatus.FAILED
+    return EvidenceStatus.PASSED if EvidenceStatus.PASSED in seen else EvidenceStatus.SKIPPED
+
+
+def verification_note(done: DefinitionOfDone) -> str:
+    """Return one line for the user about the named commands; empty if none was named."""
+    results = {item.command: item for item in done.of_attempt()}
+    return "; ".join(f"`{name}` {_told(name, results.get(name))}" for name in done.verification_commands)
+
+
+def _told(command: str, result: VerificationEvidence | None) -> str:
+    if not is_conclusive(command):
+        return "was not run as a check: the exit code of a pipeline or a list of commands proves nothing"
+    if result is None or result.status is EvidenceStatus.SKIPPED:
+        return "could not be run"
+    return "passed" if result.passed else f"failed (exit code {result.exit_code})"
 
 
 def observations(done: DefinitionOfDone) -> list[VerificationObservation]:
-    """Return the current verification status of each command."""
+    """Return the current verification status of each named command."""
     return [_observation(done, command) for command in done.verification_commands]
 
 
@@ -187,17 +237,14 @@ def _observation(done: DefinitionOfDone, command: str) -> VerificationObservatio
     older = [item.attempt_id for item in shown if item.attempt_id != active]
     if current is not None:
         status = current.status
-        if status is EvidenceStatus.PASSED and done.last_verification_result == EvidenceStatus.STALE:
-            status = EvidenceStatus.STALE
-    elif active is not None and done.status == DoneStatus.VERIFYING:
-        status = EvidenceStatus.PENDING
+    elif done.status == DoneStatus.VERIFYING:
+        status = EvidenceStatus.PENDING if is_conclusive(command) else EvidenceStatus.SKIPPED
     else:
         status = EvidenceStatus.STALE if shown else EvidenceStatus.MISSING
     return VerificationObservation(
         command=command,
         status=str(status),
         summary=_SAYS[status].format(command=f"`{command}`"),
-        kind=str(kind_of(command)),
         exit_code=current.exit_code if current else None,
         attempt_id=active,
         attempt_number=done.active_verification_attempt_number,
@@ -213,63 +260,3 @@ _SAYS = {
     EvidenceStatus.STALE: "what {command} showed is older than the last change",
     EvidenceStatus.SKIPPED: "{command} could not be run",
 }
-
-
-# --- missing evidence ------------------------------------------------------------------------------------------------
-
-
-BROAD_ACTIONS = 3
-
-
-def missing_evidence(task: str, answer: str, done: DefinitionOfDone, performed: int) -> list[EvidenceProvenance]:
-    """Return the evidence that this answer lacks; none for an answered question. `performed` counts finished calls."""
-    pending = [_missing("plan", "dod.pending_items", f"the open item: {item}", item) for item in done.pending_items]
-    if is_informational(task):
-        return pending if not answer.strip() else []
-    has_worked = done.mutated or bool(done.successful_commands)
-    found = list(pending)
-    if not has_worked:
-        found.append(
-            _missing(
-                "work", "dod.mutating_actions", "showing the requested work was actually carried out", actions(task)[0]
-            )
-        )
-    if wants_an_install(task) and not any(installs(command) for command in done.successful_commands):
-        found.append(_missing("install", "dod.successful_commands", "a successful installation command", "install"))
-    found += _checks(task, done)
-    if is_broad(task) and performed < BROAD_ACTIONS:
-        text = f"work across the whole project (only {performed} actions so far)"
-        found.append(_missing("work", "dod.mutating_actions", text, "whole project"))
-    if hands_back(answer, worked=has_worked):
-        text = "doing the step itself instead of handing it back to the user"
-        found.append(_missing("answer", "assistant.reply", text, "hand-back"))
-    return found
-
-
-def _checks(task: str, done: DefinitionOfDone) -> list[EvidenceProvenance]:
-    failing = [command for command in done.failed_commands if looks_like_a_test(command)]
-    if failing:
-        return [_needs_a_pass(command, EvidenceStatus.FAILED) for command in failing]
-    if done.last_verification_result == EvidenceStatus.PASSED or done.successful_commands:
-        return []
-    if not wants_a_run(task) and (done.mutated or not wants_a_check(task)):  # changes are verified anyway
-        return []
-    if done.verification_commands:
-        return [_needs_a_pass(command, EvidenceStatus.MISSING) for command in done.verification_commands]
-    return [_missing("verification", "dod.evidence", "a command that shows that it works", "verification")]
-
-
-def _needs_a_pass(command: str, status: EvidenceStatus) -> EvidenceProvenance:
-    return EvidenceProvenance(
-        category="verification",
-        source="dod.verification_commands" if status is EvidenceStatus.MISSING else "dod.failed_commands",
-        summary=f"a passing verification result from `{command}`",
-        status=str(status),
-        subject=command,
-    )
-
-
-def _missing(category: str, source: str, summary: str, subject: str) -> EvidenceProvenance:
-    return EvidenceProvenance(
-        category=category, source=source, summary=summary, status=str(EvidenceStatus.MISSING), subject=subject
-    )

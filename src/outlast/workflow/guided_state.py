@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from outlast.core.record_storage import load, read_list
-from outlast.core.workflow_mode import WorkflowMode, mode_of
+from outlast.core.workflow_mode import DecisionKind, WorkflowMode, mode_of
 from outlast.core.workflow_records import (
     DefinitionOfDone,
     DoneStatus,
@@ -30,7 +30,7 @@ from outlast.workflow.artifacts import (
     rendered_verification_plan,
 )
 from outlast.workflow.definition_of_done import begun
-from outlast.workflow.router import Signals
+from outlast.workflow.router import MEMORY, Signals
 
 
 class GuidedState:
@@ -71,76 +71,85 @@ class GuidedState:
 
     @property
     def timeline(self) -> list[WorkflowTimelineEntry]:
-        return read_list(WorkflowTimelineEntry, self.driver.state.timeline)
-
-    @property
-    def is_demo(self) -> bool:
-        """Whether this is a small demo model, which only chats: it is neither routed nor told to continue."""
-        return self.context.model is not None and self.context.model.abilities.chat_profile
-
-    @property
-    def clarify_allowed(self) -> bool:
-        return self.context.config.clarify and not self.is_demo
+        return read_list(WorkflowTimelineEntry, self.driver.state.timeline[-MEMORY:])
 
     @property
     def now(self) -> str:
         return timestamp(self.driver.clock)
 
     @property
-    def answers_clarify(self) -> bool:
-        """Whether the session waits for the user's answer to a clarify question."""
-        return self.brief is not None and self.mode is WorkflowMode.CLARIFY
+    def is_carried_out(self) -> bool:
+        """Whether the last turn finished the work: its brief and plan do not belong to the next task."""
+        return self.done.status in (DoneStatus.DONE, DoneStatus.FAILED)
 
     @property
-    def plan_waits(self) -> bool:
-        """Whether a plan that the user requested waits to be carried out."""
-        return self.plan is not None and self.runtime.get("workflow_mode") == WorkflowMode.PLAN
+    def started_items(self) -> tuple[str, ...]:
+        """Return the open items of a todo list that the model sent and began in this turn. A list of which nothing is
+        begun is a plan, and no reason to go on."""
+        done = self.done
+        todos: Any = self.runtime.get("todos") or ()
+        is_begun = bool(done.completed_items) or any(item.get("status") == "in_progress" for item in todos)
+        return tuple(done.pending_items) if is_begun else ()
+
+    def requested_mode(self, *, has_brief: bool, has_plan: bool) -> tuple[WorkflowMode | None, bool]:
+        """Return the mode that was asked for, and whether this process's configuration asks for it.
+
+        `config.clarify` and `config.plan` ask for a brief or a plan before each new task.
+        """
+        config, session = self.context.config, self._session_mode
+        if config.workflow_mode is not None and config.workflow_mode != session:
+            return mode_of(config.workflow_mode), True
+        if session is not None:
+            return session, False
+        if has_plan:
+            return None, False
+        if config.clarify and not has_brief:
+            return WorkflowMode.CLARIFY, True
+        return (WorkflowMode.PLAN, True) if config.plan else (None, False)
 
     @property
-    def requested_mode(self) -> WorkflowMode | None:
-        if self.context.config.workflow_mode is not None:
-            return mode_of(self.context.config.workflow_mode)
-        if self.runtime.get("workflow_decision_kind") == "requested" and self.driver.state.usage.turns == 0:
-            return mode_of(self.runtime.get("workflow_mode"))
-        return None
+    def _session_mode(self) -> WorkflowMode | None:
+        """The mode that the user or the model asked for in the session itself, None if none was asked for."""
+        kind = self.runtime.get("workflow_decision_kind")
+        if kind is None and self.driver.state.plan_mode:
+            return WorkflowMode.PLAN
+        return self.mode if kind == DecisionKind.REQUESTED else None
 
-    def signals(self, *, answering: bool) -> Signals:
-        """Return the router's input; `answering`: the user is answering a clarify question."""
-        brief, before = self.brief, self.done
+    def signals(self, *, has_brief: bool, has_plan: bool) -> Signals:
+        """Return the router's input besides the task."""
+        before = self.done
+        requested, forced = self.requested_mode(has_brief=has_brief, has_plan=has_plan)
         return Signals(
-            requested=WorkflowMode.EXECUTE if self.is_demo else self.requested_mode,
-            clarify_allowed=self.clarify_allowed,
-            plan_allowed=self.context.config.plan and not self.is_demo,
-            has_brief=answering,
-            has_plan=self.plan_waits,
-            open_questions=tuple(brief.open_questions) if answering and brief is not None else (),
+            requested=requested,
+            forced=forced,
+            has_brief=has_brief,
+            has_plan=has_plan,
             verification_pressure=before.last_verification_result == EvidenceStatus.FAILED,
             mutating_history=before.mutated and before.status != DoneStatus.DONE,
             recent=tuple(self.timeline),
         )
 
     def environment(self) -> tuple[EnvironmentFact, ...]:
-        """Return what the model is told in a message: the mode, and the brief, the plan and what became untrue."""
-        context = workflow_context(self.brief, self.plan, self.ledger) or NO_WORKFLOW_CONTEXT
-        changed = context == NO_WORKFLOW_CONTEXT
-        return (
-            EnvironmentFact(name="mode", text=GUIDANCE[self.mode]),
-            EnvironmentFact(name="workflow context", text=context, change_only=changed),
-        )
+        """Return what the model is told in a message: the mode, the brief and the plan."""
+        context = workflow_context(self.brief, self.plan)
+        told = EnvironmentFact(name="workflow context", text=context or NO_WORKFLOW_CONTEXT, change_only=not context)
+        return EnvironmentFact(name="mode", text=GUIDANCE[self.mode]), told
 
 
 NO_WORKFLOW_CONTEXT = "The earlier brief and plan no longer apply."
 
 GUIDANCE = {
     WorkflowMode.CLARIFY: """\
-Mode: clarify. Do not change anything yet. Look at the project where it helps, then write down what is known as Markdown
-with these headings, bullets under each: Desired outcome, Non-goals, Acceptance criteria, Constraints, Decision
-boundaries, Likely touchpoints, Assumptions, Open questions. Write "none" where nothing is known; do not guess.""",
+Mode: clarify. Do not change anything yet. Look at the project where it helps, ask the user what decides how to do the
+task, and write down what is known as Markdown with these headings (in English), bullets under each: Desired outcome,
+Non-goals, Acceptance criteria, Constraints, Decision boundaries, Likely touchpoints, Assumptions, Open questions. Write
+"none" where nothing is known; do not guess. The user's next message begins the work.""",
     WorkflowMode.PLAN: """\
-Mode: plan. Do not change anything yet. Look at the project, then write a plan as Markdown with these headings, bullets
-under each: Steps, Files, Acceptance criteria, Verification commands (each in back-quotes), Risks.""",
+Mode: plan. Do not change anything yet. Look at the project, then write a plan as Markdown with these headings (in
+English), bullets under each: Steps, Files, Acceptance criteria, Verification commands (each in back-quotes), Risks.
+Where you have the tool exit_plan, call it with the plan: the user approves it, and then the work begins.""",
     WorkflowMode.EXECUTE: """\
-Mode: execute. Carry the task out. Where there is a plan, follow it; when it turns out wrong, say so and do what is
+Mode: execute. Do what the user asks. Where there is a plan, follow it; when it turns out wrong, say so and do what is
 right. Keep a list with the todo tool when there are more than a few steps, and close its items as you finish them.""",
     WorkflowMode.VERIFY: """\
 Mode: verify. Check the work against the acceptance criteria with commands. Change nothing but what verification shows
@@ -148,20 +157,13 @@ to be wrong. Say for each criterion what you saw.""",
 }
 
 
-def workflow_context(brief: Brief | None, plan: WorkPlan | None, ledger: WorkflowLedger) -> str:
+def workflow_context(brief: Brief | None, plan: WorkPlan | None) -> str:
+    """Return brief and plan as Markdown; empty if there is neither."""
     parts: list[str] = []
     if brief is not None:
         parts.append(_nested(rendered_brief(brief)))
     if plan is not None:
         parts += [_nested(rendered_plan(plan)), _nested(rendered_verification_plan(plan))]
-    broken = [
-        f"- {item.text} ({item.status})"
-        for items in (ledger.assumptions, ledger.acceptance_anchors, ledger.decision_boundaries)
-        for item in items
-        if item.status in ("contradicted", "changed", "reopened")
-    ]
-    if broken:
-        parts.append("\n".join(["## No longer true", *broken]))
     return "\n\n".join(parts)
 
 

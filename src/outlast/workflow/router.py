@@ -1,8 +1,8 @@
-"""Router: chooses the workflow mode for a task by deterministic scores.
+"""Router: scores how much a plan would help, and records the scores. It never enters plan or clarify mode by itself.
 
-Its signals come from the task's wording, the brief and plan, and the recent timeline. Three pressures compete; the
-highest wins if it reaches its threshold, otherwise the mode is execute. A requested mode or an existing plan decides
-without scores.
+A mode that the user or the model asked for, or an existing plan, decides; otherwise the task is executed, and the
+scores are a proposal that the timeline shows. The text counts only by its structure (file names, code, list items in
+its first `READ` characters), so a text and its translation get the same scores.
 """
 
 from __future__ import annotations
@@ -14,151 +14,90 @@ import msgspec
 
 from outlast.core.workflow_mode import DecisionKind, WorkflowMode
 from outlast.core.workflow_records import EntryKind, WorkflowTimelineEntry
-from outlast.workflow.text_signals import words
 
+READ = 8_000
+"""Number of characters that the router reads, however long the task is."""
 MEMORY = 6
 """Number of recent timeline entries that the router considers."""
-
-UNSURE = re.compile(
-    r"\b(not sure|unsure|uncertain|unclear|ambiguous|clarify|don'?t know|do not know|no idea|ask me"
-    r"|help me (decide|choose)|figure out what|which (approach|option)|what (should|would) (i|we)"
-    r"|open to (ideas|suggestions)"
-    r"|interview me)\b",
-    re.IGNORECASE,
-)
-VAGUE = re.compile(
-    r"\b(better|nicer|cleaner|improve|improvements?|optimi[sz]e|enhance|polish|stuff|things?|something|somehow|etc"
-    r"|various|modern|robust|maybe|perhaps|clean (it )?up|make it work|fix it|as needed|whatever)\b",
-    re.IGNORECASE,
-)
-ANCHOR = re.compile(r"[/\\`]|\b[\w-]+\.[A-Za-z]\w{0,7}\b|\b(tests?|files?|functions?|class(es)?)\b", re.IGNORECASE)
-BUILDING = re.compile(r"\b(build|add|improve|refactor|implement)\b", re.IGNORECASE)
-STRUCTURAL = re.compile(
-    r"\b(refactor(ing)?|migrat(e|ion|ing)|workflows?|reports?|plan|architecture|redesign|rewrite|restructure|overhaul"
-    r"|integrat(e|ion)|pipelines?|framework|subsystem|end[- ]to[- ]end|multi[- ]step)\b",
-    re.IGNORECASE,
-)
-
-
-def exact(score: float) -> float:
-    """Round the score, so that sums like 0.2 + 0.15 + 0.2 reach their thresholds, and clamp it to 0..1."""
-    return round(min(max(score, 0.0), 1.0), 4)
-
-
-def ambiguity(task: str, *, clarify_flag: bool = False) -> float:
-    """Score from 0 to 1: how much the wording leaves open."""
-    short = len(words(task)) <= 12 and BUILDING.search(task) is not None
-    return exact(
-        0.65 * (clarify_flag or UNSURE.search(task) is not None)
-        + 0.20 * (VAGUE.search(task) is not None)
-        + 0.20 * (ANCHOR.search(task) is None)
-        + 0.15 * short
-    )
-
-
-def complexity(task: str) -> float:
-    """Score from 0 to 1: how much work the wording suggests."""
-    said = words(task)
-    return exact(
-        0.20 * (len(said) >= 18)
-        + 0.15 * (len(said) >= 30)
-        + 0.30 * (STRUCTURAL.search(task) is not None)
-        + 0.15 * (said.count("and") >= 2 or task.count(",") >= 2)
-        + 0.10 * (ANCHOR.search(task) is not None)
-    )
-
-
-class Signals(msgspec.Struct, frozen=True, kw_only=True):
-    """Input of the router. `recent` is the timeline, of which only the last six entries count.
-
-    `stale_plan`: the existing plan no longer fits; `verification_pressure`: the last verification failed;
-    `mutating_history`: unfinished earlier work has changed something.
-    """
-
-    requested: WorkflowMode | None = None
-    clarify_flag: bool = False
-    clarify_allowed: bool = True
-    plan_allowed: bool = True
-    has_brief: bool = False
-    has_plan: bool = False
-    stale_plan: bool = False
-    open_questions: tuple[str, ...] = ()
-    verification_pressure: bool = False
-    mutating_history: bool = False
-    recent: tuple[WorkflowTimelineEntry, ...] = ()
-
-    @property
-    def memory(self) -> tuple[WorkflowTimelineEntry, ...]:
-        return self.recent[-MEMORY:]
-
-    def lately(self, kind: EntryKind) -> bool:
-        return any(entry.kind == kind for entry in self.memory)
-
-    @property
-    def recent_clarify(self) -> bool:
-        """Whether a recent entry of clarify mode left questions open."""
-        return any(entry.mode == WorkflowMode.CLARIFY and entry.unresolved_questions for entry in self.memory)
-
-    def names(self) -> list[str]:
-        """Return the names of the set signals, for the timeline."""
-        said = {
-            "clarify flag": self.clarify_flag,
-            "clarify not allowed": not self.clarify_allowed,
-            "brief": self.has_brief,
-            "plan": self.has_plan,
-            "stale plan": self.stale_plan,
-            "open questions": bool(self.open_questions),
-            "verification pressure": self.verification_pressure,
-            "mutating history": self.mutating_history,
-            "recent clarify": self.recent_clarify,
-            "recent reentry": self.lately(EntryKind.REENTRY),
-            "recent plan refresh": self.lately(EntryKind.PLAN_REFRESH),
-            "recent verify skip": self.lately(EntryKind.VERIFY_SKIP),
-        }
-        return [name for name, is_set in said.items() if is_set]
-
-
-CLARIFY_THRESHOLD = 0.55
 PLAN_THRESHOLD = 0.45
+
+_ANCHOR = re.compile(
+    r"`[^`\n]+`|[A-Za-z0-9_.-]*[A-Za-z0-9_-]{2}(?:/[A-Za-z0-9_.-]+|\.[a-z][a-z0-9]{0,4}(?![A-Za-z0-9]))"
+)
+_ITEM = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,2}[.)])[ \t]", re.MULTILINE)
 
 SUMMARIES = {
     "explicit_request": "the mode was asked for",
-    "stale_plan_artifacts": "the existing plan no longer fits the work and has to be refreshed",
     "existing_plan_artifacts": "there is a plan for this task already",
-    "task_is_ambiguous": "workflow pressure favors clarification before execution",
-    "task_is_complex": "workflow pressure favors a persisted plan before execution",
-    "verification_pressure_requires_plan": "verification pressure and complexity favor a persisted plan",
+    "task_is_complex": "the scores favor a plan; none was asked for, so the task is carried out",
+    "verification_pressure_requires_plan": "a failed verification favors a plan; none was asked for",
     "task_is_concrete": "the task is concrete enough to be carried out",
 }
 
 
+class Signals(msgspec.Struct, frozen=True, kw_only=True):
+    """Input of the router besides the text. `forced`: the requested mode comes from this process's configuration and
+    counts for this turn only. `recent` is the timeline."""
+
+    requested: WorkflowMode | None = None
+    forced: bool = False
+    has_brief: bool = False
+    has_plan: bool = False
+    verification_pressure: bool = False
+    mutating_history: bool = False
+    recent: tuple[WorkflowTimelineEntry, ...] = ()
+
+    def names(self) -> list[str]:
+        """Return the names of the set signals, for the timeline."""
+        said = {
+            "brief": self.has_brief,
+            "plan": self.has_plan,
+            "verification pressure": self.verification_pressure,
+            "mutating history": self.mutating_history,
+            "recent reentry": self.had_reentry,
+        }
+        return [name for name, is_set in said.items() if is_set]
+
+    @property
+    def had_reentry(self) -> bool:
+        return any(entry.kind == EntryKind.REENTRY for entry in self.recent[-MEMORY:])
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """The mode of the turn. `runner_up_mode` is the mode that the scores rank next, or rank higher."""
+
     mode: WorkflowMode
     reason_code: str
-    summary: str
     decision_kind: DecisionKind
     ambiguity: float
     complexity: float
     score: float
     runner_up_mode: WorkflowMode | None = None
     runner_up_score: float | None = None
-    scheduled_next_mode: WorkflowMode | None = None
-    unresolved_questions: tuple[str, ...] = ()
     signals: tuple[str, ...] = ()
 
-    def entry(self, timestamp: str, kind: EntryKind = EntryKind.ROUTE) -> WorkflowTimelineEntry:
+    @property
+    def summary(self) -> str:
+        return SUMMARIES[self.reason_code]
+
+    @property
+    def next_mode(self) -> WorkflowMode | None:
+        return {WorkflowMode.EXECUTE: WorkflowMode.VERIFY, WorkflowMode.VERIFY: None}.get(
+            self.mode, WorkflowMode.EXECUTE
+        )
+
+    def entry(self, timestamp: str) -> WorkflowTimelineEntry:
         return WorkflowTimelineEntry(
             timestamp=timestamp,
-            kind=str(kind),
+            kind=str(EntryKind.ROUTE),
             mode=str(self.mode),
             reason_code=self.reason_code,
             summary=f"{self.mode}: {self.summary}",
             decision_kind=str(self.decision_kind),
             route_score=self.score,
-            runner_up_mode=_text(self.runner_up_mode),
+            runner_up_mode=None if self.runner_up_mode is None else str(self.runner_up_mode),
             runner_up_score=self.runner_up_score,
-            scheduled_next_mode=_text(self.scheduled_next_mode),
-            unresolved_questions=list(self.unresolved_questions),
+            scheduled_next_mode=None if self.next_mode is None else str(self.next_mode),
             signals=list(self.signals),
         )
 
@@ -171,107 +110,74 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             "workflow_decision_kind": str(self.decision_kind),
             "workflow_ambiguity_score": self.ambiguity,
             "workflow_complexity_score": self.complexity,
-            "workflow_scheduled_next_mode": _text(self.scheduled_next_mode),
+            "workflow_scheduled_next_mode": None if self.next_mode is None else str(self.next_mode),
         }
 
 
-def _text(mode: WorkflowMode | None) -> str | None:
-    return None if mode is None else str(mode)
+def ambiguity(task: str) -> float:
+    """Score from 0 to 1: whether the text names no file and no code that the work could begin with."""
+    return 0.0 if _ANCHOR.search(task[:READ]) else 0.2
+
+
+def complexity(task: str) -> float:
+    """Score from 0 to 1: how many list items and different files the text names."""
+    text = task[:READ]
+    return _score(0.1 * len(_ITEM.findall(text)) + 0.05 * len(set(_ANCHOR.findall(text))))
+
+
+def _score(total: float) -> float:
+    return round(min(total, 1.0), 4)
 
 
 def route(task: str, signals: Signals) -> Route:
     """Choose the mode for this task; the result includes the scores behind the choice."""
-    unclear, much = ambiguity(task, clarify_flag=signals.clarify_flag), complexity(task)
-    chosen = _short_cut(signals) or _by_pressure(unclear, much, signals)
-    mode, code, kind, score, runner_up, runner_up_score = chosen
+    unclear, much = ambiguity(task), complexity(task)
+    if signals.requested is not None:
+        kind = DecisionKind.FORCED if signals.forced else DecisionKind.REQUESTED
+        mode, code, score = signals.requested, "explicit_request", 1.0
+    elif signals.has_plan:
+        mode, code, kind, score = WorkflowMode.EXECUTE, "existing_plan_artifacts", DecisionKind.ARTIFACT_REUSE, 0.9
+    else:
+        return _proposed(unclear, much, signals)
     return Route(
         mode=mode,
         reason_code=code,
-        summary=SUMMARIES[code],
         decision_kind=kind,
         ambiguity=unclear,
         complexity=much,
         score=score,
-        runner_up_mode=runner_up,
-        runner_up_score=runner_up_score,
-        scheduled_next_mode=_next(mode, plan_pressure(much, signals) >= PLAN_THRESHOLD and signals.plan_allowed),
-        unresolved_questions=signals.open_questions,
         signals=tuple(signals.names()),
     )
 
 
-Choice = tuple[WorkflowMode, str, DecisionKind, float, WorkflowMode | None, float | None]
-
-
-def _short_cut(signals: Signals) -> Choice | None:
-    if signals.requested is not None:
-        return signals.requested, "explicit_request", DecisionKind.REQUESTED, 1.0, None, None
-    if signals.has_plan and signals.stale_plan:
-        return WorkflowMode.PLAN, "stale_plan_artifacts", DecisionKind.REENTRY, 0.95, WorkflowMode.EXECUTE, 0.9
-    if signals.has_plan:
-        return WorkflowMode.EXECUTE, "existing_plan_artifacts", DecisionKind.ARTIFACT_REUSE, 0.9, None, None
-    return None
-
-
-def _by_pressure(unclear: float, much: float, signals: Signals) -> Choice:
-    pressures = {
-        WorkflowMode.CLARIFY: clarify_pressure(unclear, much, signals),
-        WorkflowMode.PLAN: plan_pressure(much, signals) if signals.plan_allowed else 0.0,
-        WorkflowMode.EXECUTE: execute_pressure(unclear, much, signals),
-    }
-    best = max(pressures, key=lambda mode: pressures[mode])  # ties go to the more careful: clarify, plan, execute
-    if best is WorkflowMode.CLARIFY and pressures[best] >= CLARIFY_THRESHOLD:
-        mode, code = best, "task_is_ambiguous"
-    elif best is WorkflowMode.PLAN and pressures[best] >= PLAN_THRESHOLD:
-        pressed = signals.verification_pressure
-        mode, code = best, "verification_pressure_requires_plan" if pressed else "task_is_complex"
-    else:
-        mode, code = WorkflowMode.EXECUTE, "task_is_concrete"
-    score = pressures.pop(mode)
-    second = max(pressures, key=lambda other: pressures[other])
-    return mode, code, DecisionKind.INITIAL_ROUTE, score, second, pressures[second]
-
-
-def clarify_pressure(unclear: float, much: float, signals: Signals) -> float:
-    if not signals.clarify_allowed:
-        return 0.0
-    return exact(
-        unclear
-        + 0.15 * (not signals.has_brief)
-        + min(0.12, 0.04 * len(signals.open_questions))
-        + 0.05 * (much < 0.55)
-        + 0.04 * signals.recent_clarify
+def _proposed(unclear: float, much: float, signals: Signals) -> Route:
+    plan = plan_pressure(much, signals)
+    execute = execute_pressure(unclear, much, signals)
+    code = "task_is_concrete"
+    if plan >= PLAN_THRESHOLD and plan > execute:
+        code = "verification_pressure_requires_plan" if signals.verification_pressure else "task_is_complex"
+    return Route(
+        mode=WorkflowMode.EXECUTE,
+        reason_code=code,
+        decision_kind=DecisionKind.INITIAL_ROUTE,
+        ambiguity=unclear,
+        complexity=much,
+        score=execute,
+        runner_up_mode=WorkflowMode.PLAN,
+        runner_up_score=plan,
+        signals=tuple(signals.names()),
     )
 
 
 def plan_pressure(much: float, signals: Signals) -> float:
-    return exact(
+    return _score(
         much
         + 0.18 * signals.verification_pressure
         + 0.12 * signals.mutating_history
         + 0.06 * signals.has_brief
-        + 0.06 * bool(signals.open_questions)
-        + 0.06 * signals.lately(EntryKind.REENTRY)
-        + 0.04 * signals.lately(EntryKind.PLAN_REFRESH)
+        + 0.06 * signals.had_reentry
     )
 
 
 def execute_pressure(unclear: float, much: float, signals: Signals) -> float:
-    return exact(
-        0.35
-        + 0.14 * signals.has_brief
-        + 0.16 * (unclear < 0.35)
-        + 0.12 * (much < 0.45)
-        + 0.05 * (not signals.open_questions)
-        + 0.03 * signals.lately(EntryKind.VERIFY_SKIP)
-    )
-
-
-def _next(mode: WorkflowMode, wants_plan: bool) -> WorkflowMode | None:
-    after_clarify = WorkflowMode.PLAN if wants_plan else WorkflowMode.EXECUTE
-    return {
-        WorkflowMode.CLARIFY: after_clarify,
-        WorkflowMode.PLAN: WorkflowMode.EXECUTE,
-        WorkflowMode.EXECUTE: WorkflowMode.VERIFY,
-        WorkflowMode.VERIFY: None,
-    }[mode]
+    return _score(0.40 + 0.14 * signals.has_brief + 0.16 * (unclear < 0.2) + 0.12 * (much < PLAN_THRESHOLD))

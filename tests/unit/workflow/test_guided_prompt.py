@@ -1,13 +1,11 @@
 """What the guided policy tells the model in messages."""
 
 from outlast.core.workflow_mode import WorkflowMode
-from outlast.core.workflow_records import WorkflowLedger, WorkflowLedgerItem
 from outlast.workflow.artifacts import Brief, WorkPlan
 from outlast.workflow.guided_state import GUIDANCE, workflow_context
 
 BRIEF = Brief(task="Do it", non_goals=["No UI"])
 PLAN = WorkPlan(task="Do it", steps=["Change a.py"], verification_commands=["pytest -q"])
-LEDGER = WorkflowLedger(assumptions=[WorkflowLedgerItem(text="a.py is small", status="contradicted")])
 
 
 def test_every_mode_has_its_guidance() -> None:
@@ -16,13 +14,12 @@ def test_every_mode_has_its_guidance() -> None:
         assert GUIDANCE[mode].startswith(f"Mode: {mode}.")
 
 
-def test_workflow_context_holds_brief_plan_and_what_is_no_longer_true() -> None:
-    text = workflow_context(BRIEF, PLAN, LEDGER)
+def test_workflow_context_holds_brief_and_plan() -> None:
+    text = workflow_context(BRIEF, PLAN)
     assert "## Brief: Do it" in text
     assert "- No UI" in text
     assert "- `pytest -q`" in text
-    assert "- a.py is small (contradicted)" in text
 
 
 def test_without_artifacts_there_is_no_workflow_context() -> None:
-    assert workflow_context(None, None, WorkflowLedger()) == ""
+    assert workflow_context(None, None) == ""

@@ -234,7 +234,7 @@ class EventView:
         took = elapsed(time.monotonic() - self.turn_since) if self.turn_since is not None else ""
         note = str(event.facts.get("note") or "").strip()
         if note:
-            self._note(one_line(note, 300))
+            self._note(f"Outlast: {one_line(note, 300)}")
         reason = f": {one_line(event.reason, 300)}" if event.reason and event.outcome != "completed" else ""
         match event.outcome:
             case "completed" | "stopped":

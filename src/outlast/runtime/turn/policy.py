@@ -25,7 +25,8 @@ FINAL = frozenset({"accept", "complete", "finalize", "failed"})
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict on a reply. `outcome` is accept, complete, finalize or failed if the turn is over, else continue, call
-    or verify. `note` is appended to the answer, `nudge` is sent to the model, `parts` replace those of the reply.
+    or verify. `note` is told to the user beside the answer, `nudge` is sent to the model, `parts` replace those of the
+    reply.
 
     `reason` is what the end of the turn says instead of the code. With a `question`, the user is asked first whether
     the turn should continue instead."""

@@ -92,8 +92,9 @@ def _answered(store: Store, child: str) -> ToolOutcome:
         return ToolOutcome(
             text="\n".join((f"The sub-agent did not finish ({why}).", answer)), is_error=True, facts=facts
         )
-    note = str(ended.facts.get("note", "")) if ended is not None else ""
-    return ToolOutcome(text=f"{answer}{note}" or "(the sub-agent gave no answer)", facts=facts)
+    note = str(ended.facts.get("note") or "").strip() if ended is not None else ""
+    said = "\n\n".join(part for part in (answer, f"[Outlast runtime] {note}" if note else "") if part)
+    return ToolOutcome(text=said or "(the sub-agent gave no answer)", facts=facts)
 
 
 def _changes(store: Store, child: str) -> dict[str, Any]:

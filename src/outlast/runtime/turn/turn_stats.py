@@ -20,6 +20,7 @@ from outlast.core.usage import UsageTotals
 from outlast.core.workflow_records import DefinitionOfDone
 
 RAN = frozenset({"executed", "failed", "recovered"})
+DENIED = frozenset({"declined", "blocked"})
 TEXT_CALL = "text-"
 """Prefix of the ids of calls that the model wrote as text."""
 REPLY_CUT_OFF = "reply_cut_off"
@@ -36,7 +37,7 @@ class FinishedCall(NamedTuple):
 class TurnRecord:
     """The record of the running turn. `answers` are the texts of replies without calls, oldest first; a reply that was
     cut off and continued is one answer. `cut_text` is the text of a cut-off reply that is being continued, `idle_cuts`
-    counts the newest cut-off replies without text.
+    counts the newest cut-off replies without text. `declined`: a call was denied.
     `trail` holds the finished calls and the codes of decisions, in the order of their records. `native_callers` names
     the models that have made native calls, in the whole window."""
 
@@ -70,7 +71,7 @@ class TurnRecord:
                     call = open_calls.pop(call_id, None)
                     self.trail += [FinishedCall(call, event)] if call is not None else []
                     self.performed += status in RAN
-                    self.declined = self.declined or status == "declined"
+                    self.declined = self.declined or status in DENIED
                 case CompletionDecided(code=code):
                     self._codes[code] += 1
                     self.trail.append(code)

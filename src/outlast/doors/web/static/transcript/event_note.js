@@ -67,7 +67,7 @@ function ended(body, at, transcript, note) {
     case "completed":
     case "stopped": {
       const took = transcript.turn ? (dateOf(at) - dateOf(transcript.turn.at)) / 1000 : 0;
-      if (told) return note(oneLine(told, 300));
+      if (told) return note(`Outlast: ${oneLine(told, 300)}`);
       return took >= 10 ? note(`Done in ${seconds(took)}`) : null;
     }
     case "interrupted":

@@ -1,13 +1,12 @@
-"""Brief, plan and the clarify lane."""
+"""Brief, plan and ledger."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.workflow_mode import WorkflowMode
-from outlast.workflow import artifacts, clarify
-from outlast.workflow.artifacts import Brief, Slot, WorkPlan
+from outlast.core.workflow_records import WorkflowLedger, WorkflowLedgerItem
+from outlast.workflow import artifacts
+from outlast.workflow.artifacts import Brief, WorkPlan
 
 FULL = Brief(
     task="Do it",
@@ -77,58 +76,6 @@ def test_a_brief_is_stored_as_runtime_state_and_can_be_forgotten() -> None:
     assert artifacts.brief_of({}) is None
 
 
-def test_slots_are_asked_for_in_order_and_two_at_a_time() -> None:
-    decision = clarify.decide(Brief(task="Do it"))
-    assert decision.code == "clarify_follow_up_needed"
-    assert decision.missing == tuple(Slot)
-    assert decision.question == "\n".join(
-        [clarify.QUESTIONS[Slot.DESIRED_OUTCOME], clarify.QUESTIONS[Slot.ACCEPTANCE_CRITERIA]]
-    )
-    assert decision.pressure == 1.0
-
-
-@pytest.mark.parametrize(
-    ("brief", "code", "leaves"),
-    [
-        (Brief(task="t"), "clarify_follow_up_needed", False),
-        (FULL, "clarify_pressure_pass_required", False),
-        (msgspec.structs.replace(FULL, pressure_passed=True), "clarify_complete", True),
-        (msgspec.structs.replace(FULL, pressure_passed=True, rounds=3), "clarify_complete", True),
-        (Brief(task="t", rounds=3, pressure_passed=True), "clarify_budget_exhausted", True),
-        (Brief(task="t", rounds=3), "clarify_budget_exhausted_without_pressure_pass", True),
-        (msgspec.structs.replace(FULL, rounds=3), "clarify_budget_exhausted_without_pressure_pass", True),
-    ],
-)
-def test_every_clarify_code(brief: Brief, code: str, leaves: bool) -> None:
-    decision = clarify.decide(brief)
-    assert (decision.code, decision.leaves) == (code, leaves)
-    assert decision.summary
-    entry = decision.entry("t", WorkflowMode.PLAN)
-    assert entry.kind == ("clarify_exit" if leaves else "clarify_continue")
-    assert entry.scheduled_next_mode == ("plan" if leaves else "clarify")
-    assert entry.readiness_gates[-1].startswith("pressure_pass: ")
-
-
-def test_the_codes_are_all_there_are() -> None:
-    assert len(clarify.SUMMARIES) == 5
-    assert set(clarify.QUESTIONS) == set(Slot)
-
-
-def test_the_pressure_pass_challenges_an_assumption_first() -> None:
-    assert "tabs stay" in clarify.pressure_question(
-        Brief(task="t", assumptions=["tabs stay"], acceptance_criteria=["x"])
-    )
-    assert "The tests pass" in clarify.pressure_question(FULL)
-    assert "smallest" in clarify.pressure_question(Brief(task="t"))
-
-
-def test_answers_are_counted_and_the_challenge_is_remembered() -> None:
-    brief = clarify.answered(FULL, clarify.decide(FULL))
-    assert (brief.rounds, brief.pressure_passed) == (1, True)
-    assert clarify.decide(brief).code == "clarify_complete"
-    assert clarify.answered(Brief(task="t"), clarify.decide(Brief(task="t"))).pressure_passed is False
-
-
 PLAN = """\
 # Plan
 1. Add `parse` to src/parser.py
@@ -189,3 +136,44 @@ def test_a_huge_or_hostile_text_is_bounded() -> None:
     )
     assert len(plan.steps) == 50
     assert max(map(len, plan.steps)) <= 1_000
+
+
+def test_a_plan_with_headings_in_another_language_still_has_its_steps() -> None:
+    plan = artifacts.parsed_plan("## Schritte\n1. `a.py` anlegen\n2. Tests schreiben\n", "Leg es an")
+    assert plan.steps == ["`a.py` anlegen", "Tests schreiben"]
+    assert plan.touchpoints == ["a.py"]
+
+
+@pytest.mark.parametrize(
+    ("touchpoints", "outside"),
+    [
+        ([], []),
+        (["a.py"], ["lib/b.py"]),
+        (["src/", "b.py"], ["a.py"]),
+        (["*.py"], []),
+        (["lib/b.py", "a.py"], []),
+    ],
+)
+def test_files_that_the_plan_does_not_name_are_found(touchpoints: list[str], outside: list[str]) -> None:
+    assert artifacts.outside_plan(WorkPlan(task="t", touchpoints=touchpoints), ["a.py", "lib/b.py"]) == outside
+
+
+def test_the_ledger_takes_each_text_once_and_keeps_its_status() -> None:
+    known = WorkflowLedger(assumptions=[WorkflowLedgerItem(text="Tabs stay.", status="contradicted")])
+    ledger = artifacts.noted(known, "clarify", assumptions=["tabs  STAY.", "One file."], decision_boundaries=["Ask."])
+    assert [(item.text, item.status) for item in ledger.assumptions] == [
+        ("Tabs stay.", "contradicted"),
+        ("One file.", "open"),
+    ]
+    assert (ledger.decision_boundaries[0].status, ledger.decision_boundaries[0].introduced_phase) == (
+        "tracked",
+        "clarify",
+    )
+
+
+def test_the_ledger_is_bounded_and_drops_the_oldest_untouched_item() -> None:
+    known = WorkflowLedger(acceptance_anchors=[WorkflowLedgerItem(text="kept", status="changed")])
+    ledger = artifacts.noted(known, "plan", acceptance_anchors=[f"a{n}" for n in range(artifacts.LEDGER_LENGTH)])
+    texts = [item.text for item in ledger.acceptance_anchors]
+    assert len(texts) == artifacts.LEDGER_LENGTH
+    assert texts[:2] == ["kept", "a1"]
