@@ -76,11 +76,13 @@ class Hooks:
         self.environment = dict(environment or {})
         self.pending = pending
 
-    async def before(self, call: ToolCall) -> Decision | None:
-        """Return the strictest verdict of all hooks, or None if no hook gave one. A denial runs the failure hooks."""
+    async def before(self, call: ToolCall, cwd: Path | None = None) -> Decision | None:
+        """Return the strictest verdict of all hooks, or None if no hook gave one. A denial runs the failure hooks.
+        `cwd` is the folder where a shell command starts; None: the project."""
+        started_in = {"cwd": str(cwd or self.project)}
         verdict: Decision | None = None
         for hook in self._for("pre", call):
-            found = await self._verdict(hook, call)
+            found = await self._verdict(hook, call, started_in)
             if found is not None and (verdict is None or _STRICTER[found.verdict] > _STRICTER[verdict.verdict]):
                 verdict = found
             if verdict is not None and verdict.verdict is Verdict.DENY:
@@ -97,8 +99,8 @@ class Hooks:
     def _for(self, event: str, call: ToolCall) -> list[Hook]:
         return [hook for hook in self.hooks if hook.event == event and hook.tool in {"", call.name}]
 
-    async def _verdict(self, hook: Hook, call: ToolCall) -> Decision | None:
-        answer = await self._run(hook, call, {})
+    async def _verdict(self, hook: Hook, call: ToolCall, started_in: dict[str, Any]) -> Decision | None:
+        answer = await self._run(hook, call, started_in)
         if answer.code == _DENIED:
             return _decision(Verdict.DENY, hook, answer.err or answer.out or "no reason given")
         if answer.code is None:

@@ -74,6 +74,14 @@ async def test_a_hook_reads_the_whole_call_on_stdin(tmp_path: Path) -> None:
     assert (told["event"], told["tool"], told["arguments"], told["call_id"]) == ("pre", "bash", {"command": "ls"}, "c1")
 
 
+async def test_a_hook_is_told_the_folder_where_a_command_starts(tmp_path: Path) -> None:
+    hooks = hooks_of(tmp_path, pre("cat > seen.json"))
+    await hooks.before(CALL)
+    assert json.loads((tmp_path / "seen.json").read_text())["cwd"] == str(tmp_path)
+    await hooks.before(CALL, tmp_path / "sub")
+    assert json.loads((tmp_path / "seen.json").read_text())["cwd"] == str(tmp_path / "sub")
+
+
 async def test_a_hook_need_not_read_its_input_and_may_say_a_lot(tmp_path: Path) -> None:
     call = ToolCall(id="c1", name="write", arguments={"content": "x" * 2_000_000})
     talk = f"{shlex.quote(sys.executable)} -c \"print('y' * 3_000_000)\""

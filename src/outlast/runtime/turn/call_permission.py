@@ -46,7 +46,7 @@ class CallPermission:
 
     async def of(self, call: ToolCall, cwd: Path | None) -> CallPermit | CallRefusal:
         """Return the permission of this call. `cwd` is where a shell command starts; None: the project."""
-        hook = await self._context.hooks.before(call)
+        hook = await self._context.hooks.before(call, cwd)
         decision = self._context.gate.judge(call, self._driver.state, hook, cwd)
         if decision.verdict is Verdict.ASK and await self._before_asking():
             decision = self._context.gate.judge(call, self._driver.state, hook, cwd)

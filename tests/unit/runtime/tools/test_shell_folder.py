@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from outlast.runtime.tools.port import ShellFolder, ToolContext
@@ -71,6 +72,15 @@ async def test_the_command_sees_the_same_variables_as_without_a_report(setting: 
     assert (await setting.run("bash", kept(setting), command=shown)).text == (
         await setting.run("bash", command=shown)
     ).text
+
+
+async def test_without_bash_nothing_is_reported_and_no_bash_below_reports_for_it(setting: Setting, sub: Path) -> None:
+    empty = {"PATH": str(setting.base / "nowhere"), "HOME": str(setting.base)}
+    context = msgspec.structs.replace(kept(setting), environment=empty)
+    outcome = await setting.run("bash", context, command='/bin/bash -c "cd sub"; echo "$BASH_ENV"')
+    assert "cwd" not in outcome.facts
+    note = f"[the folder of this command was not kept; the next command starts in {setting.project}]"
+    assert outcome.text.splitlines() == ["(no output)", note]
 
 
 async def test_nothing_is_left_in_the_temporary_folder(setting: Setting, sub: Path) -> None:

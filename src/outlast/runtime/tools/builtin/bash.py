@@ -73,9 +73,10 @@ def order_of(
         "TMPDIR": str(temporary),
         "PWD": str(folder),
         "OUTLAST_SESSION_ID": context.session_id,
-        **(report.environment() if report is not None else {}),
     }
     shell = shutil.which("bash", path=environment.get("PATH"))
+    if shell and report is not None:  # another shell would pass the variables on to every bash below it
+        environment |= report.environment()
     start = (shell, "--noprofile", "--norc") if shell else ("/bin/sh",)
     confined = context.confined and landlock.available()
     return CommandSpec(
