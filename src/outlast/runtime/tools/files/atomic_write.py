@@ -26,7 +26,7 @@ LARGEST = 64 * 1024 * 1024
 T = TypeVar("T")
 
 _RENAMING = threading.Lock()
-"""Held from the last check of a file to its rename: sub-agents of one process share the project."""
+"""Held from the last check of a file to its rename or removal: sub-agents of one process share the project."""
 
 
 class CurrentFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,10 +104,11 @@ def remove(place: ResolvedPath, expected: str, context: ToolContext, given_up: t
     """Remove a file if it still has the digest `expected`. Other hard links of it stay."""
     with folder(place) as (here, name):
         _want_writable(os.stat(name, dir_fd=here, follow_symlinks=False), place)
-        _want_unchanged(here, name, place, expected)
-        if given_up.is_set():
-            raise ToolFault(f"{place.asked} was not removed: cancelled")
-        os.unlink(name, dir_fd=here)
+        with _RENAMING:
+            _want_unchanged(here, name, place, expected)
+            if given_up.is_set():
+                raise ToolFault(f"{place.asked} was not removed: cancelled")
+            os.unlink(name, dir_fd=here)
         os.fsync(here)
 
 
