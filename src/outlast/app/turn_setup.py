@@ -144,6 +144,7 @@ def build_turn_context(
         project=project,
         roots=setup.roots,
         state_dir=settings.home / "state",
+        hidden=(settings.home,),
         environment=setup.environment,
         persona=setup.persona,
         policy=GuidedPolicy if setup.workflow is Workflow.GUIDED else PlainPolicy,
@@ -178,7 +179,7 @@ def _gate(setup: TurnSetup, prompting: bool) -> SessionPolicy:
         project_key=project_key(setup.project),
         roots=setup.roots,
         prompting=prompting,
-        search_path=whole_environment().get("PATH", ""),
+        search_path=setup.environment.get("PATH", ""),
     )
     gate.request(setup.mode)
     return gate

@@ -151,6 +151,7 @@ def context_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WR
         environment={},
         gate=gate,
         skills=NO_SKILLS,
+        hidden=(),
     )
     return cast("TurnContext", context)
 

@@ -33,6 +33,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     digest: str = ""
     commands: tuple[tuple[str, ...], ...] = ()
+    mode: str = ""
+    """`read-only` if it was given in read-only or plan mode. Other grants do not count there."""
 
     def facts(self) -> dict[str, Any]:
         """The form stored in the log."""

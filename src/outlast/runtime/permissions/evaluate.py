@@ -3,6 +3,10 @@
     deny rule > hook deny > writing in read-only mode > already approved > hook ask > ask rule > hook allow >
     allow rule or grant > prompt mode asks > allow and full-access modes allow > the mode's level > ask, or deny
 
+In read-only mode (and plan mode), what a user allowed in another mode permits no call that could write: rules and hook
+answers do not count for shell commands and unknown tools there, grants only if they were given in that mode, and
+`--allow` only in a process that was started read-only.
+
 If no user can be asked, "ask" becomes "deny", and the reason names the flag that would have allowed the call.
 """
 
@@ -11,12 +15,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
+
 from outlast.core.messages import ToolCall
 from outlast.runtime.permissions.call_paths import named_paths, reads_stored_output
 from outlast.runtime.permissions.decision import Decision, Grant, Policy, Verdict, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.paths import reading_fault, writing_fault
 from outlast.runtime.permissions.rule_match import call_digest, strictly_fits, widely_fits
+from outlast.runtime.permissions.rules import FLAG
 from outlast.runtime.permissions.shell.judge import Judgement, head_words, judge
 
 __all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "effective_mode"]
@@ -25,10 +32,15 @@ QUIET = frozenset({"todo", "ask_user", "recall"})
 """Tools that touch only the session: every mode allows them without asking."""
 READING = frozenset({"read", "glob", "search", "task", "skill"})
 """`task` starts a sub-agent; each of the sub-agent's calls is decided separately. `skill` reads listed skills."""
+TALKING = frozenset({"web_fetch", "bash_output", "bash_kill"})
+"""Tools that write no file; the user is asked about them unless a rule allows them."""
 WRITING = frozenset({"write", "edit", "apply_patch"})
+HARMLESS = "shell-harmless"
+"""The code of a decision that allows a shell command because of what it says alone."""
 
 
 def decide(call: ToolCall, policy: Policy) -> Decision:
+    policy = _as_far_as_the_mode(call, policy)
     judged = judge(_command(call.arguments), policy) if call.name == "bash" else None
     decision = _ruled(call, policy, judged) or _by_mode(call, policy, judged)
     if decision.verdict is Verdict.ASK and not policy.prompting:
@@ -39,6 +51,20 @@ def decide(call: ToolCall, policy: Policy) -> Decision:
             rule=decision.rule,
         )
     return decision
+
+
+def _as_far_as_the_mode(call: ToolCall, policy: Policy) -> Policy:
+    """Return the policy without the permissions that do not count for this call in this mode."""
+    if policy.mode is not PermissionMode.READ_ONLY or call.name in QUIET | READING | TALKING:
+        return policy
+    flags = policy.rules.allow if policy.ceiling is PermissionMode.READ_ONLY else ()
+    hook = policy.hook
+    return msgspec.structs.replace(
+        policy,
+        rules=msgspec.structs.replace(policy.rules, allow=tuple(rule for rule in flags if rule.origin == FLAG)),
+        grants=tuple(grant for grant in policy.grants if grant.mode == PermissionMode.READ_ONLY),
+        hook=hook if hook is not None and hook.verdict is not Verdict.ALLOW else None,
+    )
 
 
 def _command(arguments: dict[str, Any]) -> str:
@@ -101,7 +127,7 @@ def _by_mode(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decisi
 def _by_level(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision:
     if judged is not None:
         if judged.verdict is Verdict.ALLOW:
-            return _decision(Verdict.ALLOW, "shell-harmless", "every part of the command is known to be harmless")
+            return _decision(Verdict.ALLOW, HARMLESS, "every part of the command is known to be harmless")
         return _decision(Verdict.ASK, "shell-unknown", "; ".join(judged.reasons))
     if call.name in READING or call.name in WRITING:
         fault = _path_fault(call, policy)

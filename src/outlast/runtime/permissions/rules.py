@@ -21,6 +21,8 @@ from outlast.runtime.private_file import Table, parsed, read_bytes
 
 LISTS = ("allow", "deny", "ask")
 FILE_NAME = "permission-rules.json"
+FLAG = "--allow"
+"""The origin of rules that were given with `--allow`."""
 _KEYS = ("tool", "contains", "path_contains", "command", "digest")
 _PATH_TOOLS = frozenset({"read", "write", "edit", "apply_patch", "glob", "search"})
 
@@ -140,18 +142,18 @@ def parse_flag(text: str) -> PermissionRule:
         raise ConfigError(f"{where} is not a rule; write a tool's name or tool(pattern), such as bash(git push *)")
     tool, pattern = found["tool"], found["pattern"]
     if pattern is None:
-        return PermissionRule(tool=tool, origin="--allow")
+        return PermissionRule(tool=tool, origin=FLAG)
     pattern = pattern.strip()
     if not pattern or pattern == "*":
         raise ConfigError(f"{where} has no pattern; write --allow {tool} to allow the whole tool")
     if tool == "bash":
-        return PermissionRule(tool=tool, command=_command(where, pattern), origin="--allow")
+        return PermissionRule(tool=tool, command=_command(where, pattern), origin=FLAG)
     if tool not in _PATH_TOOLS:
         raise ConfigError(f"{where}: only bash and the file tools take a pattern; write --allow {tool}")
     part = pattern.removesuffix("*").removesuffix("*")
     if not part or "*" in part:
         raise ConfigError(f"{where}: the pattern must be part of a path; only a last * may stand for the rest")
-    return PermissionRule(tool=tool, path_contains=part, origin="--allow")
+    return PermissionRule(tool=tool, path_contains=part, origin=FLAG)
 
 
 def flag_rules(flags: Iterable[str]) -> RuleSet:

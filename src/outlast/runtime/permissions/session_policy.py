@@ -44,6 +44,7 @@ class SessionPolicy:
         self._project, self._roots, self._search_path = project, roots, search_path
         self._home, self._project_key = home, project_key
         self._mode = ceiling
+        self._judged_in = ceiling
 
     @property
     def mode(self) -> PermissionMode:
@@ -79,6 +80,7 @@ class SessionPolicy:
         policy = self.policy(session_grants(state.runtime.get("grants")), hook, cwd)
         if state.runtime.get("workflow_mode") in LOOKING:
             policy = msgspec.structs.replace(policy, mode=PermissionMode.READ_ONLY)
+        self._judged_in = policy.mode
         digest = call_digest(call.name, call.arguments, cwd)
         if any(found.call_id == call.id and found.call_digest == digest for found in state.approvals):
             policy = msgspec.structs.replace(policy, prompting=True)
@@ -86,8 +88,9 @@ class SessionPolicy:
 
     def grant(self, call: ToolCall, cwd: Path | None = None) -> dict[str, Any]:
         """Return the grant to store when the user approves a call for the session."""
-        digest = call_digest(call.name, call.arguments, cwd)
-        return Grant(tool=call.name, digest=digest, commands=self._heads(call, cwd)).facts()
+        digest, looking = call_digest(call.name, call.arguments, cwd), self._judged_in is PermissionMode.READ_ONLY
+        mode = str(PermissionMode.READ_ONLY) if looking else ""
+        return Grant(tool=call.name, digest=digest, commands=self._heads(call, cwd), mode=mode).facts()
 
     def always(self, call: ToolCall, cwd: Path | None = None) -> None:
         """Add allow rules for this call to the user's own rules of the project; durable only if there is a home."""

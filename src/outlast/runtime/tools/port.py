@@ -107,6 +107,12 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     confined: bool = True
     """Whether a shell must be confined to the roots and the temporary folder (Landlock)."""
     shell: ShellFolder | None = None
+    looking: bool = False
+    """Whether the call may only look (read-only or plan mode): a shell can then write to its temporary folder alone."""
+    unasked: bool = False
+    """Whether the call runs because it was judged harmless, not because a user, a rule or the mode allows it."""
+    hidden: tuple[Path, ...] = ()
+    """Folders whose files a confined shell cannot read: the Outlast home, with its token, keys and transcripts."""
     expected: str | None = None
     """For a verifiable write, the recorded `digest_before`: the tool refuses to replace any other content."""
 

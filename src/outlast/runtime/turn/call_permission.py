@@ -12,7 +12,7 @@ from outlast.core.messages import ToolCall
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.decision import Decision, Verdict
-from outlast.runtime.permissions.evaluate import call_digest
+from outlast.runtime.permissions.evaluate import HARMLESS, call_digest
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
 
@@ -21,10 +21,12 @@ GRANTS_KEPT = 64
 
 
 class CallPermit(msgspec.Struct, frozen=True, kw_only=True):
-    """The call may start. `approval` is the seq of the user's approval, `events` are written with the start."""
+    """The call may start. `approval` is the seq of the user's approval, `events` are written with the start. `unasked`:
+    it is permitted only because it was judged harmless."""
 
     approval: int | None = None
     events: tuple[Event, ...] = ()
+    unasked: bool = False
 
 
 class CallRefusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class CallPermission:
         if decision.verdict is Verdict.DENY:
             return _refusal("blocked", decision.reason, decision)
         if decision.verdict is Verdict.ALLOW:
-            return CallPermit()
+            return CallPermit(unasked=decision.code == HARMLESS)
         return await self._asked(call, cwd, decision)
 
     async def _asked(self, call: ToolCall, cwd: Path | None, decision: Decision) -> CallPermit | CallRefusal:

@@ -105,6 +105,8 @@ class TurnContext:
     ttl_ms: int = LEASE_MS
     depth: int = 0
     sub_agent_context: Callable[[TurnContext, str | None], TurnContext] | None = None
+    hidden: tuple[Path, ...] = ()
+    """Folders whose files a confined command cannot read."""
 
 
 PolicyFactory = Callable[[Driver, TurnContext], TurnPolicy]

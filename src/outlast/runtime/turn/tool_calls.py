@@ -165,6 +165,7 @@ class ToolExecutor:
         return permission
 
     async def _make_ready(self, call: ToolCall, tool: Tool, permit: CallPermit, context: ToolContext) -> None:
+        context = msgspec.structs.replace(context, unasked=permit.unasked)
         try:
             target = await tool.target(call.arguments, context)
         except ToolFault as fault:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.session_policy import LOOKING
 from outlast.runtime.tools.port import ToolContext, ToolFault
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.process_identity import hostname
@@ -26,6 +27,7 @@ def tool_context(
     async def refused(*_: object) -> Never:
         raise ToolFault("this cannot be done here")
 
+    looking = context.gate.mode is PermissionMode.READ_ONLY or (runtime or {}).get("workflow_mode") in LOOKING
     return ToolContext(
         session_id=session_id,
         call_id=call_id,
@@ -40,7 +42,9 @@ def tool_context(
         ask=refused,
         delegate=refused,
         skills=context.skills,
-        confined=context.gate.mode not in UNCONFINED,
+        confined=looking or context.gate.mode not in UNCONFINED,
+        looking=looking,
+        hidden=context.hidden,
     )
 
 

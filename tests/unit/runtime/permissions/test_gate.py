@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from outlast.core.state import Approval, SessionState
-from outlast.runtime.permissions.evaluate import Verdict, call_digest
+from outlast.runtime.permissions.evaluate import Decision, Verdict, call_digest
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rule_files import load_rules
-from outlast.runtime.permissions.rules import PermissionRule, RuleSet
+from outlast.runtime.permissions.rules import PermissionRule, RuleSet, flag_rules
 from outlast.runtime.permissions.session_policy import SessionPolicy, session_grants
 from tests.unit.runtime.permissions.place import bash, call, make_project
 
@@ -82,3 +82,69 @@ def test_facts_say_which_policy_was_in_force(project: Path) -> None:
         "permission_rule_counts": {"allow": 0, "deny": 1, "ask": 0},
         "permission_rules_source": "rules.json",
     }
+
+
+WRITERS = ["git commit -m x", "npm install", "prettier --write .", "git restore .", "make test", "pytest"]
+
+
+def in_plan_mode() -> SessionState:
+    return SessionState(runtime={"workflow_mode": "plan"})
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_what_was_allowed_in_another_mode_is_asked_about_in_read_only_and_plan_mode(
+    project: Path, tmp_path: Path, command: str
+) -> None:
+    gate = gate_of(project, home=tmp_path / "home", project_key="k1")
+    gate.always(bash(command))
+    grants = [gate.grant(bash(command))]
+    assert "mode" not in grants[0]
+    assert gate.judge(bash(command), SessionState(runtime={"grants": grants})).verdict is Verdict.ALLOW
+    assert gate.judge(bash(command), SessionState()).verdict is Verdict.ALLOW
+    planning = SessionState(runtime={"grants": grants, "workflow_mode": "plan"})
+    assert gate.judge(bash(command), planning).verdict is Verdict.ASK
+    gate.request(PermissionMode.READ_ONLY)
+    assert gate.judge(bash(command), SessionState(runtime={"grants": grants})).verdict is Verdict.ASK
+
+
+@pytest.mark.parametrize("state", [SessionState(), in_plan_mode()], ids=["read-only", "plan"])
+def test_a_grant_given_where_one_may_only_look_counts_there_and_elsewhere(project: Path, state: SessionState) -> None:
+    gate = gate_of(project)
+    if not state.runtime:
+        gate.request(PermissionMode.READ_ONLY)
+    assert gate.judge(bash("pytest -q"), state).verdict is Verdict.ASK
+    grants = [gate.grant(bash("pytest -q"))]
+    assert grants[0]["mode"] == "read-only"
+    granted = SessionState(runtime={**state.runtime, "grants": grants})
+    assert gate.judge(bash("pytest -x"), granted).verdict is Verdict.ALLOW
+    gate.request(PermissionMode.WORKSPACE_WRITE)
+    assert gate.judge(bash("pytest -x"), SessionState(runtime={"grants": grants})).verdict is Verdict.ALLOW
+
+
+def test_a_whole_tool_allowed_by_a_rule_is_not_allowed_in_read_only_mode(project: Path) -> None:
+    rules = RuleSet(allow=tuple(PermissionRule(tool=name) for name in ("bash", "write", "deploy", "web_fetch")))
+    gate = gate_of(project, rules=rules)
+    gate.request(PermissionMode.READ_ONLY)
+    made = [bash("make"), call("write", file_path="x"), call("deploy"), call("web_fetch", url="x")]
+    verdicts = [gate.judge(one, SessionState()).verdict for one in made]
+    assert verdicts == [Verdict.ASK, Verdict.DENY, Verdict.DENY, Verdict.ALLOW]
+
+
+def test_a_flag_counts_in_a_process_that_was_started_read_only(project: Path) -> None:
+    rules = flag_rules(["bash(make *)"]) + RuleSet(allow=(PermissionRule(tool="bash", command=("npm", "ci")),))
+    started = gate_of(project, rules=rules, ceiling=PermissionMode.READ_ONLY)
+    assert started.judge(bash("make lint"), SessionState()).verdict is Verdict.ALLOW
+    assert started.judge(bash("npm ci"), SessionState()).verdict is Verdict.ASK
+    lowered = gate_of(project, rules=rules)
+    lowered.request(PermissionMode.READ_ONLY)
+    assert lowered.judge(bash("make lint"), SessionState()).verdict is Verdict.ASK
+
+
+def test_a_hook_can_forbid_but_not_allow_a_command_in_read_only_mode(project: Path) -> None:
+    gate = gate_of(project)
+    answers = {verdict: Decision(verdict=verdict, code="hook", reason="says so") for verdict in Verdict}
+    assert gate.judge(bash("make"), SessionState(), answers[Verdict.ALLOW]).verdict is Verdict.ALLOW
+    gate.request(PermissionMode.READ_ONLY)
+    assert gate.judge(bash("make"), SessionState(), answers[Verdict.ALLOW]).verdict is Verdict.ASK
+    assert gate.judge(bash("ls"), SessionState(), answers[Verdict.ALLOW]).verdict is Verdict.ALLOW
+    assert gate.judge(bash("ls"), SessionState(), answers[Verdict.DENY]).verdict is Verdict.DENY

@@ -19,9 +19,7 @@ def test_secrets_and_meddlers_are_dropped(name: str) -> None:
     assert name not in clean_environment({name: "x"})
 
 
-@pytest.mark.parametrize(
-    "name", ["PATH", "HOME", "LANG", "LC_ALL", "USER", "VIRTUAL_ENV", "EDITOR", "SSH_AUTH_SOCK", "CI"]
-)
+@pytest.mark.parametrize("name", ["PATH", "HOME", "LANG", "USER", "VIRTUAL_ENV", "EDITOR", "SSH_AUTH_SOCK", "CI"])
 def test_ordinary_names_are_kept(name: str) -> None:
     assert clean_environment({name: "x"})[name] == "x"
 
@@ -41,3 +39,26 @@ def test_given_environment_is_left_as_it_is() -> None:
     given = {"A_TOKEN": "x"}
     clean_environment(given)
     assert given == {"A_TOKEN": "x"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, None),
+        ({"LANG": "de_DE.UTF-8"}, None),
+        ({"LC_ALL": "C"}, "C"),
+        ({"LC_ALL": "ja_JP.utf8"}, "ja_JP.utf8"),
+        ({"LANG": "zh_CN.GBK"}, "C.UTF-8"),
+        ({"LC_ALL": "zh_TW.Big5", "LANG": "C.UTF-8"}, "C.UTF-8"),
+        ({"LC_CTYPE": "ja_JP.SJIS", "LANG": "C.UTF-8"}, "C.UTF-8"),
+        ({"LANG": "zh_HK"}, "C.UTF-8"),
+    ],
+)
+def test_a_locale_in_which_a_backslash_may_be_half_a_character_is_replaced(
+    given: dict[str, str], expected: str | None
+) -> None:
+    assert clean_environment(given).get("LC_ALL") == expected
+
+
+def test_empty_elements_of_path_which_mean_the_current_folder_are_left_out() -> None:
+    assert clean_environment({"PATH": ":/usr/bin::/bin:"})["PATH"] == "/usr/bin:/bin"

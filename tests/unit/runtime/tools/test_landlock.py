@@ -118,3 +118,127 @@ def test_confinement_that_cannot_be_had_is_an_error_never_a_free_pass(monkeypatc
     monkeypatch.setattr(landlock, "available", lambda: landlock.Support(0, "no Landlock here"))
     with pytest.raises(OSError, match="no Landlock here"):
         landlock.confine([])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > new",
+        "echo x >> own",
+        "rm own",
+        "mkdir folder",
+        "mv own other",
+        "ln own hard",
+        "sh -c 'echo x > new'",
+        "uniq ./[ab].txt",
+        "printf '12345%n' PATH; ls",
+    ],
+)
+async def test_command_that_may_only_look_writes_nothing_in_the_project(setting: Setting, command: str) -> None:
+    names = {"own": "own", "a.txt": "a", "b.txt": "b"}
+    for name, text in names.items():
+        (setting.project / name).write_text(text)
+    (setting.project / "5").mkdir()
+    (setting.project / "5" / "ls").write_text("#!/bin/sh\n: > hacked\n")
+    (setting.project / "5" / "ls").chmod(0o755)
+    outcome = await setting.run("bash", setting.context(looking=True), command=command)
+    assert outcome.facts["confined"] is True
+    assert outcome.is_error, outcome.text
+    assert {path.name: path.read_text() for path in setting.project.iterdir() if path.is_file()} == names
+
+
+async def test_command_that_may_only_look_reads_and_has_its_temporary_folder(setting: Setting) -> None:
+    (setting.project / "own").write_text("own\n")
+    command = 'cat own ../secret.txt > "$TMPDIR/t" && cat "$TMPDIR/t"; cat <<< here > /dev/null'
+    outcome = await setting.run("bash", setting.context(looking=True), command=command)
+    assert outcome.text == "own\nsecret"
+
+
+def home_of(setting: Setting) -> Path:
+    home = setting.base / "home"
+    (home / "state").mkdir(parents=True)
+    (home / "skills").mkdir()
+    (home / "state" / "token").write_text("the token")
+    (home / "config.toml").write_text("the key")
+    (home / "skills" / "run.sh").write_text("echo the skill\n")
+    (setting.base / "link").symlink_to(home)
+    (setting.project / "link").symlink_to(home)
+    return home
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ../home/state/token",
+        "cat ../home/config.toml",
+        "cat link/state/token ../link/config.toml",
+        "cd ../home/state && cat token",
+        "cat /proc/self/root$PWD/../home/state/token",
+        "cp ../home/state/token t; cat t",
+        "ln ../home/state/token t; cat t",
+        "mv ../home/state/token t; cat t",
+        "bash -c 'exec 3< ../home/state/token; cat <&3'",
+        f"{sys.executable} -c 'print(open(\"../home/state/token\").read())'",
+        "setsid --wait cat ../home/state/token",
+        "grep -r the ../home/state ../home/config.toml",
+    ],
+)
+async def test_confined_command_cannot_read_the_home(setting: Setting, command: str) -> None:
+    home = home_of(setting)
+    context = setting.context(hidden=(home,), state_dir=home / "state")
+    outcome = await setting.run("bash", context, command=command)
+    assert outcome.facts["confined"] is True
+    assert "the token" not in outcome.text
+    assert "the key" not in outcome.text
+    assert outcome.is_error
+    free = await setting.run("bash", setting.context(confined=False), command="cat ../home/state/token")
+    assert free.text == "the token"
+
+
+async def test_confined_command_reads_everything_but_the_home(setting: Setting) -> None:
+    home = home_of(setting)
+    (setting.project / "own").write_text("own\n")
+    context = setting.context(hidden=(home,), state_dir=home / "state")
+    command = (
+        'cat own ../secret.txt; echo new > new; cat new; echo x > "$TMPDIR/t"; cat "$TMPDIR/t"; cat /etc/hostname > '
+        "/dev/null; sh ../home/skills/run.sh; cat <(echo sub); cat <<< here; python3 -I -c 'print(1)'; ls ../home"
+    )
+    outcome = await setting.run("bash", context, command=command)
+    assert outcome.text.splitlines() == [
+        *("own", "secret", "new", "x", "the skill", "sub", "here", "1"),
+        *("config.toml", "skills", "state"),
+    ]
+
+
+async def test_project_inside_the_home_can_be_read(setting: Setting) -> None:
+    home = home_of(setting)
+    project = home / "demo"
+    project.mkdir()
+    (project / "own").write_text("own\n")
+    context = setting.context(hidden=(home,), state_dir=home / "state", project=project, roots=(project,))
+    outcome = await setting.run("bash", context, command="cat own; cat ../config.toml")
+    assert outcome.text.startswith("own\n")
+    assert "the key" not in outcome.text
+
+
+async def test_home_inside_the_project_is_not_hidden(setting: Setting) -> None:
+    home = setting.project / ".outlast"
+    home.mkdir()
+    (home / "config.toml").write_text("the key")
+    context = setting.context(hidden=(home,), state_dir=home / "state")
+    assert (await setting.run("bash", context, command="cat .outlast/config.toml; cat ../secret.txt")).text
+
+
+def test_what_is_hidden_is_left_out_of_what_can_be_read_and_links_grant_nothing(tmp_path: Path) -> None:
+    for name in ("user/.outlast/state", "user/work", "other", "closed"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "user" / "way-in").symlink_to(tmp_path / "user" / ".outlast")
+    (tmp_path / "user" / "all").symlink_to("/")
+    found = landlock._readable([str(tmp_path / "user/.outlast")], [str(tmp_path / "user/.outlast/state")])
+    ours = {path for path in found if path.startswith(f"{tmp_path}/")}
+    assert ours == {str(tmp_path / name) for name in ("user/work", "other", "closed", "user/.outlast/state")}
+    assert "/" not in found
+    assert str(tmp_path) not in found
+    assert "/etc" in found
+    assert landlock._readable([], [str(tmp_path)]) == []
+    assert landlock._readable([str(tmp_path / "user/.outlast")], [str(tmp_path / "user")]) == []

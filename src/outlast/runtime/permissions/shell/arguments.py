@@ -136,6 +136,8 @@ class _ArgumentReader:
         least, most = self.grammar.least, self.grammar.most
         if len(self.operands) < least or (most is not None and len(self.operands) > most):
             raise NotUnderstood(f"gives {self.program} a number of operands that is not judged")
+        if most is not None and any(word.glob for word in self.operands):
+            raise NotUnderstood(f"gives {self.program} a pattern, which may become more operands than it may have")
         if self.operands and self.grammar.operands is OptionKind.NONE:
             raise NotUnderstood(f"gives {self.program} operands")
 

@@ -27,6 +27,7 @@ from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, n
 
 _PYTHON = re.compile(r"python3\.\d+")
 _SYSTEM = ("/bin/", "/usr/bin/")
+_SHOWS_STATUS = frozenset({"echo", "printf", "test", "["})
 _MOST_REASONS = 5
 
 
@@ -128,6 +129,8 @@ def _harmless(simple: Simple, scope: CommandScope) -> None:
     table = READERS.get(name) or TALKERS.get(name) or WRITERS.get(name)
     if special is None and table is None:
         raise NotUnderstood("runs a program that is not on the list of harmless ones")
+    if name not in _SHOWS_STATUS and any(word.status for word in words):
+        raise NotUnderstood(f"gives {name} a word that is only known when it runs ($?)")
     if name not in BUILTINS and name == simple.argv[0]:
         _looked_up(name, scope)
     if special is not None:
@@ -158,9 +161,9 @@ def _by_table(name: str, simple: Simple, table: Grammar, scope: CommandScope) ->
 
 def _looked_up(name: str, scope: CommandScope) -> None:
     """Raises NotUnderstood unless the program is the system's: not in the project, nor one this line may put there."""
-    for entry in filter(None, scope.search_path.split(":")):
+    for entry in scope.search_path.split(":") if scope.search_path else ():
         place = os.path.join(entry, name)
-        if not os.path.isabs(entry):
+        if not os.path.isabs(entry):  # an empty entry is the current folder
             raise NotUnderstood(f"would look for {name} in a relative folder of PATH")
         if os.access(place, os.X_OK) and not os.path.isdir(place):
             if inside(os.path.realpath(place), scope.roots):

@@ -141,7 +141,6 @@ READERS: dict[str, Grammar] = {
     "od": grammar("abcdfilosvxh", "address-radix== format== read-bytes== skip-bytes== width=?", valued="AjNStw"),
     "hexdump": grammar("bcCdovx", valued="ns"),
     "xxd": grammar("abeipu", valued="lscgo", most=1),
-    "strings": grammar("af", "all bytes== radix==", valued="nt"),
     "realpath": grammar(
         "ePLmqsz", "canonicalize-existing canonicalize-missing relative-to=r relative-base=r strip quiet"
     ),

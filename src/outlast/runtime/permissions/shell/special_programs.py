@@ -26,9 +26,16 @@ def _say(words: Sequence[Word], scope: CommandScope) -> None:
     """`echo` prints its arguments; file names that a pattern expands to are not secret."""
 
 
+_PLAIN_FORMAT = re.compile(r"([^%]|%[-+ #0']*[0-9]{0,4}(\.[0-9]{0,4})?[sdiouxXeEfFgGcbq%])*")
+
+
 def _printf(words: Sequence[Word], scope: CommandScope) -> None:
-    if not words or words[0].text.startswith("-") or words[0].glob:
+    """A format may hold plain conversions only: `%n` sets a variable, such as PATH, and `*` takes a width from the
+    arguments. bash does not undo escapes before it looks for `%`."""
+    if not words or words[0].text.startswith("-") or words[0].glob or words[0].status:
         raise NotUnderstood("gives printf an option, which may set a variable")
+    if not _PLAIN_FORMAT.fullmatch(words[0].text):
+        raise NotUnderstood("gives printf a format that may set a variable, or that is not judged")
 
 
 def _cd(words: Sequence[Word], scope: CommandScope) -> None:
@@ -51,8 +58,8 @@ _NUMBER = re.compile(r"[-+]?\d+")
 def _test(words: Sequence[Word], scope: CommandScope) -> None:
     """Only inspects. `-v` is left out: it evaluates text in brackets as code."""
     for word in words:
-        if word.glob:
-            raise NotUnderstood("tests a pattern")
+        if word.glob or (word.status and word.text != "0"):
+            raise NotUnderstood("tests a pattern, or a name that is only known when it runs ($?)")
         if word.text.startswith("-") and word.text not in _TESTS and not _NUMBER.fullmatch(word.text):
             raise NotUnderstood(f"uses a test that is not judged ({word.text})")
 
@@ -172,6 +179,17 @@ def _date(words: Sequence[Word], scope: CommandScope) -> None:
         scope.reads(path)
 
 
+_STRINGS = grammar("af", "all bytes== radix==", valued="nt")
+
+
+def _strings(words: Sequence[Word], scope: CommandScope) -> None:
+    """It takes arguments from a file named by `@FILE`, wherever the word stands."""
+    if any(word.text.startswith("@") or (word.glob and word.text[0] in "*?[") for word in words):
+        raise NotUnderstood("gives strings a file of arguments (@FILE), or a pattern that could become one")
+    for operand in arguments("strings", words, _STRINGS).operands:
+        scope.reads(operand)
+
+
 # --- python, to check syntax and nothing else
 
 _STDLIB = sys.stdlib_module_names - {
@@ -268,6 +286,7 @@ SPECIAL: Mapping[str, Judge] = {
     "awk": _awk,
     "jq": _jq,
     "date": _date,
+    "strings": _strings,
     "python": _python,
     "python3": _python,
     "cp": _cp,

@@ -33,13 +33,15 @@ class NotUnderstood(Exception):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word as the program receives it. `glob`: it has an unquoted pattern; `quoted`: some part of it was quoted."""
+    """A word as the program receives it. `glob`: it has an unquoted pattern; `quoted`: some part of it was quoted;
+    `status`: it has `$?`, which stands as `0` in `text` although the shell will put another number there."""
 
     text: str
     start: int
     end: int
     glob: bool = False
     quoted: bool = False
+    status: bool = False
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -90,6 +92,7 @@ class _Scanner:
         self.redirects: list[Redirect] = []
         self.operator = ""
         self.negated = False
+        self.status = False
 
     def commands(self) -> list[Simple]:
         while self.at < len(self.text):
@@ -155,8 +158,8 @@ class _Scanner:
         if self.text[self.at : self.at + 1] in {"", "\n", ";", "|", "&", "<", ">", "(", ")", "#"}:
             raise NotUnderstood("has a redirection without a target")
         target = self._read()
-        if target.glob:
-            raise NotUnderstood("redirects to a pattern")
+        if target.glob or target.status:
+            raise NotUnderstood("redirects to a pattern, or to a name that is only known when it runs ($?)")
         if sign == ">&":
             if self.text[target.start : target.end] not in {"1", "2"}:
                 raise NotUnderstood("duplicates a descriptor other than 1 or 2")
@@ -182,12 +185,13 @@ class _Scanner:
                 raise NotUnderstood(f"uses the shell's '{raw}'")
             if "=" in word.text:
                 raise NotUnderstood("sets a variable")
-            if word.glob and raw != "[":
-                raise NotUnderstood("names its program by a pattern")
+            if (word.glob and raw != "[") or word.status:
+                raise NotUnderstood("names its program by a pattern, or by $?")
         self.words.append(word)
 
     def _read(self) -> Word:
         start, parts, glob, quoted = self.at, list[str](), False, False
+        self.status = False
         while self.at < len(self.text):
             char = self.text[self.at]
             if char in _PLAIN or char in _GLOB or (char == "#" and self.at > start):
@@ -198,8 +202,7 @@ class _Scanner:
                 quoted = True
                 parts.append(self._quoted(char))
             elif self.text.startswith("$?", self.at):
-                parts.append("0")
-                self.at += 2
+                parts.append(self._exit_status())
             elif char in " \t\n;|&<>":
                 break
             elif char == "~" and self.at > start and self.text[self.at - 1] in _BEFORE_TILDE:
@@ -207,7 +210,13 @@ class _Scanner:
                 self.at += 1
             else:
                 raise NotUnderstood(_why(char))
-        return Word("".join(parts), start, self.at, glob and self.text[start : self.at] not in {"[", "]"}, quoted)
+        pattern = glob and self.text[start : self.at] not in {"[", "]"}
+        return Word("".join(parts), start, self.at, pattern, quoted, self.status)
+
+    def _exit_status(self) -> str:
+        self.status = True
+        self.at += 2
+        return "0"
 
     def _quoted(self, quote: str) -> str:
         if quote == "\\":
@@ -241,8 +250,7 @@ class _Scanner:
             elif char == "`" or (char == "$" and following not in _LITERAL_DOLLAR and following != "?"):
                 raise NotUnderstood(_why(char))
             elif char == "$" and following == "?":
-                parts.append("0")
-                self.at += 2
+                parts.append(self._exit_status())
             else:
                 parts.append(char)
                 self.at += 1

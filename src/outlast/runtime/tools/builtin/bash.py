@@ -22,6 +22,7 @@ from outlast.runtime.tools.output_limit import TEXT_LIMIT, bounded_file
 from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.tools.process import landlock
 from outlast.runtime.tools.process.background_jobs import Jobs
+from outlast.runtime.tools.process.environment import sealed
 from outlast.runtime.tools.process.shell_command import CommandResult, CommandSpec, ShellCommand, begin
 from outlast.runtime.tools.process.shell_folder import FolderReport, changes_folder, folder_fault
 
@@ -31,6 +32,8 @@ IN_MEMORY = 1024 * 1024
 """Complete output up to this size is passed on as bytes, larger output as a file."""
 
 PROGRESS_EVERY = 0.25
+SKILLS = "skills"
+"""The folder in the Outlast home whose files a command may read: the scripts of the user's own skills."""
 
 
 class BashArguments(ToolArguments, frozen=True, kw_only=True):
@@ -78,14 +81,19 @@ def order_of(
     if shell and report is not None:  # another shell would pass the variables on to every bash below it
         environment |= report.environment()
     start = (shell, "--noprofile", "--norc") if shell else ("/bin/sh",)
+    if shell and context.unasked:
+        command = sealed(command, environment)
     confined = context.confined and landlock.available()
+    roots = () if context.looking else context.roots
     return CommandSpec(
         argv=(*start, "-c", "--", command),  # without `--`, a command that begins with - would be read as options
         cwd=folder,
         environment=environment,
         log=log,
         seconds=seconds,
-        writable=(*context.roots, temporary) if confined else None,
+        writable=(*roots, temporary) if confined else None,
+        hidden=context.hidden,
+        shown=(temporary, *context.roots, *(folder / SKILLS for folder in context.hidden)),
     )
 
 

@@ -36,7 +36,8 @@ _OURS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run and its limits. `seconds` 0 means no time limit; `writable` None means no confinement."""
+    """What to run and its limits. `seconds` 0 means no time limit; `writable` None means no confinement. A confined
+    command cannot read the files in `hidden`, except those in `shown`."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -45,16 +46,19 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0
     grace: float = GRACE
     writable: tuple[Path, ...] | None = None
+    hidden: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
     limit: int = LOG_LIMIT
     tail: int = LOG_TAIL
 
     def told(self) -> bytes:
         """The message that the supervisor reads."""
         bounds = (f"{self.seconds}", f"{self.grace}", f"{self.limit}", f"{self.tail}", str(self.cwd))
-        writable = [str(path) for path in self.writable or ()]
+        lists = [[str(path) for path in paths or ()] for paths in (self.writable, self.hidden, self.shown)]
+        counted = [field for paths in lists for field in (str(len(paths)), *paths)]
         pairs = [f"{name}={value}" for name, value in self.environment.items()]
         confined = str(int(self.writable is not None))
-        fields = (*bounds, confined, str(len(writable)), *writable, str(len(pairs)), *pairs, *self.argv)
+        fields = (*bounds, confined, *counted, str(len(pairs)), *pairs, *self.argv)
         if any("\0" in field for field in fields):
             raise ToolFault("a command cannot hold a NUL character; write it as an escape of the program that reads it")
         payload = b"\0".join(os.fsencode(field) for field in fields)

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing `typing` would take longer than all other imports
     from collections.abc import Callable
 
-    Confine = Callable[[list[str]], None]
+    Confine = Callable[[list[str], list[str], list[str]], None]
 
 LINUX = sys.platform == "linux"
 CONTROL = 0
@@ -44,7 +44,7 @@ class SupervisorSettings:
         self.cwd = fields[4]
         self.confined = fields[5] == b"1"
         rest = iter(fields[6:])
-        self.writable = [next(rest) for _ in range(int(next(rest)))]
+        self.writable, self.hidden, self.shown = [[next(rest) for _ in range(int(next(rest)))] for _ in range(3)]
         pairs = [next(rest).split(b"=", 1) for _ in range(int(next(rest)))]
         self.environment = dict(pairs)
         self.argv = list(rest)
@@ -117,7 +117,8 @@ def become_command(settings: SupervisorSettings, output: int, confine: Confine) 
             signal.signal(number, signal.SIG_DFL)
         os.chdir(settings.cwd)
         if settings.confined:
-            confine([os.fsdecode(path) for path in settings.writable])
+            lists = (settings.writable, settings.hidden, settings.shown)
+            confine(*([os.fsdecode(path) for path in paths] for paths in lists))
         os.execvpe(settings.argv[0], settings.argv, settings.environment)  # noqa: S606
     except OSError as error:
         os.write(2, f"the command could not be started: {error}\n".encode(errors="backslashreplace"))
