@@ -31,8 +31,8 @@ def seen(version: Version, folder: Path, store: str) -> Seen:
         doors.killed(world)
         doors.moved(world)
         with Receiver() as receiver:
-            conversation.configure(world, receiver)
-            with Server(world, "--gateway", "--permission-mode", "allow") as server:
+            model = conversation.configure(world, receiver)
+            with Server(world, "--gateway", "--permission-mode", "allow", "--model", model) as server:
                 conversation.over_http(world, server)
                 conversation.in_a_chat(world, server, receiver)
                 everything = _all_sessions(world)

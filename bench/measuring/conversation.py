@@ -13,8 +13,8 @@ from measuring.world import World, call, said, until
 WAITS = "until [ -e go ]; do sleep 0.02; done; rm go; echo went on"
 
 
-def configure(world: World, receiver: Receiver) -> None:
-    """Write the settings of the gateway: one webhook with an owner."""
+def configure(world: World, receiver: Receiver) -> str:
+    """Write the settings of the gateway, one webhook with an owner; return the model that answers."""
     model = world.script(
         "chat",
         said("Hello to you."),
@@ -32,10 +32,9 @@ def configure(world: World, receiver: Receiver) -> None:
     }
     lines = "".join(f'{name} = "{value}"\n' for name, value in table.items())
     config = world.home / "config.toml"
-    config.write_text(
-        f'model = "{model}"\n[gateway.ci]\nowners = ["me"]\nmembers = ["guest"]\nedit_seconds = 0\n{lines}'
-    )
+    config.write_text(f'[gateway.ci]\nowners = ["me"]\nmembers = ["guest"]\nedit_seconds = 0\n{lines}')
     config.chmod(0o600)
+    return model
 
 
 def over_http(world: World, server: Server) -> None:

@@ -36,7 +36,7 @@ class Filling(Echo):
 
 async def run(home: Path, store: str) -> None:
     logging.basicConfig(filename=home / "log", level=logging.INFO)
-    settings = load_settings(home=home, store=store)
+    settings = load_settings(home=home, store=store, model=f"scripted:{home}/script.json")
     model = Filling(delay=0.01, pieces=4)
     with open_store(store) as opened:
         gateway = Gateway(opened, settings, equip=equipped(model))

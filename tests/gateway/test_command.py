@@ -44,14 +44,14 @@ def home_with(tmp_path: Path, config: str, replies: list[dict[str, Any]]) -> Pat
     home = tmp_path / "home"
     home.mkdir()
     (home / "script.json").write_text(json.dumps(replies))
-    (home / "config.toml").write_text(f'model = "scripted:{home}/script.json"\n{config}')
+    (home / "config.toml").write_text(config)
     (home / "config.toml").chmod(0o600)
     return home
 
 
 def environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTLAST_")}
-    return {**kept, "OUTLAST_HOME": str(home)}
+    return {**kept, "OUTLAST_HOME": str(home), "OUTLAST_MODEL": f"scripted:{home}/script.json"}
 
 
 class Done(NamedTuple):
@@ -69,6 +69,7 @@ def told(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     def run(home: Path, *words: str) -> Done:
         monkeypatch.setenv("OUTLAST_HOME", str(home))
+        monkeypatch.setenv("OUTLAST_MODEL", f"scripted:{home}/script.json")
         capfd.readouterr()
         try:
             code = main(["gateway", *words])

@@ -28,8 +28,6 @@ from tests.gateway.world import inputs_of, kinds_of
 GIVEN_UP = "⚠️ This was given up"
 CHATS = (1001, 1002, 1003)
 CONFIG = """
-model = "scripted:{home}/script.json"
-
 [gateway.kills]
 platform = "telegram"
 token = "{token}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ async def test_pages_by_cursor_show_each_session_once_newest_first(door: Inside)
     assert seen == made[::-1]
 
 
-async def test_the_list_is_filtered_by_state_project_and_title(door: Inside, tmp_path: Path) -> None:
-    other = tmp_path / "other"
+async def test_the_list_is_filtered_by_state_project_and_title(door: Inside) -> None:
+    other = door.project / "other"
     other.mkdir()
     one, two, three = await door.create(title="Apples"), await door.create(title="Pears"), await door.create()
     elsewhere = await door.create(repo_path=str(other), title="Apples too")
@@ -251,3 +252,41 @@ async def test_a_message_of_a_fork_keeps_its_id(talking: Inside) -> None:
         m["message_id"] for m in await talking.messages(sid)
     ]
     assert (await talking.messages(forked))[0]["message_id"] == ack["message_id"]
+
+
+# --- what a holder of the token cannot do
+
+
+async def test_a_folder_that_no_user_has_worked_in_is_refused(tmp_path: Path) -> None:
+    """A command that had the token could otherwise have any folder written by the server, which is not confined."""
+    folders = {name: tmp_path / name for name in ("known", "listed", "listed/inner", "strange")}
+    for folder in folders.values():
+        folder.mkdir()
+    (folders["listed"] / "way-out").symlink_to(folders["strange"])
+    async with inside(tmp_path) as door:
+        store = (await door.door.server()).store
+        ConversationSession(project_root=folders["known"], store=store).persist()
+        allowed = replace(door.door.settings, allowed_projects=(str(folders["listed"]),))
+        (await door.door.server()).settings = allowed
+        inner = door.project / "inner"
+        inner.mkdir()
+        for folder in (folders["known"], folders["listed"], folders["listed/inner"], inner):
+            await door.api("POST", "/api/sessions", json={"repo_path": str(folder)})
+        for folder in (folders["strange"], folders["listed"] / "way-out", tmp_path, Path("/"), Path.home()):
+            answer = await door.api("POST", "/api/sessions", json={"repo_path": str(folder)}, status=409)
+            assert "is no project that this server knows" in answer["detail"]
+
+
+async def test_a_file_as_a_model_is_refused_wherever_a_client_names_a_model(tmp_path: Path) -> None:
+    script = tmp_path / "evil" / "own.json"
+    script.parent.mkdir()
+    script.write_text('[{"content": "obeyed"}]')
+    async with inside(tmp_path, {"content": "Hello."}) as door:
+        sid = await door.create()
+        for name in (f"scripted:{script}", "scripted:own.json", "scripted:", f"scripted:{tmp_path}/../x"):
+            made = await door.api("POST", "/api/sessions", json={"model_override": name}, status=409)
+            changed = await door.api("PATCH", f"/api/sessions/{sid}", json={"model": name}, status=409)
+            assert "a file as a model" in made["detail"]
+            assert "a file as a model" in changed["detail"]
+        await door.post(sid, "hi")
+        assert (await door.until_idle(sid))[-1]["content"] == "Hello."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from outlast._version import DISTRIBUTION
-from outlast.app.settings import Settings, variables
+from outlast.app.settings import HOME, PROJECT, Settings, variables
 from outlast.core.errors import ConfigError, InvalidInput, OutlastError
 from outlast.core.messages import Usage
 from outlast.models import prices
@@ -19,20 +20,72 @@ from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
 from outlast.models.providers import ProviderModel
 from outlast.models.scripted import ScriptedFile
+from outlast.runtime.prompt.personas import Persona
 
 __all__ = [
     "LOCAL_NOTE",
     "Choice",
+    "ModelName",
     "check_named",
     "choice_for",
     "key_variables",
     "model_for",
+    "model_name",
     "overview",
     "price_for",
     "remember_model",
 ]
 
 NONE = "none"
+FILE = "scripted:"
+"""A file as a model. It decides every call, so only the user's own word names one: a flag or the environment."""
+
+
+class ModelName(NamedTuple):
+    """The model that the next turn names; None for the default choice. `note` says who chose it, if the project did."""
+
+    name: str | None = None
+    note: str | None = None
+
+
+def model_name(settings: Settings, session_model: str | None, persona: Persona) -> ModelName:
+    """Which model the session, its persona or the settings name, in this order.
+
+    What comes with a project, its settings file or a persona of it, counts only where the user has chosen no model, and
+    can only name a provider's model.
+    """
+    if session_model is not None:
+        return ModelName(session_model)
+    users = settings.model is not None and settings.model_source != PROJECT
+    if persona.model is not None and not (users and persona.source == PROJECT):
+        where = f"the persona {persona.path or persona.name}"
+        _refuse_source(persona.model, persona.source, where)
+        return ModelName(persona.model, _chosen_by(persona.model, where) if persona.source == PROJECT else None)
+    if settings.model is not None and not users:
+        return ModelName(None, _chosen_by(settings.model, _config_of(settings)))
+    return ModelName()
+
+
+def _chosen_by(model: str, where: str) -> str:
+    return f"{model} answers, because the project names it ({where}); --model chooses another"
+
+
+def _config_of(settings: Settings) -> str:
+    folder = settings.home if settings.model_source == HOME else settings.project_root / ".outlast"
+    return str(folder / "config.toml")
+
+
+def _refuse_source(model: str, source: str, where: str) -> None:
+    """Raise `ConfigError` if a model of this name may not come from this source."""
+    if source == PROJECT and model.partition(":")[0] not in PROVIDERS:
+        raise ConfigError(
+            f"{where}: a project may only name a provider's model, such as anthropic:NAME, and '{model}' is none; "
+            "remove it, or choose with --model"
+        )
+    if source == HOME and model.startswith(FILE):
+        raise ConfigError(
+            f"{where}: a file as a model ({FILE}FILE) may only be named with --model or OUTLAST_MODEL; remove it there"
+        )
 
 
 def model_for(settings: Settings, name: str | None = None) -> Model | None:
@@ -42,6 +95,8 @@ def model_for(settings: Settings, name: str | None = None) -> Model | None:
     except to look for a local Ollama when no model is named.
     """
     wanted = name or settings.model
+    if name is None and settings.model is not None:
+        _refuse_source(settings.model, settings.model_source, _config_of(settings))
     if wanted is None:
         choice = choice_for(settings)
         if choice.model is None:
@@ -51,8 +106,8 @@ def model_for(settings: Settings, name: str | None = None) -> Model | None:
         return None
     if wanted == "local":
         return _local(settings)
-    if wanted.startswith("scripted:"):
-        return ScriptedFile(wanted.removeprefix("scripted:"))
+    if wanted.startswith(FILE):
+        return ScriptedFile(wanted.removeprefix(FILE))
     return _provided(settings, wanted)
 
 
@@ -64,9 +119,12 @@ def _local(settings: Settings) -> LocalModel:
 def check_named(settings: Settings) -> None:
     """Raise, as `model_for` does, if the model in the settings is not available; loads nothing."""
     name = settings.model
+    if name is None:
+        return
+    _refuse_source(name, settings.model_source, _config_of(settings))
     if name == "local":
         _local(settings)
-    if name is not None and name not in (NONE, "local") and not name.startswith("scripted:"):
+    elif name != NONE and not name.startswith(FILE):
         _access(settings, name)
 
 
@@ -171,8 +229,9 @@ def overview(settings: Settings) -> ModelOverview:
     rows = [_row(one, keys) for one in shown]
     rows.append(_ollama_row(ollama))
     rows.append(_local_row(settings))
-    named = settings.model
-    choice = Choice(named, "named in your settings") if named is not None else choice_for(settings)
+    named, by_project = settings.model, settings.model_source == PROJECT
+    said = f"named by the project ({_config_of(settings)})" if by_project else "named in your settings"
+    choice = Choice(named, said) if named is not None else choice_for(settings)
     window, source = _window(settings, choice.model)
     return ModelOverview(
         used=choice.model,
@@ -188,7 +247,7 @@ def _window(settings: Settings, name: str | None) -> tuple[int | None, str | Non
     """The window of the model that would be used, and its source; its server gets two seconds to tell. Nothing for a
     model that cannot be used."""
     try:
-        model = model_for(settings, name) if name is not None else None
+        model = model_for(settings, None if name == settings.model else name) if name is not None else None
     except OutlastError:
         return None, None
     if model is None:

@@ -1,4 +1,5 @@
-"""Settings of the process, read once: flags > environment > project file > home file > defaults.
+"""Settings of the process, read once: flags > environment > project file > home file > defaults. Only for the model the
+home file comes before the project file: a cloned repository does not choose who answers a user who has chosen.
 
 Promises:
 - No other module of the package reads the environment.
@@ -29,6 +30,8 @@ from outlast.runtime.agent_config import DIALECTS
 from outlast.runtime.permissions.mode import PermissionMode
 
 TOKEN_MIN_CHARS = 32
+HOME, PROJECT = "home", "project"
+"""Sources of a setting that are files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,9 @@ class Settings:
     project_root: Path
     store: str
     model: str | None = None
+    model_source: str = ""
+    """Where the model is named: `flag`, `environment`, `home` or `project`. `outlast.app.models` refuses a model that
+    its source may not name."""
     persona: str | None = None
     workflow: str | None = None
     """plain or guided; None leaves it to the persona, and is plain without one."""
@@ -44,6 +50,8 @@ class Settings:
     token: str | None = field(default=None, repr=False)
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
     allowed_hosts: tuple[str, ...] = ()
+    allowed_projects: tuple[str, ...] = ()
+    """Folders in and beneath which sessions may be created over HTTP, besides the projects that are known anyway."""
     context_window: int | None = None
     """Context window of the model in tokens, if it is unknown or the user overrides it."""
     dialect: str = "auto"
@@ -95,14 +103,24 @@ def load_settings(
     )
     environment = _environment()
     own = _read(home_dir / "config.toml", _HOME_KEYS)
+    project = _project(root, home_dir, own, {**environment, **flags})
     merged = {
         "store": f"sqlite:///{home_dir}/outlast.db",
         **own,
-        **_project(root, home_dir, own, {**environment, **flags}),
+        **project,
         **environment,
         **flags,
+        **_model({"flag": flags, "environment": environment, HOME: own, PROJECT: project}),
     }
     return Settings(home=home_dir, project_root=root, **merged)  # pyright: ignore[reportArgumentType]
+
+
+def _model(sources: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """The model of the first source that names one, with the name of that source."""
+    for source, values in sources.items():
+        if "model" in values:
+            return {"model": values["model"], "model_source": source}
+    return {}
 
 
 # ---- sources --------------------------------------------------------------------------------------------------------
@@ -126,13 +144,16 @@ _VARIABLES = {
 
 def in_project(settings: Settings, root: Path) -> Settings:
     """The settings for sessions of another folder. Its project file may lower the permission mode, and may name a model
-    or a persona where none is set."""
+    or a persona where the user has chosen none."""
     if root == settings.project_root:
         return settings
     found = _project(root, settings.home, {"permission_mode": settings.permission_mode}, {})
-    model, persona = settings.model or found.get("model"), settings.persona or found.get("persona")
-    mode = found.get("permission_mode", settings.permission_mode)
-    return replace(settings, project_root=root, model=model, persona=persona, permission_mode=mode)
+    chosen = {"model": settings.model, "model_source": settings.model_source}
+    if settings.model is None or settings.model_source == PROJECT:
+        chosen = {"model": None, "model_source": "", **_model({PROJECT: found})}
+    persona = settings.persona or found.get("persona")
+    changes = {"persona": persona, "permission_mode": found.get("permission_mode", settings.permission_mode)}
+    return replace(settings, project_root=root, **chosen, **changes)
 
 
 def own_home() -> Path:
@@ -280,6 +301,15 @@ def _texts(where: str, key: str, value: object, what: str) -> tuple[str, ...]:
     return tuple(_text(where, key, item) for item in cast("Sequence[object]", value))
 
 
+def _folders(where: str, key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f'{where}: {key} must be a list of folders, like ["~/work"]')
+    found = [os.path.expanduser(_text(where, key, folder)) for folder in cast("Sequence[object]", value)]
+    if not all(os.path.isabs(folder) for folder in found):
+        raise ConfigError(f"{where}: {key} must hold whole paths, from / or ~ on; correct them")
+    return tuple(found)
+
+
 def _tokens(where: str, key: str, value: object) -> int:
     number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
     if type(number) is not int or not 1_000 <= number <= 100_000_000:
@@ -332,6 +362,7 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "token": _token,
     "permission_mode": _permission_mode,
     "allowed_hosts": _hosts,
+    "allowed_projects": _folders,
     "context_window": _tokens,
     "parallel_calls": _parallel_calls,
     "verify_commands": _commands,

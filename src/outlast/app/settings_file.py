@@ -21,6 +21,7 @@ NAMES = (
     "token",
     "permission_mode",
     "allowed_hosts",
+    "allowed_projects",
     "context_window",
     "resume_on_start",
     "dialect",
@@ -95,7 +96,7 @@ def _written(name: str, value: str) -> str | int | bool | list[str]:
         return int(value)
     if name == "resume_on_start" and value.lower() in {"true", "false"}:
         return value.lower() == "true"
-    if name == "allowed_hosts":
+    if name in {"allowed_hosts", "allowed_projects"}:
         return [host.strip() for host in value.split(",") if host.strip()]
     return value
 

@@ -12,9 +12,9 @@ from typing import NamedTuple, cast
 import msgspec
 
 from outlast.app.models import NONE as NO_MODEL
-from outlast.app.models import has_price, model_for, price_for
+from outlast.app.models import ModelName, has_price, model_for, model_name, price_for
 from outlast.app.permissions import permitted_mode
-from outlast.app.settings import Settings, user_home, whole_environment
+from outlast.app.settings import PROJECT, Settings, user_home, whole_environment
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
 from outlast.core.workflow_mode import Workflow
@@ -68,6 +68,8 @@ class TurnSetup:
     environment: Mapping[str, str]
     model: Model | None
     tools: BuiltinRegistry
+    model_note: str | None = None
+    """Who chose the model, if the project did."""
     workflow: Workflow
 
 
@@ -95,7 +97,8 @@ def read_turn_setup(
     key = project_key(project)
     rules = load_rules(home=settings.home, project=project, project_key=key, flags=config.allow).rules
     environment = {**clean_environment(whole_environment()), **GIT_ENVIRONMENT}
-    model = backend if backend is not None else _model(settings, state.model or persona.model, made)
+    named = model_name(settings, state.model, persona) if backend is None else ModelName()
+    model = backend if backend is not None else _model(settings, named.name, made)
     return TurnSetup(
         settings=settings,
         config=config,
@@ -106,6 +109,7 @@ def read_turn_setup(
         rules=rules,
         model=model,
         tools=_offered_tools(persona, model, config),
+        model_note=named.note,
         hooks=load_hooks(home=settings.home, project=project, environment=environment),
         environment=environment,
         workflow=workflow_for(settings, config, persona, state),
@@ -186,7 +190,7 @@ def _gate(setup: TurnSetup, prompting: bool) -> SessionPolicy:
 
 
 def _model(settings: Settings, name: str | None, made: dict[str | None, Model | None] | None) -> Model | None:
-    if settings.model == NO_MODEL:
+    if settings.model == NO_MODEL and settings.model_source != PROJECT:
         return None  # this process only admits inputs, whatever model the session names
     if made is None:
         return model_for(settings, name)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast.app import Settings, load_settings
+from outlast.app.settings import in_project
 from outlast.core.errors import ConfigError, OutlastError
 from outlast.runtime.permissions.mode import PermissionMode
 
@@ -76,14 +77,34 @@ def test_without_home_variable_the_password_file_is_asked(
 def test_flags_beat_environment_beats_project_beats_home(
     home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_home(home, 'model = "home"\npersona = "home"\nstore = "files:///home"\n')
-    assert load_settings().model == "home"
-    of_project(project, 'model = "project"\n')
-    assert load_settings().model == "project"
+    of_home(home, 'persona = "home"\nmodel = "home"\nstore = "files:///home"\n')
+    assert load_settings().persona == "home"
+    of_project(project, 'persona = "project"\n')
+    assert load_settings().persona == "project"
+    monkeypatch.setenv("OUTLAST_PERSONA", "environment")
     monkeypatch.setenv("OUTLAST_MODEL", "environment")
-    assert load_settings().model == "environment"
+    assert load_settings().persona == "environment"
     settings = load_settings(model="flag")
-    assert (settings.model, settings.persona, settings.store) == ("flag", "home", "files:///home")
+    assert (settings.model, settings.persona, settings.store) == ("flag", "environment", "files:///home")
+
+
+def test_project_names_a_model_only_where_the_user_has_chosen_none(
+    home: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(settings: Settings) -> tuple[str | None, str]:
+        return settings.model, settings.model_source
+
+    assert chosen(load_settings()) == (None, "")
+    of_project(project, 'model = "openai:project"\n')
+    assert chosen(load_settings()) == ("openai:project", "project")
+    assert chosen(in_project(load_settings(), tmp_path)) == (None, "")
+    assert chosen(in_project(load_settings(project_root=tmp_path), project)) == ("openai:project", "project")
+    of_home(home, 'model = "openai:home"\n')
+    assert chosen(load_settings()) == ("openai:home", "home")
+    assert chosen(in_project(load_settings(project_root=tmp_path), project)) == ("openai:home", "home")
+    monkeypatch.setenv("OUTLAST_MODEL", "openai:environment")
+    assert chosen(load_settings()) == ("openai:environment", "environment")
+    assert chosen(load_settings(model="openai:flag")) == ("openai:flag", "flag")
 
 
 def test_every_variable_is_read(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +131,7 @@ def test_every_flag_is_taken(home: Path, tmp_path: Path) -> None:
         project_root=tmp_path,
         store="files:///s",
         model="m",
+        model_source="flag",
         base_url="https://h/v1",
         token=TOKEN,
         permission_mode=PermissionMode.PROMPT,
@@ -141,6 +163,7 @@ def test_home_file_may_set_every_key(home: Path, project: Path) -> None:
         project_root=project,
         store="files:///s",
         model="m",
+        model_source="home",
         persona="p",
         base_url="http://h/v1",
         token=TOKEN,
@@ -268,3 +291,25 @@ def test_short_token_is_refused_without_showing_it(home: Path, project: Path, mo
 def test_config_error_is_a_outlast_error_with_exit_code_one() -> None:
     assert issubclass(ConfigError, OutlastError)
     assert ConfigError("x").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('allowed_projects = "x"\n', "must be a list of folders"),
+        ('allowed_projects = ["work"]\n', "must hold whole paths"),
+        ("allowed_projects = [1]\n", "must be text"),
+    ],
+)
+def test_list_of_projects_holds_whole_paths(home: Path, project: Path, text: str, told: str) -> None:
+    of_home(home, text)
+    with pytest.raises(ConfigError, match=told):
+        load_settings()
+
+
+def test_list_of_projects_is_the_user_s_own(home: Path, project: Path) -> None:
+    of_home(home, 'allowed_projects = ["~/work", "/srv/shop"]\n')
+    assert load_settings().allowed_projects == (str(Path.home() / "work"), "/srv/shop")
+    of_project(project, 'allowed_projects = ["/"]\n')
+    with pytest.raises(ConfigError, match="a project file may not set 'allowed_projects'"):
+        load_settings()

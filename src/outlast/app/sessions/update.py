@@ -34,7 +34,7 @@ def change(
     plan_mode: bool | None = None,
 ) -> None:
     """Write all given values, or none; durable on return. The `ConflictError` names the value that is not allowed."""
-    check_model(model)
+    check_model(settings, model)
     if persona is not None:
         root = Path(header.project_root) if header.project_root else settings.project_root
         check_persona(settings, root, persona)

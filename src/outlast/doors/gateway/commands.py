@@ -189,7 +189,7 @@ async def _model(command: ChatCommand) -> AdmittedMessage | None:
         return await command.told(f"The model is {plain_line(name, 60)}; /model provider:name chooses another.")
     if session_id is None:
         return await command.told("There is no session yet; write something first, then choose its model.")
-    check_model(command.argument)
+    check_model(line.settings, command.argument.split()[0])
     name = command.argument.split()[0]
     text = f"From the next turn on: {plain_line(name, 60)}."
     return await line.chats.choose_model(command.sender, session_id, name, text)

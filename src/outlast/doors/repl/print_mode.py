@@ -63,6 +63,9 @@ def answer_once(start: LaunchOptions, output: str) -> int:
     try:
         if repl_session.moved and not start.continue_newest:  # --continue: a session of this project, moved or not
             _say(repl_session.moved)
+        note = repl_session.agent.turn_setup().model_note
+        if note is not None and start.model != NO_MODEL:
+            _say(note)
         return asyncio.run(PrintMode(repl_session, output).run(said))
     finally:
         repl_session.agent.store.close()

@@ -121,9 +121,9 @@ class Repl:
 
     async def _greet(self) -> None:
         controller = self.controller
-        for line in first_screen(
-            controller.repl_session.agent.settings, controller.status.model, controller.repl_session.agent.store.url
-        ):
+        agent = controller.repl_session.agent
+        note = agent.turn_setup().model_note
+        for line in first_screen(agent.settings, controller.status.model, agent.store.url, note):
             controller.put(line)
         if controller.repl_session.came_from:
             controller.say(controller.repl_session.came_from, "dim")

@@ -20,14 +20,18 @@ from outlast.doors.terminal_text import readable
 LOCAL = "a demo model, only for talk; set ANTHROPIC_API_KEY (or OPENAI_API_KEY, GOOGLE_API_KEY) for a real one"
 
 
-def first_screen(settings: Settings, model: str, store: str) -> list[RenderableType]:
-    """Three lines: version and project, model, and where sessions are stored; a line that is too long is cut."""
+def first_screen(settings: Settings, model: str, store: str, note: str | None = None) -> list[RenderableType]:
+    """Three lines: version and project, model, and where sessions are stored; a line that is too long is cut. `note`
+    says who chose the model, if it was not the user."""
     what = Text(f"Outlast {__version__}", style="bold cyan", no_wrap=True, overflow="ellipsis")
     what.append("  a coding agent whose sessions cannot be lost", style="default not bold")
     what.append(f" · {readable(short_path(str(settings.project_root)))}", style="dim not bold")
     answers = Text("Model ", style="dim", no_wrap=True, overflow="ellipsis")
     answers.append(readable(short_model(model)), style="bold not dim")
-    answers.append(f"  {LOCAL}" if model == "local" else "  /model switches")
+    if note is not None:
+        answers.append(f"  {readable(note)}", style="yellow not dim")
+    else:
+        answers.append(f"  {LOCAL}" if model == "local" else "  /model switches")
     where = Text("Resume with outlast -c or outlast --resume · /help", style="dim", no_wrap=True, overflow="ellipsis")
     where.append(f" · sessions in {readable(short_path(_without_password(store)))}")
     return [what, answers, where]

@@ -8,7 +8,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from outlast.app.permissions import permission_mode_of
-from outlast.app.sessions.create import create
+from outlast.app.sessions.create import check_project, create
 from outlast.app.sessions.detail import open_work
 from outlast.app.sessions.messages_page import opened
 from outlast.app.sessions.pending_approvals import pending_approvals
@@ -84,6 +84,8 @@ async def create_session(server: OpenServer, data: JSONBody[CreateSessionRequest
     if wanted.place is not None and wanted.repo_path is not None:
         raise ConflictError("give repo_path or place, not both: a place has its own folder")
     root = server.label_folder(wanted.place) if wanted.place else folder(wanted.repo_path, server.settings.project_root)
+    if wanted.repo_path is not None and root is not None:
+        await server.read(check_project, server.store, server.settings, root)
     session_id = await server.read(
         create,
         server.store,
