@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from outlast.app.permissions import permitted_mode
+from outlast.app.placement import binding
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import default_store
 from outlast.app.turn_host import TurnHost
@@ -24,6 +25,7 @@ from outlast.core.workflow_mode import WorkflowMode
 from outlast.models.port import Model, ModelEvent
 from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.driver import Driver
+from outlast.runtime.imported_trust import trusted_state
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.context import TurnContext
@@ -61,6 +63,7 @@ class Agent:
         self.session = self._new_session()
         self.service = SessionService(self.store)
         self._running = False
+        self._imported = False
         self._driver: Driver | None = None
         self._host = TurnHost(self.store)
         self.turn_setup()  # reject a malformed rule file or an unknown persona here, not in the middle of a turn
@@ -118,8 +121,9 @@ class Agent:
 
     def turn_setup(self) -> TurnSetup:
         """Return the setup of the next turn from the current settings, project and session; raise if one is invalid."""
+        state = trusted_state(self.store, self.session.session_id) if self._imported else self.session.state
         return read_turn_setup(
-            self.settings, self.config, self.project_root, self.session.state, backend=self.backend, made=self._made
+            self.settings, self.config, self.project_root, state, backend=self.backend, made=self._made
         )
 
     def interrupt(self) -> None:
@@ -162,17 +166,24 @@ class Agent:
             return False
         self.session = found
         self._follow(self.store.tip(found.session_id))
+        self._imported = self.store.head(self.session.session_id).imported_seq > 0
         return True
 
     def record_owner(self) -> None:
-        """Record in the session that this kind of agent uses it, unless that is recorded already."""
+        """Record in the session that this kind of agent uses it, and the folder of an imported one, unless that is
+        recorded already."""
         owner = type(self).__name__
-        if self.session.runtime_owner_type != owner:
-            self.session.update_runtime_state(runtime_owner_type=owner)
+        changes = {} if self.session.runtime_owner_type == owner else {"runtime_owner_type": owner}
+        header = self.store.head(self.session.session_id) if self._imported else None
+        bound = binding(header, self.session.state, self.project_root) if header is not None else {}
+        if bound:
+            self.service.update(self.session.session_id, runtime={**changes, **bound})
+        elif changes:
+            self.session.update_runtime_state(**changes)
 
     def clear_history(self) -> None:
         """Start a new session; the old one is not changed."""
-        self.session = self._new_session()
+        self.session, self._imported = self._new_session(), False
 
     @property
     def messages(self) -> list[Message]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.app.placement import place_for
+from outlast.app.placement import place_for, placed
 from outlast.app.stores import default_store
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, SessionNotFound
@@ -120,7 +120,7 @@ class ConversationSession(RuntimeRecord):
         except SessionNotFound:
             return None
         store.read(name, limit=CHECKED_ON_LOAD, newest_first=True)
-        root = project_root if project_root is not None else header.project_root
+        root = project_root if project_root is not None else placed(store, header).project_root
         session = cls(
             store=store,
             session_id=name,

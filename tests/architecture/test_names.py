@@ -29,7 +29,6 @@ SHORT_FILES = {
     "http.py",
     "runtime/commit_retry.py",
     "runtime/current_session.py",
-    "runtime/imported_trust.py",
     "runtime/permissions/mode.py",
     "runtime/tools/files/diff.py",
     "store/files/former_name.py",

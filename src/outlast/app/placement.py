@@ -2,7 +2,8 @@
 
 A session is bound to a label (`POST /api/sessions {"place": ...}`) or, on a store shared by several machines, to the
 machine that created it (`@` and its name) and the real path of its project there. A worker offers its own machine and
-the labels it has a folder for; sessions without a place run wherever their folder exists.
+the labels it has a folder for; sessions without a place run wherever their folder exists. An imported session has the
+folder in which a user continued it here; what its file says about folders does not count.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from types import MappingProxyType
 
 from outlast.core.errors import ConfigError, InvalidInput
 from outlast.core.header import Header
+from outlast.core.state import SessionState
+from outlast.runtime.imported_trust import BOUND, trusted_header
 from outlast.store.log_store import LogStore
 from outlast.store.process_identity import hostname
+from outlast.store.read.decode import load_state
 
 HOST = "@"
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -65,6 +69,18 @@ class Placement:
         if place is not None and place != this_host():
             raise ConfigError(f"the session is bound to the place '{place}', which is not offered here (--place)")
         return Path(root) if root else None
+
+
+def placed(store: LogStore, header: Header) -> Header:
+    """The header with the project that counts here. Reads the session's state only if it was imported."""
+    return trusted_header(header, load_state(store, header.session_id)) if header.imported_seq else header
+
+
+def binding(header: Header, state: SessionState, project: Path) -> dict[str, str]:
+    """The runtime values that bind an imported session to the folder where a user continues it; usually none."""
+    if not header.imported_seq or trusted_header(header, state).project_root == str(project):
+        return {}
+    return {BOUND: str(project)}
 
 
 def spelled(words: Sequence[str]) -> dict[str, str]:

@@ -1,19 +1,28 @@
 """Trust in imported sessions: an imported log grants no permissions and causes no effects on this machine.
 
 The hash chain proves that a file is complete, not who wrote it. So imported events are history only: grants and answers
-are dropped and the user is asked again, started calls are checked again, and requests are not carried out. Events that
-were written here after the import count as usual.
+are dropped and the user is asked again, started calls are checked again, and requests are not carried out. The file
+chooses neither the model nor the folder: the session belongs to the folder in which a user continues it here. Events
+that were written here after the import count as usual.
 """
 
 from __future__ import annotations
 
-from outlast.core.events import EffectClass
+from pathlib import Path
+
+import msgspec
+
+from outlast.core.events import EffectClass, ModelChanged
+from outlast.core.header import Header
 from outlast.core.state import SessionState
+from outlast.runtime.prompt.project_identity import project_key
 from outlast.store.port import Store
-from outlast.store.read.decode import load_state
+from outlast.store.read.decode import decode_events, load_state
 
 GRANTING = ("grants", "restoring")
 """Names in the runtime state that hold permissions, or files that are about to be written."""
+BOUND = "bound_project"
+"""Name in the runtime state: the folder in which a user continued an imported session."""
 
 
 def trusted_state(store: Store, session_id: str) -> SessionState:
@@ -22,7 +31,23 @@ def trusted_state(store: Store, session_id: str) -> SessionState:
     imported = store.head(session_id).imported_seq
     if imported:
         strip_imported_grants(state, imported)
+        state.model = _model_chosen_here(store, session_id, imported)
     return state
+
+
+def _model_chosen_here(store: Store, session_id: str, imported: int) -> str | None:
+    rows = store.read(session_id, after=imported, kinds=frozenset({"ModelChanged"}), limit=1, newest_first=True)
+    return next((event.model for _, event in decode_events(store, rows) if isinstance(event, ModelChanged)), None)
+
+
+def trusted_header(header: Header, state: SessionState) -> Header:
+    """Return the header that a driver may act on: an imported session has the project of its file nowhere here."""
+    if not header.imported_seq:
+        return header
+    bound = state.runtime.get(BOUND) if state.runtime_at.get(BOUND, 0) > header.imported_seq else None
+    root = bound if isinstance(bound, str) else None
+    key = project_key(Path(root)) if root is not None else None
+    return msgspec.structs.replace(header, project_root=root, project_key=key, project_fingerprint=None)
 
 
 def strip_imported_grants(state: SessionState, upto: int) -> None:

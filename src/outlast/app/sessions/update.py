@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from outlast.app.permissions import modes_under
+from outlast.app.placement import placed
 from outlast.app.sessions.create import check_model, check_persona
 from outlast.app.settings import Settings
 from outlast.core.errors import ConflictError
@@ -36,7 +37,8 @@ def change(
     """Write all given values, or none; durable on return. The `ConflictError` names the value that is not allowed."""
     check_model(settings, model)
     if persona is not None:
-        root = Path(header.project_root) if header.project_root else settings.project_root
+        known = placed(store, header).project_root
+        root = Path(known) if known else settings.project_root
         check_persona(settings, root, persona)
     runtime = _runtime(settings, permission_mode, plan_mode) or None
     if any(given is not None for given in (title, model, persona, runtime)):

@@ -20,10 +20,10 @@ from outlast.core.state import SessionState
 from outlast.models.port import Model
 from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.driver import Driver
+from outlast.runtime.imported_trust import trusted_header, trusted_state
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import load_state
 
 Equip = Callable[[TurnContext, Header], TurnContext]
 """Changes the turn context of a session before a turn runs with it."""
@@ -56,18 +56,18 @@ class WorkerContexts:
         """Build the turn context for this driver's session. Raises `ConfigError` if the session's folder is not on this
         machine."""
         header = await asyncio.to_thread(self._store.head, driver.session_id)
-        folder = self._places.folder(header, self._settings.project_root)
+        folder = self._places.folder(trusted_header(header, driver.state), self._settings.project_root)
         return await asyncio.to_thread(self._built, header, driver.state, folder)
 
     def preview(self, session_id: str) -> TurnContext:
         """Build the context a turn of this session would use, for boundaries, ends and previews. Reads the store: do
         not call it on the event loop."""
-        header = self._store.head(session_id)
+        header, state = self._store.head(session_id), trusted_state(self._store, session_id)
         try:
-            folder = self._places.folder(header, self._settings.project_root)
+            folder = self._places.folder(trusted_header(header, state), self._settings.project_root)
         except ConfigError:
             folder = self._settings.project_root  # the session runs on another machine
-        return self._built(header, load_state(self._store, session_id), folder)
+        return self._built(header, state, folder)
 
     def keep_mode(self, session_id: str, context: TurnContext, state: SessionState) -> None:
         """Set the permission mode in force to the one in the session's state, within the session's rights."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.agent import Agent
+from outlast.app.placement import placed
 from outlast.app.sessions.update import change_running_mode
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import store_at
@@ -113,7 +114,7 @@ class ReplSession(msgspec.Struct):
     came_from: str | None = None
     """Sentence for the user about the session that was opened; None for a new session."""
     moved: str | None = None
-    """Sentence for the user if the session's own folder is gone; else None."""
+    """Sentence for the user if the session's own folder is gone or not known here; else None."""
     recorded: bool = False
     """Whether the model named on the command line is already recorded in the session."""
     opened: str | None = None
@@ -149,12 +150,13 @@ class ReplSession(msgspec.Struct):
 
         Raises, and changes nothing, if the rules or settings of that folder are malformed.
         """
-        last, project = self.agent, folder_of(found, self.agent.project_root)
+        known = placed(self.agent.store, found)
+        last, project = self.agent, folder_of(known, self.agent.project_root)
         if project != last.project_root:
             self.agent = _agent(self.start, last.config, project, last.store, self.running)
             await last.close()
         self.open(found.session_id)
-        return gone_folder(found, project)
+        return gone_folder(known, project)
 
     def open(self, session_id: str) -> None:
         """Open that session in the agent. Nothing is written before the first input."""
@@ -180,12 +182,13 @@ def open_repl_session(start: LaunchOptions, door: str) -> ReplSession:
     store = store_at(start.store)
     try:
         found = _found(start, settings, store)
-        project = settings.project_root if found is None else folder_of(found, settings.project_root)
+        known = placed(store, found) if found is not None else None
+        project = settings.project_root if known is None else folder_of(known, settings.project_root)
         agent = _agent(start, config, project, store, running)
         repl_session = ReplSession(agent, SessionService(store, door), start, running)
-        if found is not None:
-            repl_session.came_from = _taken_up(repl_session, found, start)
-            repl_session.moved = gone_folder(found, project)
+        if known is not None:
+            repl_session.came_from = _taken_up(repl_session, known, start)
+            repl_session.moved = gone_folder(known, project)
         else:
             repl_session.new_session()
     except BaseException:
@@ -209,9 +212,14 @@ def _found(start: LaunchOptions, settings: Settings, store: LogStore) -> Header 
 
 
 def newest_here(project: Path, store: LogStore) -> Header | None:
-    """The newest active session of a project, without the sessions of sub-agents."""
+    """The newest active session of a project, without the sessions of sub-agents. What was imported belongs to a
+    project only once it was continued there: the file does not choose."""
     rows = ConversationSession.list(project_root=project, store=store, limit=50, state="active")
-    return next((row for row in rows if row.depth == 0), None)
+    return next((row for row in rows if row.depth == 0 and _belongs(row, project, store)), None)
+
+
+def _belongs(found: Header, project: Path, store: LogStore) -> bool:
+    return not found.imported_seq or placed(store, found).project_root == str(project.resolve())
 
 
 def _agent(start: LaunchOptions, config: AgentConfig, project: Path, store: LogStore, running: RunningTurn) -> Agent:
@@ -226,7 +234,9 @@ def folder_of(found: Header, here: Path) -> Path:
 
 
 def gone_folder(found: Header, project: Path) -> str | None:
-    """Sentence for the user if the session's own folder is gone; else None."""
+    """Sentence for the user if the session's own folder is gone, or if an imported session has none here; else None."""
+    if found.imported_seq and found.project_root is None:
+        return f"It was imported, so its folder is the one you continue it in: {project}."
     if found.project_root is None or Path(found.project_root).is_dir():
         return None
     return f"Its folder {found.project_root} is gone; it goes on in {project}."

@@ -16,6 +16,7 @@ from outlast.core.events import AssistantReplied, ToolCallFinished, ToolCallStar
 from outlast.core.ids import id_from
 from outlast.core.messages import text_of
 from outlast.runtime.driver import RENEW_AFTER, Driver
+from outlast.runtime.imported_trust import trusted_header
 from outlast.runtime.session_writes import SessionWrites
 from outlast.runtime.tools.files.write_targets import recorded_targets
 from outlast.runtime.tools.output_limit import bounded
@@ -138,7 +139,7 @@ def _count(facts: Mapping[str, Any], name: str) -> int:
 
 async def _child(driver: Driver, context: TurnContext, call_id: str, prompt: str) -> str:
     """Create this call's child session and admit the prompt to it. Idempotent."""
-    parent = driver.store.head(driver.session_id)
+    parent = trusted_header(driver.store.head(driver.session_id), driver.state)
     # A provider may reuse a call id in its next reply, so the seq of the request is part of the child's id.
     asked_at = next((call.requested_seq for call in driver.state.open_calls if call.call_id == call_id), 0)
     made = child_of(driver.session_id, asked_at, call_id)

@@ -155,7 +155,7 @@ async def test_command_that_may_only_look_reads_and_has_its_temporary_folder(set
 
 
 def home_of(setting: Setting) -> Path:
-    home = setting.base / "home"
+    home = setting.base / "own-home"
     (home / "state").mkdir(parents=True)
     (home / "skills").mkdir()
     (home / "state" / "token").write_text("the token")
@@ -169,18 +169,18 @@ def home_of(setting: Setting) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        "cat ../home/state/token",
-        "cat ../home/config.toml",
+        "cat ../own-home/state/token",
+        "cat ../own-home/config.toml",
         "cat link/state/token ../link/config.toml",
-        "cd ../home/state && cat token",
-        "cat /proc/self/root$PWD/../home/state/token",
-        "cp ../home/state/token t; cat t",
-        "ln ../home/state/token t; cat t",
-        "mv ../home/state/token t; cat t",
-        "bash -c 'exec 3< ../home/state/token; cat <&3'",
-        f"{sys.executable} -c 'print(open(\"../home/state/token\").read())'",
-        "setsid --wait cat ../home/state/token",
-        "grep -r the ../home/state ../home/config.toml",
+        "cd ../own-home/state && cat token",
+        "cat /proc/self/root$PWD/../own-home/state/token",
+        "cp ../own-home/state/token t; cat t",
+        "ln ../own-home/state/token t; cat t",
+        "mv ../own-home/state/token t; cat t",
+        "bash -c 'exec 3< ../own-home/state/token; cat <&3'",
+        f"{sys.executable} -c 'print(open(\"../own-home/state/token\").read())'",
+        "setsid --wait cat ../own-home/state/token",
+        "grep -r the ../own-home/state ../own-home/config.toml",
     ],
 )
 async def test_confined_command_cannot_read_the_home(setting: Setting, command: str) -> None:
@@ -191,7 +191,7 @@ async def test_confined_command_cannot_read_the_home(setting: Setting, command: 
     assert "the token" not in outcome.text
     assert "the key" not in outcome.text
     assert outcome.is_error
-    free = await setting.run("bash", setting.context(confined=False), command="cat ../home/state/token")
+    free = await setting.run("bash", setting.context(confined=False), command="cat ../own-home/state/token")
     assert free.text == "the token"
 
 
@@ -200,8 +200,9 @@ async def test_confined_command_reads_everything_but_the_home(setting: Setting) 
     (setting.project / "own").write_text("own\n")
     context = setting.context(hidden=(home,), state_dir=home / "state")
     command = (
-        'cat own ../secret.txt; echo new > new; cat new; echo x > "$TMPDIR/t"; cat "$TMPDIR/t"; cat /etc/hostname > '
-        "/dev/null; sh ../home/skills/run.sh; cat <(echo sub); cat <<< here; python3 -I -c 'print(1)'; ls ../home"
+        'cat own ../secret.txt; echo new > new; cat new; echo x > "$TMPDIR/t"; cat "$TMPDIR/t"; cat /etc/hostname '
+        "> /dev/null; sh ../own-home/skills/run.sh; cat <(echo sub); cat <<< here; python3 -I -c 'print(1)'; "
+        "ls ../own-home"
     )
     outcome = await setting.run("bash", context, command=command)
     assert outcome.text.splitlines() == [
