@@ -1,6 +1,7 @@
 """Landlock: what a confined command cannot write. Where the kernel has it, nothing here is skipped."""
 
 import asyncio
+import os
 import secrets
 import subprocess
 import sys
@@ -243,3 +244,12 @@ def test_what_is_hidden_is_left_out_of_what_can_be_read_and_links_grant_nothing(
     assert "/etc" in found
     assert landlock._readable([], [str(tmp_path)]) == []
     assert landlock._readable([str(tmp_path / "user/.outlast")], [str(tmp_path / "user")]) == []
+
+
+async def test_confined_command_cannot_read_the_environment_of_the_agent_even_as_root(setting: Setting) -> None:
+    command = f"cat /proc/{os.getpid()}/environ /proc/$PPID/environ | wc -c; cat /proc/self/environ | wc -c"
+    outcome = await setting.run("bash", command=command)
+    assert outcome.text.count("ermission denied") == 2
+    nothing, own = (int(line) for line in outcome.text.splitlines() if line.isdigit())
+    assert nothing == 0
+    assert own > 0

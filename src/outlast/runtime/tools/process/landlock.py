@@ -18,7 +18,8 @@ import sys
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _VERSION = 1
 _PATH_BENEATH = 1
-_NO_NEW_PRIVS = 38
+_NO_NEW_PRIVS, _DROP_CAPABILITY = 38, 24
+_PERFMON, _SYS_ADMIN = 38, 21
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _WRITE_FILE, _READ_FILE, _TRUNCATE, _REFER = 1 << 1, 1 << 2, 1 << 14, 1 << 13
@@ -71,6 +72,8 @@ def confine(writable: list[str], hidden: list[str] | None = None, shown: list[st
             _allow(ruleset, path, rights)
         for path in readable:
             _allow(ruleset, path, _READ_FILE)
+        for capability in (_PERFMON, _SYS_ADMIN):  # either lets root read the environment of the agent, with its keys
+            _LIBC.prctl(_DROP_CAPABILITY, capability, 0, 0, 0)  # an ordinary user has none: the call fails, as it may
         _LIBC.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
         _syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
