@@ -94,3 +94,13 @@ async def test_only_a_command_that_runs_unasked_has_read_only_variables(
     first, second = results(agent)
     assert "No such file" in first
     assert second.endswith(":/x")
+
+
+@pytest.mark.parametrize("mode", ["plan", "execute"])
+async def test_a_sub_agent_of_a_session_in_plan_mode_writes_nothing(store: LogStore, tmp_path: Path, mode: str) -> None:
+    project = tmp_path / "proj"
+    write = call("write", "w1", file_path="made", content="x")
+    agent = agent_with(store, project, call("task", prompt="Write it."), write, *DONE, *DONE)
+    agent.set_workflow_mode(mode)
+    await agent.run("What is there?")
+    assert (project / "made").exists() is (mode == "execute")

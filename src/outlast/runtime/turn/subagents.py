@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
+
+import msgspec
 
 from outlast.core.errors import ModelError, OutlastError, SessionBusy
 from outlast.core.events import AssistantReplied, ToolCallFinished, ToolCallStarted, TurnEnded
 from outlast.core.ids import id_from
 from outlast.core.messages import text_of
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.driver import RENEW_AFTER, Driver
 from outlast.runtime.imported_trust import trusted_header
+from outlast.runtime.permissions.session_policy import LOOKING
 from outlast.runtime.session_writes import SessionWrites
 from outlast.runtime.tools.files.write_targets import recorded_targets
 from outlast.runtime.tools.output_limit import bounded
@@ -51,11 +56,19 @@ async def delegated(
     assert context.sub_agent_context is not None
     try:
         sub = inherited_dialect(context.sub_agent_context(context, persona), driver.state)
+        sub = _as_the_parent(driver, sub)
         child = await _child(driver, sub, call_id, prompt)
         await _drained(driver, sub, run, child)
     except OutlastError as error:
         return ToolOutcome(text=f"The sub-agent failed: {error}", is_error=True)
     return await asyncio.to_thread(_answered, driver.store, child)
+
+
+def _as_the_parent(driver: Driver, context: TurnContext) -> TurnContext:
+    """Put the sub-agent of a session in plan mode into plan mode: it would otherwise write what its parent may not."""
+    if driver.state.runtime.get("workflow_mode") not in LOOKING:
+        return context
+    return replace(context, config=msgspec.structs.replace(context.config, workflow_mode=str(WorkflowMode.PLAN)))
 
 
 def child_of(session_id: str, requested_seq: int, call_id: str) -> str:
