@@ -19,6 +19,7 @@ from outlast.core.events import EffectClass
 from outlast.core.header import ACTIVE, PLAN
 from outlast.core.inbox import Inbox
 from outlast.core.usage import UsageTotals
+from outlast.core.workflow_mode import DecisionKind
 
 FOLD_VERSION = 4
 """Increment it when an event changes the state in another way than before: snapshots of other versions are ignored."""
@@ -165,6 +166,11 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
         if "workflow_mode" in self.runtime:
             return self.runtime["workflow_mode"] == PLAN
         return self.settings.get("plan_mode") is True
+
+    @property
+    def asked_to_plan(self) -> bool:
+        """Whether the user or the model switched plan mode on; False in a plan lane that the guided workflow chose."""
+        return self.plan_mode and self.runtime.get("workflow_decision_kind") in (None, DecisionKind.REQUESTED)
 
     @property
     def unanswered(self) -> list[int]:

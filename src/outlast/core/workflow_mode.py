@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
+
+PLAN_TEXT = "approved_plan"
+"""Runtime value: the text of the last plan that the user approved."""
 
 
 class Workflow(StrEnum):
@@ -31,3 +35,9 @@ class DecisionKind(StrEnum):
 def mode_of(name: object, otherwise: WorkflowMode = WorkflowMode.EXECUTE) -> WorkflowMode:
     """Return the mode with this name; `otherwise` if this version does not know the name."""
     return WorkflowMode(name) if isinstance(name, str) and name in set(WorkflowMode) else otherwise
+
+
+def plan_mode_values(on: bool) -> dict[str, Any]:
+    """Return the runtime values that switch plan mode on or off, as the user or the model requests it."""
+    mode = WorkflowMode.PLAN if on else WorkflowMode.EXECUTE
+    return {"workflow_mode": str(mode), "workflow_decision_kind": str(DecisionKind.REQUESTED) if on else None}

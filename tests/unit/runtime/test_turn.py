@@ -347,7 +347,8 @@ async def test_nobody_to_ask_means_denied_with_the_flag_that_allows_it(store: Lo
     await agent.run("What is there?")
     [finished] = only(agent, e.ToolCallFinished)
     assert finished.status == "blocked"
-    assert "--allow" in finished.parts[0].text
+    assert "--allow" not in finished.parts[0].text, "the model cannot use a flag"
+    assert finished.facts["remedy"].startswith("--allow 'bash(curl ")
 
 
 async def test_an_answer_through_another_door_is_taken(store: LogStore, project: Path) -> None:

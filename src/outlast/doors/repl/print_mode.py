@@ -236,12 +236,15 @@ class PrintMode:
                 pass
 
     def _denied(self, event: e.ToolCallFinished, whose: str = "") -> None:
-        """Report a denied call of this session, or of a sub-agent it started."""
+        """Report a denied call of this session, or of a sub-agent it started, once, with the flag that allows it."""
         below = event.facts.get("session_id")
         if event.status in DENIED:
-            told = f"{whose}{event.name}: {text_of(event.parts)}"
-            self.result.denied.append(told)
-            _say(told)
+            remedy = event.facts.get("remedy")
+            flag = f" ({remedy} allows it)" if isinstance(remedy, str) else ""
+            told = f"{whose}{event.name}: {text_of(event.parts)}{flag}"
+            if told not in self.result.denied:
+                self.result.denied.append(told)
+                _say(told)
         elif event.name == "task" and isinstance(below, str):
             for _, one in rows_of(self.repl_session.agent.store, below):
                 if isinstance(one, e.ToolCallFinished):

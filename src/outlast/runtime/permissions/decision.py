@@ -19,12 +19,14 @@ class Verdict(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` is for audits and never changes meaning, `reason` is a sentence for people, `rule` the deciding rule."""
+    """`code` is for audits and never changes meaning, `reason` is a sentence for the model and the user, `rule` the
+    deciding rule, `remedy` the command line flag that would allow the call: for the user alone."""
 
     verdict: Verdict
     code: str
     reason: str
     rule: str | None = None
+    remedy: str | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,9 +47,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a verdict depends on, except the call itself and the state of the paths in it.
 
     `mode` is never above `ceiling`: use `effective_mode`. `prompting` says that a user can be asked. `approved` holds
-    digests of calls that the user has approved. `search_path` is the PATH that commands will run with: a program found
-    inside the roots is not trusted as the system program of that name. `cwd` is the folder where a shell command
-    starts; None: the project.
+    digests of calls that the user has approved. `planning`: plan mode is on. `search_path` is the PATH that commands
+    will run with: a program found inside the roots is not trusted as the system program of that name. `cwd` is the
+    folder where a shell command starts; None: the project.
     """
 
     mode: PermissionMode
@@ -58,6 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
     approved: frozenset[str] = frozenset()
     prompting: bool = False
+    planning: bool = False
     hook: Decision | None = None
     search_path: str = ""
     cwd: Path | None = None

@@ -1,13 +1,16 @@
 """Decides a tool call, from the call and the policy only. The first step that applies wins:
 
-    deny rule > hook deny > writing in read-only mode > already approved > hook ask > ask rule > hook allow >
-    allow rule or grant > prompt mode asks > allow and full-access modes allow > the mode's level > ask, or deny
+    deny rule > hook deny > plan mode > writing in read-only mode > already approved > hook ask > ask rule >
+    hook allow > allow rule or grant > prompt mode asks > allow and full-access modes allow > the mode's level >
+    ask, or deny
 
-In read-only mode (and plan mode), what a user allowed in another mode permits no call that could write: rules and hook
-answers do not count for shell commands and unknown tools there, grants only if they were given in that mode, and
-`--allow` only in a process that was started read-only.
+In plan mode every call that does more than read is denied after the deny rules, whatever the permission mode. In
+read-only mode, what a user allowed in another mode permits no call that could write: rules and hook answers do not
+count for shell commands and unknown tools there, grants only if they were given in that mode, and `--allow` only in a
+process that was started read-only.
 
-If no user can be asked, "ask" becomes "deny", and the reason names the flag that would have allowed the call.
+If no user can be asked, "ask" becomes "deny". A reason is for the model and names no command line flag; `remedy` is for
+the user and names the flag that would have allowed the call.
 """
 
 from __future__ import annotations
@@ -23,12 +26,12 @@ from outlast.runtime.permissions.decision import Decision, Grant, Policy, Verdic
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.paths import reading_fault, writing_fault
 from outlast.runtime.permissions.rule_match import call_digest, strictly_fits, widely_fits
-from outlast.runtime.permissions.rules import FLAG
+from outlast.runtime.permissions.rules import FLAG, NO_RULES
 from outlast.runtime.permissions.shell.judge import Judgement, head_words, judge
 
 __all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "effective_mode"]
 
-QUIET = frozenset({"todo", "ask_user", "recall"})
+QUIET = frozenset({"todo", "ask_user", "recall", "enter_plan", "exit_plan"})
 """Tools that touch only the session: every mode allows them without asking."""
 READING = frozenset({"read", "glob", "search", "task", "skill"})
 """`task` starts a sub-agent; each of the sub-agent's calls is decided separately. `skill` reads listed skills."""
@@ -37,6 +40,10 @@ TALKING = frozenset({"web_fetch", "bash_output", "bash_kill"})
 WRITING = frozenset({"write", "edit", "apply_patch"})
 HARMLESS = "shell-harmless"
 """The code of a decision that allows a shell command because of what it says alone."""
+PLANNING = QUIET | READING | {"bash_output", "web_fetch"}
+"""Tools that only read, so that plan mode leaves them to the permission mode."""
+PLAN_MODE = "plan mode is on: only reading is allowed; call exit_plan(plan) to ask the user to approve the plan"
+NOBODY = "nobody can be asked here, so do without it and name it in your answer if it is needed"
 
 
 def decide(call: ToolCall, policy: Policy) -> Decision:
@@ -47,8 +54,9 @@ def decide(call: ToolCall, policy: Policy) -> Decision:
         return Decision(
             verdict=Verdict.DENY,
             code=decision.code,
-            reason=f"{decision.reason}; nobody can be asked here, so start with {_flag(call, judged)} to allow it",
+            reason=f"{decision.reason}; {NOBODY}",
             rule=decision.rule,
+            remedy=_flag(call, judged),
         )
     return decision
 
@@ -80,12 +88,11 @@ def _ruled(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision
     hook = policy.hook
     if hook is not None and hook.verdict is Verdict.DENY:
         return hook
+    if policy.planning and not _only_reads(call, policy):
+        return _decision(Verdict.DENY, "plan-mode", PLAN_MODE)
     if policy.mode is PermissionMode.READ_ONLY and (call.name in WRITING or (judged is not None and judged.writes)):
-        return _decision(
-            Verdict.DENY,
-            "read-only",
-            f"{call.name} would write, and the mode is read-only; --permission-mode workspace-write allows it",
-        )
+        reason = f"{call.name} would write, and the permission mode is read-only: nothing can be changed here"
+        return _decision(Verdict.DENY, "read-only", reason, remedy="--permission-mode workspace-write")
     if call_digest(call.name, call.arguments, policy.cwd) in policy.approved:
         return _decision(Verdict.ALLOW, "approved", "the user has approved this very call")
     if hook is not None and hook.verdict is Verdict.ASK:
@@ -96,6 +103,14 @@ def _ruled(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision
     if hook is not None:
         return hook
     return _allowed(call, policy, judged)
+
+
+def _only_reads(call: ToolCall, policy: Policy) -> bool:
+    """Whether the call only reads. A command counts only if it is known to be harmless without any rule or grant."""
+    if call.name != "bash":
+        return call.name in PLANNING
+    strict = msgspec.structs.replace(policy, mode=PermissionMode.READ_ONLY, rules=NO_RULES, grants=())
+    return judge(_command(call.arguments), strict).verdict is Verdict.ALLOW
 
 
 def _allowed(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision | None:
@@ -137,10 +152,8 @@ def _by_level(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decis
     if call.name == "web_fetch":
         return _decision(Verdict.ASK, "network", "web_fetch talks to another machine")
     if policy.mode is PermissionMode.READ_ONLY:
-        reason = (
-            f"{call.name} may do anything, and the mode is read-only; --permission-mode danger-full-access allows it"
-        )
-        return _decision(Verdict.DENY, "level", reason)
+        reason = f"{call.name} may do anything, and the permission mode is read-only: nothing can be changed here"
+        return _decision(Verdict.DENY, "level", reason, remedy="--permission-mode danger-full-access")
     return _decision(Verdict.ASK, "level", f"{call.name} may do anything, which needs danger-full-access")
 
 
@@ -175,5 +188,7 @@ def _flag(call: ToolCall, judged: Judgement | None) -> str:
     return " ".join(f"--allow 'bash({head} *)'" for head in plain[:3])
 
 
-def _decision(verdict: Verdict, code: str, reason: str, rule: str | None = None) -> Decision:
-    return Decision(verdict=verdict, code=code, reason=reason, rule=rule)
+def _decision(
+    verdict: Verdict, code: str, reason: str, rule: str | None = None, *, remedy: str | None = None
+) -> Decision:
+    return Decision(verdict=verdict, code=code, reason=reason, rule=rule, remedy=remedy)

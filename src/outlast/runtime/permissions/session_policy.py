@@ -13,7 +13,6 @@ import msgspec
 
 from outlast.core.messages import ToolCall
 from outlast.core.state import SessionState
-from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.permissions.evaluate import Decision, Grant, Policy, call_digest, decide, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rule_files import save_grant
@@ -21,8 +20,6 @@ from outlast.runtime.permissions.rules import NO_RULES, PermissionRule, RuleSet
 from outlast.runtime.permissions.shell.judge import grantable, head_words, judge
 
 _ALL = "always, in this process"
-LOOKING = frozenset({WorkflowMode.CLARIFY, WorkflowMode.PLAN})
-"""Workflow modes that only read: nothing may be written in them, whatever the permission mode."""
 
 
 class SessionPolicy:
@@ -78,9 +75,9 @@ class SessionPolicy:
         asked in this process.
         """
         policy = self.policy(session_grants(state.runtime.get("grants")), hook, cwd)
-        if state.runtime.get("workflow_mode") in LOOKING:
-            policy = msgspec.structs.replace(policy, mode=PermissionMode.READ_ONLY)
-        self._judged_in = policy.mode
+        if state.plan_mode:
+            policy = msgspec.structs.replace(policy, planning=True)
+        self._judged_in = PermissionMode.READ_ONLY if state.plan_mode else policy.mode
         digest = call_digest(call.name, call.arguments, cwd)
         if any(found.call_id == call.id and found.call_digest == digest for found in state.approvals):
             policy = msgspec.structs.replace(policy, prompting=True)

@@ -83,7 +83,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know and use. If its task is cancelled, the tool must stop at once and leave no process behind.
 
     `roots` are the folders it may write to, the project first. A tool must await `spawned` right after it started a
-    process. `ask` asks the user a question and waits, `delegate` runs a sub-agent; both survive a restart.
+    process. `ask` asks the user a question and waits, `delegate` runs a sub-agent; both survive a restart. `approve`
+    asks the user to approve this very call, with a reason; it returns None where nobody can be asked.
     `shell` says where a shell command starts; None: in the project, and the folder where it ends is not kept.
     """
 
@@ -98,6 +99,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     spawned: Callable[[Spawned], Awaitable[None]]
     progress: Callable[[str], None]
     ask: Callable[[str, list[str]], Awaitable[str]]
+    approve: Callable[[str], Awaitable[bool | None]]
     delegate: Callable[[str, str | None], Awaitable[ToolOutcome]]
     recall: Callable[[str | None, int | None, int], Awaitable[ToolOutcome]] | None = None
     """Shows events of this session by query or seq (`outlast.runtime.session_recall`); None where no log is open."""

@@ -11,6 +11,7 @@ from outlast.runtime.tools.builtin.bash import Bash
 from outlast.runtime.tools.builtin.edit import EDIT
 from outlast.runtime.tools.builtin.glob import GLOB
 from outlast.runtime.tools.builtin.interaction import ASK_USER, TASK, TODO
+from outlast.runtime.tools.builtin.plan_mode import ENTER_PLAN, EXIT_PLAN
 from outlast.runtime.tools.builtin.read import READ
 from outlast.runtime.tools.builtin.recall import RECALL
 from outlast.runtime.tools.builtin.search import SEARCH
@@ -39,6 +40,8 @@ def built_in_tools(jobs: Jobs, web: WebFetch | None = None) -> tuple[Tool, ...]:
         TASK,
         RECALL,
         SKILL,
+        ENTER_PLAN,
+        EXIT_PLAN,
     )
 
 

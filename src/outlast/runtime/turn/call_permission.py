@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from outlast.core.messages import ToolCall
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.decision import Decision, Verdict
-from outlast.runtime.permissions.evaluate import HARMLESS, call_digest
+from outlast.runtime.permissions.evaluate import HARMLESS, NOBODY, call_digest
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
 
@@ -30,11 +31,16 @@ class CallPermit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """The call may not start: the status and the text of its result."""
+    """The call may not start: the status and the text of its result. `remedy` is the flag that would allow the call; it
+    is for the user, because the model cannot use it."""
 
     status: str
     text: str
     code: str
+    remedy: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        return {"code": self.code} if self.remedy is None else {"code": self.code, "remedy": self.remedy}
 
 
 class CallPermission:
@@ -63,7 +69,7 @@ class CallPermission:
         state, mode = self._driver.state, self._context.gate.mode
         digest = call_digest(call.name, call.arguments, cwd)
         if not self._context.prompting and approvals.existing_answer(state, call.id, digest, mode) is None:
-            return _refusal("declined", f"{decision.reason}; nobody can be asked here", decision)
+            return _refusal("declined", f"{decision.reason}; {NOBODY}", decision)
         seq, answer = await approvals.ask_and_wait(
             self._driver,
             self._context.answerer,
@@ -89,4 +95,4 @@ class CallPermission:
 
 
 def _refusal(status: str, reason: str, decision: Decision) -> CallRefusal:
-    return CallRefusal(status=status, text=f"Not executed: {reason}", code=decision.code)
+    return CallRefusal(status=status, text=f"Not executed: {reason}", code=decision.code, remedy=decision.remedy)

@@ -49,6 +49,8 @@ class PlainPolicy:
     def _mode(self) -> WorkflowMode:
         """Return the mode that the caller or the user has set; execute by default."""
         runtime = self.driver.state.runtime
+        if self.context.config.workflow_mode is None and self.driver.state.asked_to_plan:
+            return WorkflowMode.PLAN
         asked = runtime.get("workflow_decision_kind") == DecisionKind.REQUESTED
         return mode_of(self.context.config.workflow_mode or (runtime.get("workflow_mode") if asked else None))
 

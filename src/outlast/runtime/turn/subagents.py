@@ -21,7 +21,6 @@ from outlast.core.messages import text_of
 from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.driver import RENEW_AFTER, Driver
 from outlast.runtime.imported_trust import trusted_header
-from outlast.runtime.permissions.session_policy import LOOKING
 from outlast.runtime.session_writes import SessionWrites
 from outlast.runtime.tools.files.write_targets import recorded_targets
 from outlast.runtime.tools.output_limit import bounded
@@ -56,7 +55,7 @@ async def delegated(
     assert context.sub_agent_context is not None
     try:
         sub = inherited_dialect(context.sub_agent_context(context, persona), driver.state)
-        sub = _as_the_parent(driver, sub)
+        sub = _planning(sub, driver.state.plan_mode)
         child = await _child(driver, sub, call_id, prompt)
         await _drained(driver, sub, run, child)
     except OutlastError as error:
@@ -64,11 +63,12 @@ async def delegated(
     return await asyncio.to_thread(_answered, driver.store, child)
 
 
-def _as_the_parent(driver: Driver, context: TurnContext) -> TurnContext:
-    """Put the sub-agent of a session in plan mode into plan mode: it would otherwise write what its parent may not."""
-    if driver.state.runtime.get("workflow_mode") not in LOOKING:
-        return context
-    return replace(context, config=msgspec.structs.replace(context.config, workflow_mode=str(WorkflowMode.PLAN)))
+def _planning(sub: TurnContext, plans: bool) -> TurnContext:
+    """A sub-agent of a session in plan mode is in plan mode, too, and cannot leave it."""
+    if plans == (sub.config.workflow_mode == WorkflowMode.PLAN):
+        return sub
+    mode = str(WorkflowMode.PLAN) if plans else None
+    return replace(sub, config=msgspec.structs.replace(sub.config, workflow_mode=mode))
 
 
 def child_of(session_id: str, requested_seq: int, call_id: str) -> str:

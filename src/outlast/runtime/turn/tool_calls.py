@@ -47,7 +47,7 @@ from outlast.runtime.tools.port import (
 )
 from outlast.runtime.tools.process.shell_folder import is_project, usable_folder
 from outlast.runtime.turn import approvals
-from outlast.runtime.turn.call_permission import CallPermission, CallPermit, CallRefusal
+from outlast.runtime.turn.call_permission import GRANTING, CallPermission, CallPermit, CallRefusal
 from outlast.runtime.turn.call_result import CallResult, finished_event
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.parallel_questions import ParallelQuestions
@@ -57,7 +57,7 @@ from outlast.runtime.turn.whole_output import find_output
 
 PARALLEL_CALLS = 4
 SHELL, TASK = "bash", "task"
-RESUMABLE = frozenset({TASK, "ask_user"})
+RESUMABLE = frozenset({TASK, "ask_user", "exit_plan"})
 ALONE = frozenset({"ask_user", "todo", "enter_plan", "exit_plan"})
 """Tools that only ask the user or change the session: they have effect class R, but never run beside other calls."""
 
@@ -160,7 +160,7 @@ class ToolExecutor:
         cwd = None if shell is None or is_project(shell, self.context.project) else shell.path
         permission = await self._permission.of(call, cwd)
         if isinstance(permission, CallRefusal):
-            await self._answer(call, permission.status, permission.text, {"code": permission.code})
+            await self._answer(call, permission.status, permission.text, permission.facts())
             return None
         return permission
 
@@ -279,6 +279,25 @@ class ToolExecutor:
                 )
             return answer
 
+        async def approve(reason: str) -> bool | None:
+            digest = call_digest(call.name, call.arguments)
+            found = approvals.existing_answer(self.driver.state, call.id, digest)
+            can_ask = self.context.depth == 0 and (self.context.prompting or self.context.answerer is not None)
+            if not can_ask and (found is None or found.answer is None):
+                return None
+            async with self._asking:
+                _, answer = await approvals.ask_and_wait(
+                    self.driver,
+                    self.context.answerer,
+                    call_id=call.id,
+                    name=call.name,
+                    arguments=call.arguments,
+                    digest=digest,
+                    reason=reason,
+                    aside=self.context.observer.waiting_for_person,
+                )
+            return answer in GRANTING
+
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
             parent = self._questions.context if self._questions is not None else self.context
             return await delegated(self.driver, parent, self._run_sub_agent, call.id, prompt, persona)
@@ -293,7 +312,13 @@ class ToolExecutor:
 
         context = tool_context(self.context, self.driver.session_id, call.id, self.driver.state.runtime)
         return msgspec.structs.replace(
-            context, spawned=spawned, ask=ask, delegate=delegate, recall=recall, stored_output=stored_output
+            context,
+            spawned=spawned,
+            ask=ask,
+            approve=approve,
+            delegate=delegate,
+            recall=recall,
+            stored_output=stored_output,
         )
 
     # --- after a crash

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Never
 
+from outlast.core.workflow_mode import WorkflowMode
 from outlast.runtime.permissions.mode import PermissionMode
-from outlast.runtime.permissions.session_policy import LOOKING
 from outlast.runtime.tools.port import ToolContext, ToolFault
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.process_identity import hostname
@@ -27,7 +27,8 @@ def tool_context(
     async def refused(*_: object) -> Never:
         raise ToolFault("this cannot be done here")
 
-    looking = context.gate.mode is PermissionMode.READ_ONLY or (runtime or {}).get("workflow_mode") in LOOKING
+    planning = (runtime or {}).get("workflow_mode") == WorkflowMode.PLAN
+    looking = context.gate.mode is PermissionMode.READ_ONLY or planning
     return ToolContext(
         session_id=session_id,
         call_id=call_id,
@@ -40,6 +41,7 @@ def tool_context(
         spawned=refused,
         progress=lambda text: context.observer.call_output(call_id, text),
         ask=refused,
+        approve=refused,
         delegate=refused,
         skills=context.skills,
         confined=looking or context.gate.mode not in UNCONFINED,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from outlast.core.messages import ToolCall
 from outlast.runtime.permissions.evaluate import Decision, Grant, Policy, Verdict, call_digest, decide, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.rules import PermissionRule, RuleSet
@@ -92,17 +93,56 @@ def test_glob_and_search_stay_inside(project: Path) -> None:
     assert decide(call("search", pattern="x", path="/etc"), policy).verdict is Verdict.ASK
 
 
-def test_where_nobody_can_be_asked_the_flag_is_named(project: Path) -> None:
-    policy = policy_of(project)
-    said = decide(bash("pytest -q"), policy)
-    assert said.verdict is Verdict.DENY
-    assert "--allow 'bash(pytest *)'" in said.reason
-    assert "--permission-mode danger-full-access" in decide(bash("echo $(id)"), policy).reason
-    assert "--allow web_fetch" in decide(call("web_fetch", url="x"), policy).reason
-    assert (
-        "--permission-mode workspace-write"
-        in decide(call("write", file_path="x"), policy_of(project, "read-only")).reason
-    )
+def test_where_nobody_can_be_asked_only_the_remedy_names_the_flag(project: Path) -> None:
+    policy, reading = policy_of(project), policy_of(project, "read-only")
+    denied = {
+        "--allow 'bash(pytest *)'": decide(bash("pytest -q"), policy),
+        "--permission-mode danger-full-access": decide(bash("echo $(id)"), policy),
+        "--allow web_fetch": decide(call("web_fetch", url="x"), policy),
+        "--permission-mode workspace-write": decide(call("write", file_path="x"), reading),
+    }
+    for flag, decision in denied.items():
+        assert (decision.verdict, decision.remedy) == (Verdict.DENY, flag)
+        assert "--" not in decision.reason, "the model cannot use a flag"
+
+
+# --- plan mode
+
+ANY_MODE = (READ_ONLY, WRITE, FULL, PROMPT, ALLOW)
+PERMITTED = RuleSet(allow=(PermissionRule(tool="bash"), PermissionRule(tool="write"), PermissionRule(tool="mcp_x")))
+
+
+@pytest.mark.parametrize("mode", ANY_MODE)
+@pytest.mark.parametrize(
+    "made",
+    [
+        call("write", file_path="a.txt", content="x"),
+        call("edit", file_path="a.txt", old_string="a", new_string="b"),
+        call("mcp_x"),
+        call("bash_kill", job_id="1"),
+        bash("mkdir x"),
+        bash("ls > listing"),
+        bash("python3 -c 'print(1)'"),
+        bash("pytest -q"),
+    ],
+)
+def test_plan_mode_refuses_all_but_reading_in_every_mode_and_says_how_it_is_left(
+    project: Path, mode: PermissionMode, made: ToolCall
+) -> None:
+    decision = decide(made, policy_of(project, mode, prompting=True, planning=True, rules=PERMITTED))
+    assert (decision.verdict, decision.code) == (Verdict.DENY, "plan-mode")
+    assert "plan mode is on" in decision.reason
+    assert "exit_plan(plan)" in decision.reason
+    assert decision.remedy is None
+
+
+@pytest.mark.parametrize("mode", [READ_ONLY, WRITE, FULL, ALLOW])
+def test_plan_mode_leaves_reading_to_the_mode(project: Path, mode: PermissionMode) -> None:
+    policy = policy_of(project, mode, prompting=True, planning=True)
+    for made in (call("read", file_path="a.txt"), call("enter_plan"), call("exit_plan", plan="x"), bash("ls | wc -l")):
+        assert decide(made, policy).verdict is Verdict.ALLOW
+    outside = decide(call("read", file_path="/etc/hosts"), policy)
+    assert outside.verdict is (Verdict.ALLOW if mode in (FULL, ALLOW) else Verdict.ASK)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,9 @@ class Setting:
         async def ask(question: str, choices: list[str]) -> str:
             return f"{question} {choices} {self.answer}"
 
+        async def approve(reason: str) -> bool | None:
+            return None
+
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
             return ToolOutcome(text=f"{persona}: {prompt}")
 
@@ -57,6 +60,7 @@ class Setting:
             spawned=spawned,
             progress=self.heard.append,
             ask=ask,
+            approve=approve,
             delegate=delegate,
         )
         return msgspec.structs.replace(context, **changes)

@@ -29,6 +29,8 @@ CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
     "task": ("N", ["prompt"], ["persona"]),
     "recall": ("R", [], ["query", "seq", "offset"]),
     "skill": ("R", ["name"], []),
+    "enter_plan": ("R", [], ["reason"]),
+    "exit_plan": ("R", ["plan"], []),
 }
 
 
