@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from outlast.runtime.permissions.shell.arguments import OptionKind, arguments, grammar
@@ -192,48 +191,23 @@ def _strings(words: Sequence[Word], scope: CommandScope) -> None:
 
 # --- python, to check syntax and nothing else
 
-_STDLIB = sys.stdlib_module_names - {
-    "test",
-    "site",
-    "this",
-    "antigravity",
-    "distutils",
-    "idlelib",
-    "lib2to3",
-    "tkinter",
-}
-
 
 def _python(words: Sequence[Word], scope: CommandScope) -> None:
-    """`python -m py_compile FILES` writes `__pycache__` next to them. Python searches the folder before its own
-    modules, so a module in the folder, or one that the same line puts there, would run."""
+    """`python -I -m py_compile FILES` writes `__pycache__` next to them. Without `-I`, Python looks for its own modules
+    in the current folder first, so a file of the project would run."""
     said = [word.text for word in words]
     if said in (["--version"], ["-V"]):
         return
-    if said[:2] != ["-m", "py_compile"] or len(said) < 3:
+    if said[:2] == ["-m", "py_compile"]:
+        raise NotUnderstood("runs Python where a module may take the place of one of Python's own; -I before -m helps")
+    if said[:3] != ["-I", "-m", "py_compile"] or len(said) < 4:
         raise NotUnderstood("runs Python")
-    if scope.writes or any(_shadows(folder, name) for folder in scope.folders for name in _names(folder)):
-        raise NotUnderstood("runs Python where a module may take the place of one of Python's own")
-    for file in words[2:]:
+    for file in words[3:]:
         if file.glob or file.text.startswith("-") or not file.text.endswith(".py"):
             raise NotUnderstood("gives py_compile something other than names of Python files")
         scope.reads(file)
         scope.may_write(Word(os.path.dirname(file.text) or ".", file.start, file.end), "__pycache__", "x")
     scope.compiles = True
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _shadows(folder: str, name: str) -> bool:
-    stem, dot, _ = name.partition(".")
-    if stem not in _STDLIB:
-        return False
-    return bool(dot) or any(inner.startswith("__init__.") for inner in _names(os.path.join(folder, name)))
 
 
 # --- copying and moving
