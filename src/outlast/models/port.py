@@ -65,11 +65,13 @@ class WindowSettler(Protocol):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt. `messages` is a window that every provider accepts; `replies` counts the session's replies."""
+    """One attempt. `messages` is a window that every provider accepts; `replies` counts the session's replies.
+    `answer_only`: the model must answer in text; its tools stay listed, because the prefix is cached with them."""
 
     system: str
     messages: list[Message]
     tools: tuple[ToolSpec, ...] = ()
+    answer_only: bool = False
     max_output_tokens: int | None = None
     effort: str | None = None
     temperature: float | None = None

@@ -165,6 +165,8 @@ def _client(url: str | None) -> httpx2.AsyncClient:
 def settings_for(provider: str, request: ModelRequest, *, official: bool) -> ModelSettings:
     """Convert the options of a request to the provider's settings."""
     wanted: dict[str, Any] = {"max_retries": 0}
+    if request.answer_only and request.tools:
+        wanted["tool_choice"] = "none"
     if request.max_output_tokens is not None:
         wanted["max_tokens"] = request.max_output_tokens
     if request.temperature is not None:

@@ -1,6 +1,7 @@
 """Configuration of an agent, as its caller sets it, and the budgets of a turn.
 
-A turn that exhausts a budget ends, and the log records the reason.
+A turn has no limits by default. With a limit on steps or tokens the model is told when the end is near; when the limit
+is reached, it is asked once more, for an answer without tools, and the turn ends. The log records the reason.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ import msgspec
 
 from outlast.core.state import OpenTurn
 
-MAX_STEPS = 50
 DIALECTS = ("native", "text", "auto")
+REMINDER_STEPS = 10
+"""How many steps before the end the model is told; a smaller budget has no reminder."""
+REMINDER_SHARE = 0.9
+"""Share of a token budget after which the model is told."""
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on model replies, on input plus output tokens, and on wall-clock seconds. None means no limit."""
 
-    max_steps: int | None = MAX_STEPS
+    max_steps: int | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
 
@@ -30,6 +34,25 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
         if left is not None and left <= 0:
             return f"the time budget of {self.max_seconds:g} s is used up"
         return None
+
+    def reminder(self, turn: OpenTurn) -> str | None:
+        """Return what the model is told when its turn comes near the end of a budget; None before."""
+        steps, tokens = self.max_steps, self.max_tokens
+        if steps is not None and steps > REMINDER_STEPS and steps - REMINDER_STEPS <= turn.replies < steps:
+            left = steps - turn.replies
+            return f"{left} step{' is' if left == 1 else 's are'} left: come to an end and answer."
+        if tokens is not None and tokens * REMINDER_SHARE <= turn.tokens < tokens:
+            return f"About {tokens - turn.tokens} tokens are left for this turn: come to an end and answer."
+        return None
+
+    def last_words(self, turn: OpenTurn, now_us: int) -> str | None:
+        """Return what the model is told with the last request of a turn that has used up its steps or tokens; None
+        if nothing is used up, or if the time is, too: then there is no last request."""
+        left = self.seconds_left(turn, now_us)
+        if self.used_up(turn, now_us) is None or (left is not None and left <= 0):
+            return None
+        what = "steps" if self.max_steps is not None and turn.replies >= self.max_steps else "tokens"
+        return f"No {what} are left: answer now, without tools, with what is done and what is not."
 
     def seconds_left(self, turn: OpenTurn, now_us: int) -> float | None:
         return None if self.max_seconds is None else self.max_seconds - (now_us - turn.at) / 1e6
@@ -77,7 +100,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     stall_seconds: float | None = None
     prompting: bool = False
     sub_agents_ask: bool = True
-    max_steps: int | None = MAX_STEPS
+    max_steps: int | None = None
     max_tokens: int | None = None
     max_seconds: float | None = None
     max_output_tokens: int | None = None

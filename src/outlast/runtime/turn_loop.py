@@ -24,6 +24,7 @@ from outlast.core.events import (
     InputPromoted,
     MessageAppended,
     RuntimeStateChanged,
+    ToolCallFinished,
     TurnEnded,
 )
 from outlast.core.messages import Part, Role, TextPart, ToolCall, text_of
@@ -34,6 +35,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary_requests, compact, compact_if_needed
 from outlast.runtime.history.compaction import request_tokens
+from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.system_prompt import REACT
 from outlast.runtime.turn import loop_guard
 from outlast.runtime.turn.context import TurnContext
@@ -53,6 +55,9 @@ LARGE_REQUEST = 250_000
 """Tokens of a request whose digest is made in a thread."""
 
 COMPLETED, STOPPED, FAILED, BUDGET, INTERRUPTED = "completed", "stopped", "failed", "budget_exhausted", "interrupted"
+LAST_ANSWER = "last_answer"
+"""Code of the decision to ask a turn that has used up its budget for its answer, and runtime value: the seq of the turn
+that was asked so."""
 
 
 class Turn:
@@ -91,20 +96,69 @@ class Turn:
         elif turn.decided == VERIFY:
             await self._verify()
         elif (spent := self.context.budgets.used_up(turn, self.driver.clock.now_us())) is not None:
-            self.phases.enter(Phase.FINALIZE, "budget_exhausted", spent, PhaseEnd.TERMINAL)
-            await self._end(BUDGET, spent)
+            await self._budget_spent(spent)
         elif not await apply_boundary_requests(self.driver, self.context):
             await self._ask_model()
 
+    # --- budgets
+
+    async def _budget_spent(self, spent: str) -> None:
+        """Ask once more, for an answer without tools, if there is time for it; else end the turn."""
+        turn = self.state.turn
+        assert turn is not None
+        if self.context.budgets.last_words(turn, self.driver.clock.now_us()) is None:
+            await self._end_by_budget(spent)
+        elif self._asked_for_last_answer:  # before a crash, or before the request was too long
+            await self._ask_model(last=True)
+        else:
+            decided = CompletionDecided(outcome=CONTINUE, code=LAST_ANSWER, summary=spent)
+            await self._ask_model(decided, RuntimeStateChanged(changes={LAST_ANSWER: turn.seq}), last=True)
+
+    @property
+    def _asked_for_last_answer(self) -> bool:
+        turn = self.state.turn
+        return turn is not None and self.state.runtime.get(LAST_ANSWER) == turn.seq
+
+    async def _end_by_budget(self, spent: str, *first: Event) -> None:
+        self.phases.enter(Phase.FINALIZE, "budget_exhausted", spent, PhaseEnd.TERMINAL)
+        await self._end(BUDGET, spent, *first)
+
+    async def _last_answer(self, replied: AssistantReplied) -> None:
+        """End the turn with this reply. Calls in it are answered and not carried out."""
+        turn = self.state.turn
+        assert turn is not None
+        spent = self.context.budgets.used_up(turn, self.driver.clock.now_us()) or "the budget of the turn is used up"
+        calls = [part for part in replied.parts if isinstance(part, ToolCall)]
+        text = (TextPart("Not executed: no steps are left."),)
+        refused = [
+            ToolCallFinished(call_id=call.id, name=call.name, parts=text, status="cancelled", is_error=True)
+            for call in calls
+        ]
+        self.answer = text_of(replied.parts)
+        await self._end_by_budget(spent, replied, *refused)
+
+    def _budget_facts(self) -> tuple[EnvironmentFact, ...]:
+        """Return what the next request tells about the turn's budget; each text is told once a turn."""
+        turn, budgets = self.state.turn, self.context.budgets
+        assert turn is not None
+        told = {
+            f"last answer {turn.seq}": budgets.last_words(turn, self.driver.clock.now_us()),
+            f"budget {turn.seq}": budgets.reminder(turn),
+        }
+        return tuple(EnvironmentFact(name=name, text=text, once=True) for name, text in told.items() if text)
+
     # --- the model
 
-    async def _ask_model(self) -> None:
-        await self._read_steering()
+    async def _ask_model(self, *first: Event, last: bool = False) -> None:
+        if not last:
+            await self._read_steering()
         told = await self._environment()
         request = await self._request(told)
         if await compact_if_needed(self.driver, self.context, request):
             told = await self._environment()
             request = await self._request(told)
+        if last:
+            request = msgspec.structs.replace(request, answer_only=True)
         if self.phases.now is not Phase.ASSISTANT:
             self.phases.enter(Phase.ASSISTANT, "request_assistant_response", "Asking the model")
         estimate = request_tokens(request.messages, request.system, request.tools)
@@ -114,7 +168,7 @@ class Turn:
         prompt = self.policy.system_prompt()
         prompted = prompt_events(self.driver, self.context, prompt)
         described = () if told is None else (told,)
-        await self.driver.write(*self._moved(), *prompted, *described, opened)
+        await self.driver.write(*first, *self._moved(), *prompted, *described, opened)
         try:
             finished = await self.attempts.reply(request)
         except ContextOverflow as error:
@@ -131,7 +185,7 @@ class Turn:
         """Return what the next request tells about the environment, None if nothing is new."""
         rows = await self.driver.rows()
         told = told_facts(rows, self.state)
-        facts = turn_facts(self.driver, self.context, self.policy.environment())
+        facts = turn_facts(self.driver, self.context, (*self.policy.environment(), *self._budget_facts()))
         return environment_event([*facts, *await self.project.facts(rows, told)], told)
 
     async def _request(self, told: EnvironmentDescribed | None) -> ModelRequest:
@@ -188,6 +242,9 @@ class Turn:
             model=name,
             finish_reason=finished.finish_reason,
         )
+        if self._asked_for_last_answer:
+            await self._last_answer(replied)
+            return
         if any(isinstance(part, ToolCall) for part in parts):
             await self.driver.write(replied)
             reach("reply.recorded")

@@ -84,7 +84,9 @@ Allow = Annotated[
 AddDir = Annotated[
     list[str] | None, typer.Option("--add-dir", metavar="D", help="Another folder to work in (repeatable).")
 ]
-MaxSteps = Annotated[int | None, typer.Option("--max-steps", metavar="N", min=1, help="Replies a turn may take.")]
+MaxSteps = Annotated[
+    int | None, typer.Option("--max-steps", metavar="N", min=1, help="Replies a turn may take; no limit without it.")
+]
 Dialect = Annotated[
     ToolDialect | None,
     typer.Option("--dialect", metavar="D", help="How tools are called: native, text, or auto (your settings')."),

@@ -98,8 +98,7 @@ def serve(
     working = WorkerOptions(
         works=not no_worker, concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ())
     )
-    steps = max_steps or AgentConfig().max_steps
-    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=steps)
+    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=max_steps)
     beside = _gateway(settings, works=not no_worker) if gateway else None
     serve_here(settings, wanted, working, config=config, new_token=new_token, json=json, beside=beside)
 

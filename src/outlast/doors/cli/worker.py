@@ -53,6 +53,5 @@ def worker(
     log_to(sys.stderr, log_format)
     working = WorkerOptions(concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ()))
     flags = WorkerFlags(drain_seconds=drain_seconds, metrics_port=metrics_port, json=json)
-    steps = max_steps or AgentConfig().max_steps
-    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=steps)
+    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=max_steps)
     asyncio.run(work(settings, working, config, flags))
