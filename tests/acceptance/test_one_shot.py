@@ -67,14 +67,14 @@ def test_ended_and_busy_sessions_are_conflicts(place: Place) -> None:
         busy.communicate(timeout=20)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_closes_the_turn_durably_and_continue_goes_on(place: Place, number: int, code: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_turn_durably_and_continue_goes_on(place: Place, number: int) -> None:
     place.says(call("bash", command="touch started; sleep 60"), reply("Went on."))
     running = place.start("-p", "run", "--model", place.model, "--allow", "bash")
     _until((place.project / "started").exists, running)
     running.send_signal(number)
     _, told = running.communicate(timeout=20)
-    assert running.returncode == code, told
+    assert running.returncode == 5, told
     assert "the session is kept" in told
     went_on = place.run("-p", "-c", "--model", place.model)
     assert went_on.stdout == "Went on.\n", went_on.stderr

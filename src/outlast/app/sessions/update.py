@@ -1,4 +1,4 @@
-"""Changes a session's settings: title, model, persona, permission mode and plan mode."""
+"""Changes a session's settings: title, model, persona, permission mode, plan mode and workflow."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from outlast.app.placement import placed
 from outlast.app.sessions.create import check_model, check_persona
 from outlast.app.settings import Settings
 from outlast.core.errors import ConflictError
-from outlast.core.header import PLAN, Header
-from outlast.core.workflow_mode import WorkflowMode
+from outlast.core.header import Header
+from outlast.core.workflow_mode import Workflow, plan_mode_values
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
 from outlast.store.read.decode import load_state
-
-REQUESTED = "requested"
 
 
 def change(
@@ -33,6 +31,7 @@ def change(
     persona: str | None = None,
     permission_mode: str | None = None,
     plan_mode: bool | None = None,
+    workflow: str | None = None,
 ) -> None:
     """Write all given values, or none; durable on return. The `ConflictError` names the value that is not allowed."""
     check_model(settings, model)
@@ -40,13 +39,15 @@ def change(
         known = placed(store, header).project_root
         root = Path(known) if known else settings.project_root
         check_persona(settings, root, persona)
-    runtime = _runtime(settings, permission_mode, plan_mode) or None
+    runtime = _runtime(settings, permission_mode, plan_mode, workflow) or None
     if any(given is not None for given in (title, model, persona, runtime)):
         service = SessionService(store, door)
         service.update(header.session_id, title=title, model=model, persona=persona, runtime=runtime)
 
 
-def _runtime(settings: Settings, permission_mode: str | None, plan_mode: bool | None) -> dict[str, Any]:
+def _runtime(
+    settings: Settings, permission_mode: str | None, plan_mode: bool | None, workflow: str | None
+) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if permission_mode is not None:
         allowed = [str(mode) for mode in modes_under(settings.permission_mode)]
@@ -57,17 +58,17 @@ def _runtime(settings: Settings, permission_mode: str | None, plan_mode: bool | 
             )
         changes["permission_mode"] = permission_mode
     if plan_mode is not None:
-        changes["workflow_mode"] = str(WorkflowMode.PLAN if plan_mode else WorkflowMode.EXECUTE)
-        changes["workflow_decision_kind"] = REQUESTED if plan_mode else None
+        changes |= plan_mode_values(plan_mode)
+    if workflow is not None:
+        if workflow not in set(Workflow):
+            raise ConflictError(f"'{workflow}' is no workflow; choose one of {', '.join(Workflow)}")
+        changes["workflow"] = workflow
     return changes
 
 
 def is_to_plan(store: LogStore, header: Header) -> bool:
     """Whether the user asked for plans only; a turn that chose to plan by itself continues with the work."""
-    if not header.plan_mode:
-        return False
-    runtime = load_state(store, header.session_id).runtime
-    return runtime.get("workflow_mode") == PLAN and runtime.get("workflow_decision_kind") in (REQUESTED, None)
+    return header.plan_mode and load_state(store, header.session_id).asked_to_plan
 
 
 def change_running_mode(context: TurnContext | None, permission_mode: str) -> None:

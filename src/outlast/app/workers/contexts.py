@@ -23,6 +23,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.imported_trust import trusted_header, trusted_state
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.store.log_store import LogStore
 
 Equip = Callable[[TurnContext, Header], TurnContext]
@@ -94,7 +95,8 @@ class WorkerContexts:
         return replace(self._settings, permission_mode=mode), config
 
     def _with_plan_mode(self, context: TurnContext, header: Header) -> TurnContext:
-        """Request plan mode for every turn of a plan-only session, until a user ends plan mode."""
-        if not is_to_plan(self._store, header):
+        """Request plan mode for every guided turn of a plan-only session, until a user ends plan mode. A plain turn
+        reads plan mode from the session itself, because an approved plan ends it in the middle of a turn."""
+        if context.policy is PlainPolicy or not is_to_plan(self._store, header):
             return context
         return replace(context, config=msgspec.structs.replace(context.config, workflow_mode=PLAN))

@@ -14,7 +14,7 @@ import typer
 from outlast.app.logging_setup import log_to
 from outlast.app.settings import Settings, load_settings
 from outlast.core.errors import SessionNotFound
-from outlast.doors.cli.main_command import BaseUrl, Model
+from outlast.doors.cli.main_command import BaseUrl, Model, WorkflowName
 from outlast.doors.cli.options import Json, Log, LogFormat, Store
 from outlast.doors.cli.output import print_json
 from outlast.doors.cli.serve import BehindProxy, Expose
@@ -43,6 +43,7 @@ def gateway(
     patience: Patience = 5.0,
     model: Model = None,
     base_url: BaseUrl = None,
+    workflow: WorkflowName = None,
     store: Store = None,
     log_format: Log = LogFormat.TEXT,
     json: Json = False,
@@ -50,7 +51,7 @@ def gateway(
     """Run the chats of your config.toml. Ctrl-C leaves: sessions are kept, and turns go on with the next start."""
     if context.invoked_subcommand is not None:
         return
-    settings = load_settings(store=store, model=model, base_url=base_url)
+    settings = load_settings(store=store, model=model, base_url=base_url, workflow=workflow)
     from outlast.doors.gateway.platform_factory import require_gateway
 
     require_gateway(settings)

@@ -12,6 +12,7 @@ import typer
 
 from outlast._version import __version__
 from outlast.app.settings import variables
+from outlast.core.workflow_mode import Workflow
 from outlast.doors.cli.command_table import ABOUT, COMMANDS
 from outlast.doors.cli.options import Store, session_ids
 from outlast.runtime.permissions.mode import PermissionMode as Mode
@@ -91,7 +92,11 @@ Dialect = Annotated[
     ToolDialect | None,
     typer.Option("--dialect", metavar="D", help="How tools are called: native, text, or auto (your settings')."),
 ]
-Plan = Annotated[bool, typer.Option("--plan", help="Make a plan first; change nothing.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Start in plan mode: only reading until you approve a plan.")]
+WorkflowName = Annotated[
+    Workflow | None,
+    typer.Option("--workflow", metavar="W", help="plain (the model leads) or guided (plans, checks, verification)."),
+]
 PersonaName = Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who the agent is.")]
 Effort = Annotated[
     ReasoningLevel | None, typer.Option("--effort", metavar="LEVEL", help="low, medium or high, for models that think.")
@@ -123,6 +128,7 @@ def outlast(
     max_steps: MaxSteps = None,
     dialect: Dialect = None,
     plan: Plan = False,
+    workflow: WorkflowName = None,
     persona: PersonaName = None,
     effort: Effort = None,
     output_format: Format = OutputFormat.TEXT,

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from outlast.core.errors import MissingExtra
-from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
+from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode, WorkflowName
 from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
 from outlast.doors.cli.output import print_json
 from outlast.doors.terminal_text import plain
@@ -62,6 +62,7 @@ def serve(
     allow: Allow = None,
     add_dir: AddDir = None,
     max_steps: MaxSteps = None,
+    workflow: WorkflowName = None,
     store: Store = None,
     no_worker: NoWorker = False,
     place: Place = None,
@@ -98,7 +99,13 @@ def serve(
     working = WorkerOptions(
         works=not no_worker, concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ())
     )
-    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=max_steps)
+    config = AgentConfig(
+        prompting=True,
+        allow=tuple(allow or ()),
+        add_dirs=tuple(add_dir or ()),
+        max_steps=max_steps,
+        workflow=workflow,
+    )
     beside = _gateway(settings, works=not no_worker) if gateway else None
     serve_here(settings, wanted, working, config=config, new_token=new_token, json=json, beside=beside)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode
+from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode, WorkflowName
 from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
 
 app = typer.Typer()
@@ -28,6 +28,7 @@ def worker(
     allow: Allow = None,
     add_dir: AddDir = None,
     max_steps: MaxSteps = None,
+    workflow: WorkflowName = None,
     store: Store = None,
     place: Place = None,
     concurrency: Concurrency = 16,
@@ -53,5 +54,11 @@ def worker(
     log_to(sys.stderr, log_format)
     working = WorkerOptions(concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ()))
     flags = WorkerFlags(drain_seconds=drain_seconds, metrics_port=metrics_port, json=json)
-    config = AgentConfig(prompting=True, allow=tuple(allow or ()), add_dirs=tuple(add_dir or ()), max_steps=max_steps)
+    config = AgentConfig(
+        prompting=True,
+        allow=tuple(allow or ()),
+        add_dirs=tuple(add_dir or ()),
+        max_steps=max_steps,
+        workflow=workflow,
+    )
     asyncio.run(work(settings, working, config, flags))

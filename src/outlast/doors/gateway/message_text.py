@@ -16,6 +16,7 @@ from outlast.doors.gateway.platform import Button
 LONGEST_CALL = 12_000
 """A longer call cannot be read in a chat, so it cannot be approved there."""
 ONCE, SESSION, DENY = "once", "session", "deny"
+PLAN = "exit_plan"
 REPEATED = "↻ Perhaps a repeat: it is not known whether this arrived before."
 WORKING = "…"
 _OUTCOMES = {
@@ -79,6 +80,8 @@ def question_text(item: OutboxItem, *, private: bool) -> str:
 def call_text(asked: OpenQuestion) -> str:
     """The whole call, and why approval is needed."""
     why = f"\n{plain_line(asked.reason)}" if asked.reason else ""
+    if asked.name == PLAN:
+        return f"📋 **Carry out this plan?**{why}\n\n{fenced(_arguments(asked))}"
     return f"🔐 **Allow {show_invisible(asked.name)}?**{why}\n\n{fenced(_arguments(asked))}"
 
 
@@ -100,6 +103,8 @@ def _arguments(asked: OpenQuestion) -> str:
     if asked.name == "bash" and isinstance(command, str):
         others = {name: value for name, value in asked.arguments.items() if name != "command"}
         return show_invisible("\n".join([command, *(f"{name} = {value}" for name, value in others.items())]))
+    if asked.name == PLAN:
+        return show_invisible(str(asked.arguments.get("plan", "")))
     return show_invisible(json.dumps(asked.arguments, indent=1, ensure_ascii=False, default=str))
 
 

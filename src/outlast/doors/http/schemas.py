@@ -69,6 +69,7 @@ class PatchSessionRequest(Body, frozen=True, kw_only=True):
     persona: Name | None = None
     permission_mode: Literal["read-only", "workspace-write", "danger-full-access", "prompt", "allow"] | None = None
     plan_mode: bool | None = None
+    workflow: Literal["plain", "guided"] | None = None
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -144,6 +145,7 @@ class SessionDetail(Answer, frozen=True, kw_only=True):
     last_seq: int
     first_seq: int | None
     permission_mode: str
+    workflow: str | None
     interrupted: str | None
     trouble: str | None
     approvals: int

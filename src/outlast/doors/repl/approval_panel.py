@@ -24,7 +24,8 @@ _LABELS = {
     "always": "Yes, always here",
     "deny": "No",
 }
-LETTERS = {"y": ANSWERS.index("once"), "n": ANSWERS.index("deny")}
+_PLAN_LABELS = {"once": "Yes, start the work", "deny": "No, keep planning"}
+LETTERS = {"y": "once", "n": "deny"}
 """Answers that outlast this call need a number or the arrows: typing `also ...` must not choose `always`."""
 
 
@@ -50,20 +51,31 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return self.name != "ask_user"
 
     @property
+    def is_plan(self) -> bool:
+        """Whether the model asks to carry out its plan. Such an answer never outlasts the call."""
+        return self.name == "exit_plan"
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The answers to choose from; for a question from the model, the choices it offers."""
+        if self.is_plan:
+            return tuple(_PLAN_LABELS)
         if self.is_approval:
             return ANSWERS
         offered: object = self.arguments.get("choices")
         return tuple(str(one) for one in offered) if isinstance(offered, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
     def label(self, choice: str) -> str:
+        if self.is_plan:
+            return _PLAN_LABELS.get(choice, choice)
         return _LABELS[choice] if self.is_approval else readable(" ".join(choice.split()))
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the whole text of the question as (style, line) pairs."""
         if not self.is_approval:
             return [("", line) for line in readable(str(self.arguments.get("question", self.reason or ""))).split("\n")]
+        if self.is_plan:
+            return [("", line) for line in exact(str(self.arguments.get("plan", ""))).split("\n")]
         if self.change is not None:
             return [(_diff_style(line), line) for line in exact(self.change).split("\n")]
         if self.name == "bash" and isinstance(self.arguments.get("command"), str):
@@ -75,6 +87,8 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def heading(self) -> str:
+        if self.is_plan:
+            return "Carry out this plan?"
         return f"Allow {exact(self.name)}?" if self.is_approval else "The model asks:"
 
 
@@ -154,7 +168,7 @@ class ApprovalPanel:
 
     def _below(self, asked: ApprovalQuestion, width: int) -> StyleAndTextTuples:
         drawn = self._choices(asked, width)
-        if asked.is_approval and asked.scope:
+        if asked.is_approval and asked.scope and not asked.is_plan:
             reach = [
                 piece for line in wrap(f"2 and 3 cover {asked.scope}", width - 2) for piece in pieces(line, width - 2)
             ]

@@ -20,6 +20,7 @@ from outlast.app.turn_setup import TurnSetup, build_turn_context
 from outlast.core import events as e
 from outlast.core.errors import OutlastError
 from outlast.core.state import SessionState
+from outlast.core.workflow_mode import Workflow, plan_mode_values
 from outlast.doors.repl.approval_panel import ApprovalPanel, ApprovalQuestion
 from outlast.doors.repl.event_view import EventView
 from outlast.doors.repl.input.attachments import pasted_picture
@@ -195,6 +196,10 @@ class ReplController:
                 self.repl_session.agent.open_session(to)
                 self._following = asyncio.ensure_future(self._follow(to, self.session.state.last_seq))
                 self.refresh()
+            case e.RuntimeStateChanged(changes=changes) if "workflow" in changes:
+                self.refresh(meter=False)
+            case e.RuntimeStateChanged(changes=changes) if "workflow_mode" in changes:
+                self._show_lane()
             case e.ModelChanged() | e.PersonaChanged() | e.HistoryCleared() | e.Rewound() | e.Compacted():
                 self.refresh()
             case _:
@@ -304,15 +309,28 @@ class ReplController:
             self.status.model, self.status.window = str(error), 0
             return
         self.status.model = setup.model.name if setup.model is not None else "none"
-        self.status.lane = "plan" if agent.config.workflow_mode == "plan" else ""
+        self._show_lane()
         if meter:
             self._measure()
+
+    @property
+    def workflow(self) -> str:
+        """The workflow of the next turn."""
+        chosen = self.repl_session.choices.get("workflow")
+        return str(chosen or self.repl_session.agent.turn_setup().workflow)
+
+    def _show_lane(self) -> None:
+        """Show plan mode, and the workflow if it is not the plain one."""
+        chosen = self.repl_session.choices.get("workflow")
+        workflow = str(chosen or (self._setup.workflow if self._setup is not None else ""))
+        shown = ["plan mode"] if self.repl_session.plan_mode else []
+        self.status.lane = " · ".join([*shown, *([workflow] if workflow == Workflow.GUIDED else [])])
 
     def _measure(self) -> None:
         """Update the context meter from what is known about the model."""
         session = self.session
         self.status.take(session.state)
-        self.status.lane = "plan" if self.repl_session.agent.config.workflow_mode == "plan" else ""
+        self._show_lane()
         found = context_use(self._setup, session.messages, session.state)
         self.status.window, self.status.used = found.window, found.used
 
@@ -327,6 +345,17 @@ class ReplController:
             self.say(f"the context window of {name} is assumed to be {assumed:,} tokens: set context_window", "dim")
         if setup is self._setup:
             self._measure()
+
+    async def choose(self, values: dict[str, Any]) -> None:
+        """Record runtime values of the session, and show them at once."""
+        try:
+            await self.repl_session.choose(values)
+        finally:
+            self.refresh(meter=False)
+            self.screen.redraw()
+
+    async def set_plan_mode(self, on: bool) -> None:
+        await self.choose(plan_mode_values(on))
 
     def change_running_mode(self, mode: str) -> None:
         """Change the permission mode of the running turn, if there is one."""

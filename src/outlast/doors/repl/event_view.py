@@ -216,6 +216,8 @@ class EventView:
         self._put(line)
         if name == "todo" and not event.is_error:
             self._put(Padding(Text(output(text_of(event.parts)), style="dim"), (0, 0, 0, 2)))
+        elif name == "exit_plan" and "approved" in event.facts:
+            self._put(Padding(markdown(readable(str(arguments.get("plan", "")))), (0, 0, 0, 2)))
         elif change and not event.is_error:
             self._put(diff(change, DIFF_LINES))
         self._do("working")
@@ -237,8 +239,10 @@ class EventView:
             self._note(f"Outlast: {one_line(note, 300)}")
         reason = f": {one_line(event.reason, 300)}" if event.reason and event.outcome != "completed" else ""
         match event.outcome:
-            case "completed" | "stopped":
+            case "completed":
                 self._note(f"done in {took}" if took else "done")
+            case "stopped":
+                self._note(f"stopped{reason}", "yellow")
             case "interrupted":
                 self._note(f"stopped{reason}; the session is kept, and you can go on", "yellow")
             case "budget_exhausted":

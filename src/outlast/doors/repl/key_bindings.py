@@ -11,7 +11,7 @@ from prompt_toolkit.keys import Keys
 
 from outlast.doors.repl.approval_panel import LETTERS
 from outlast.doors.repl.commands.history import rewind
-from outlast.doors.repl.commands.model_and_permissions import choose_mode, next_mode
+from outlast.doors.repl.commands.model_and_permissions import next_mode
 from outlast.doors.repl.commands.turn_control import expand
 from outlast.doors.repl.controller import ReplController
 
@@ -97,7 +97,7 @@ class KeyMap:
 
         @keys.add("s-tab")
         def _(event: KeyPressEvent) -> None:
-            choose_mode(controller, next_mode(controller))
+            controller.run(next_mode(controller))
 
         @keys.add("c-o")
         def _(event: KeyPressEvent) -> None:
@@ -166,7 +166,7 @@ class KeyMap:
         if letter.isdecimal() and 1 <= int(letter) <= len(asked.choices):
             self._answer(int(letter) - 1)
         elif asked.is_approval and letter in LETTERS:
-            self._answer(LETTERS[letter])
+            self._answer(asked.choices.index(LETTERS[letter]))
         elif letter.isprintable():
             self._meant_for_the_line(letter)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -17,7 +18,10 @@ from outlast.app.sessions.update import change_running_mode
 from outlast.app.settings import Settings, load_settings
 from outlast.app.stores import store_at
 from outlast.core.errors import SessionEnded, SessionNotFound
+from outlast.core.events import Delivery
 from outlast.core.header import Header
+from outlast.core.messages import Part
+from outlast.core.workflow_mode import WorkflowMode, plan_mode_values
 from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.context import TurnContext
@@ -73,6 +77,7 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     add_dir: Sequence[str] | None = None
     max_steps: int | None = None
     plan: bool = False
+    workflow: str | None = None
     persona: str | None = None
     effort: str | None = None
     dialect: str | None = None
@@ -94,14 +99,21 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def config(self) -> AgentConfig:
         """Agent configuration from the options."""
-        given = AgentConfig(
+        return AgentConfig(
             reasoning=ReasoningConfig(effort=self.effort),
-            workflow_mode="plan" if self.plan else None,
+            workflow=self.workflow,
             persona=self.persona,
+            max_steps=self.max_steps,
             add_dirs=tuple(self.add_dir or ()),
             allow=tuple(self.allow or ()),
         )
-        return given if self.max_steps is None else msgspec.structs.replace(given, max_steps=self.max_steps)
+
+
+class AdmissionOptions(TypedDict, total=False):
+    """How an input is admitted: two inputs with the same key are stored once."""
+
+    delivery: Delivery
+    key: str | None
 
 
 class ReplSession(msgspec.Struct):
@@ -119,6 +131,8 @@ class ReplSession(msgspec.Struct):
     """Whether the model named on the command line is already recorded in the session."""
     opened: str | None = None
     """Session that was opened here and does not yet record that this agent continues it."""
+    choices: dict[str, Any] = {}
+    """Runtime values that the user chose and the session does not record yet: plan mode, workflow."""
 
     @property
     def session_id(self) -> str:
@@ -128,6 +142,38 @@ class ReplSession(msgspec.Struct):
     def model(self) -> str | None:
         """The model that the command line names for the sessions of this process."""
         return None if self.start.model == NO_MODEL else self.start.model
+
+    def value(self, name: str) -> Any:
+        """A runtime value of the session, as the user chose it last."""
+        return self.choices[name] if name in self.choices else self.agent.session.state.runtime.get(name)
+
+    @property
+    def plan_mode(self) -> bool:
+        """Whether plan mode is on, or will be with the next message."""
+        if "workflow_mode" in self.choices:
+            return self.choices["workflow_mode"] == WorkflowMode.PLAN
+        return self.agent.session.state.plan_mode
+
+    async def choose(self, values: dict[str, Any]) -> None:
+        """Record these runtime values now or, in a session that does not exist yet, with its first message."""
+        self.choices = {**self.choices, **values}
+        if not self.agent.session.exists:
+            return
+        await self.service.update_async(self.session_id, runtime=values)
+        self.choices = {name: value for name, value in self.choices.items() if values.get(name, self) != value}
+
+    async def admit(self, content: str | tuple[Part, ...], **options: Unpack[AdmissionOptions]) -> int:
+        """Store an input durably, together with the values that the session does not record yet; return its seq.
+        Follows the session if it was rotated."""
+        await self.record_arrival()
+        agent, writes, chosen = self.agent, self.service.writes, self.choices
+        update = [writes.update(self.session_id, runtime=chosen)] if chosen else []
+        admission = writes.admission(self.session_id, content, **options)
+        [*_, receipt] = await agent.session.commit_async(*update, admission)
+        self.choices = {name: value for name, value in self.choices.items() if chosen.get(name, self) != value}
+        if receipt.session_id != self.session_id:
+            agent.open_session(receipt.session_id)
+        return receipt.seq
 
     def record_owner(self) -> None:
         """Record once, in a session continued here, which kind of agent continues it. Opening writes nothing."""
@@ -161,11 +207,11 @@ class ReplSession(msgspec.Struct):
     def open(self, session_id: str) -> None:
         """Open that session in the agent. Nothing is written before the first input."""
         self.agent.open_session(session_id)
-        self.opened = self.session_id
+        self.opened, self.choices = self.session_id, {}
 
     def new_session(self) -> None:
         """Start another session; the previous one stays as it is."""
-        agent = self.agent
+        agent, self.choices = self.agent, {}
         agent.clear_history()
         if self.model is not None:
             agent.session = ConversationSession(
@@ -191,6 +237,8 @@ def open_repl_session(start: LaunchOptions, door: str) -> ReplSession:
             repl_session.moved = gone_folder(known, project)
         else:
             repl_session.new_session()
+        if start.plan:
+            repl_session.choices = plan_mode_values(True)
     except BaseException:
         store.close()
         raise

@@ -1,7 +1,8 @@
 """`outlast -p`: runs one turn, prints the answer to stdout and everything else to stderr.
 
-There is no user to ask, so a call that needs approval is denied at once and reported with the flag that allows it. On a
-signal the turn is closed durably before the process exits.
+There is no user to ask, so a call that needs approval is denied at once and reported with the flag that allows it, and
+a plan is the answer. The exit code tells how the turn ended. On a signal the turn is closed durably before the process
+exits.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import msgspec
 import typer
 
 from outlast.app.sessions.detail import driven_by
+from outlast.app.sessions.pending_approvals import pending_approvals
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import CaughtUp, EventStored, feed, rows_of
 from outlast.app.turn_setup import instruction_files
 from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, OutlastError, SessionBusy
-from outlast.core.messages import text_of
+from outlast.core.messages import ToolCall, text_of
 from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSession, open_repl_session
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.repl.resume_prompt import CONTINUE, interruption
@@ -35,16 +37,27 @@ STDIN_SECONDS = 3.0
 """How long to wait for a silent pipe on stdin if a prompt was given."""
 
 DENIED = frozenset({"blocked", "declined"})
+WAITING = "waiting"
+EXIT_CODES = {"admitted": 0, "completed": 0, "stopped": 5, "interrupted": 5, "budget_exhausted": 6, WAITING: 7}
+"""Exit code of each outcome; every other outcome is a failure, 1."""
+NUDGES = frozenset({"pending_items_continue", "premature_completion_nudge"})
+"""Decisions after which a text answers the guided workflow's reminder; the text before it answers the prompt."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class PrintResult(msgspec.Struct, kw_only=True):
-    """Result of the turn. `cost` is in US dollars, None if a price is unknown."""
+    """Result of the turn. `cost` is in US dollars, None if a price is unknown. `note` is what the runtime found out.
+    `plan` is the plan that nobody could approve here. `question` is one that nobody could answer, after which the turn
+    did nothing more: its outcome is then `waiting`."""
 
     session_id: str
     answer: str = ""
     outcome: str = "admitted"
+    exit_code: int = 0
     reason: str | None = None
+    note: str | None = None
+    plan: str | None = None
+    question: str | None = None
     seq: int = 0
     last_seq: int = 0
     model: str | None = None
@@ -107,6 +120,9 @@ class PrintMode:
         self.output = output
         self.result = PrintResult(session_id=repl_session.session_id)
         self._signal: int | None = None
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._said = ""
+        self._first_answer: str | None = None
         self._level = 0
         self._reached = asyncio.Event()
         repl_session.running.waits = lambda wait: _say(wait.text) if wait is not None else None
@@ -117,15 +133,15 @@ class PrintMode:
         for number in SIGNALS:
             loop.add_signal_handler(number, self._stop, number, me)
         try:
-            code = await self._turn(said)
+            await self._turn(said)
         except asyncio.CancelledError:
             if self._signal is None:
                 raise
             self.result.outcome = "interrupted"
-            code = 128 + self._signal
             _say(f"interrupted; the session is kept: outlast -c, or --resume {self.repl_session.session_id[:8]}")
+        self.result.exit_code = EXIT_CODES.get(self.result.outcome, 1)
         self._finish()
-        return code
+        return self.result.exit_code
 
     def _stop(self, number: int, me: asyncio.Task[Any]) -> None:
         self._signal = number
@@ -133,13 +149,16 @@ class PrintMode:
         for one in SIGNALS:  # a second signal ends the process at once
             asyncio.get_running_loop().remove_signal_handler(one)
 
-    async def _turn(self, said: str | None) -> int:
+    async def _turn(self, said: str | None) -> None:
         agent = self.repl_session.agent
+        self._refuse_busy()
+        if self._waits():
+            return
         first = await self._admitted(said)
         listening = asyncio.ensure_future(self._listen(first))
         try:
             if self.repl_session.start.model == NO_MODEL:
-                return 0
+                return
             self.repl_session.record_owner()
             self.result.answer = await agent.resume()
         except asyncio.CancelledError:
@@ -150,20 +169,42 @@ class PrintMode:
                 await self._take_back()
                 raise
             _say(str(error))
-            return 1
         finally:
             self.result.session_id = agent.session.session_id
             await asyncio.shield(self._heard_all(listening))
-        return 0 if self.result.outcome not in {"failed", "failed_recovery"} else 1
+        if self.result.error is not None:
+            self.result.outcome = "failed"
+        elif self.result.outcome == "completed" and self.result.question is not None:
+            self.result.outcome = WAITING
+            answers = f"outlast -p 'ANSWER' --resume {self.result.session_id[:8]}"
+            _say(f"nobody could answer its question here: {self.result.question} To answer: {answers}")
 
-    async def _admitted(self, said: str | None) -> int:
-        """Admit the input; return the seq after which all events belong to this turn."""
-        agent, service = self.repl_session.agent, self.repl_session.service
+    def _refuse_busy(self) -> None:
+        agent = self.repl_session.agent
         driver = driven_by(agent.store, self.repl_session.session_id) if agent.session.exists else None
         if driver is not None:
             raise SessionBusy(
                 f"session {self.repl_session.session_id} is driven by {driver}; wait for it, or use --fork"
             )
+
+    def _waits(self) -> bool:
+        """Whether the session's open turn waits for an answer of the user: nothing is admitted behind it then."""
+        agent = self.repl_session.agent
+        if not agent.session.exists or self.repl_session.start.model == NO_MODEL:
+            return False
+        asked = pending_approvals(agent.store, self.repl_session.session_id, agent.session.state)
+        if not asked:
+            return False
+        _, first = asked[0]
+        self.result.outcome = WAITING
+        self.result.question = f"{first.name}: {first.reason}" if first.reason else first.name
+        name = self.repl_session.session_id[:8]
+        _say(f"its last turn waits for your answer ({self.result.question}); answer in `outlast --resume {name}`")
+        return True
+
+    async def _admitted(self, said: str | None) -> int:
+        """Admit the input; return the seq after which all events belong to this turn."""
+        agent = self.repl_session.agent
         found = interruption(agent)
         before = agent.session.state.last_seq
         if not agent.session.exists:
@@ -178,13 +219,11 @@ class PrintMode:
             said = CONTINUE
         elif found is not None and found.is_open:
             _say(f"{found.text} It goes on first.")
-        await self.repl_session.record_arrival()
-        [receipt, *_] = await agent.session.commit_async(service.writes.admission(self.repl_session.session_id, said))
-        self.result.seq = receipt.seq
-        if receipt.session_id != self.repl_session.session_id:
-            agent.open_session(receipt.session_id)
-            before = receipt.seq - 1
-        self.result.session_id = receipt.session_id
+        session_id = self.repl_session.session_id
+        self.result.seq = await self.repl_session.admit(said)
+        if self.repl_session.session_id != session_id:  # it was rotated
+            before = self.result.seq - 1
+        self.result.session_id = self.repl_session.session_id
         return before
 
     async def _take_back(self) -> None:
@@ -222,18 +261,39 @@ class PrintMode:
 
     def _happened(self, event: e.Event | e.Opaque) -> None:
         match event:
+            case e.TurnStarted():
+                self.result.question = self.result.plan = self._first_answer = None
+            case e.ToolCallStarted(call_id=call_id, arguments=arguments):
+                self._calls[call_id] = arguments
             case e.ToolCallFinished():
                 self._denied(event)
+                self._unanswered(event, self._calls.pop(event.call_id, {}))
             case e.RuntimeStateChanged(changes={"memory_files": [*names]}) if names:
                 _say(f"instructions from {', '.join(map(str, names))}")
             case e.TurnEnded(outcome=outcome, reason=reason):
                 self.result.outcome, self.result.reason = outcome, reason
-            case e.AssistantReplied(model=model):
+                self.result.note = str(event.facts.get("note") or "").strip() or None
+            case e.AssistantReplied(model=model, parts=parts):
                 self.result.model = model
+                self._said = text_of(parts)
+                if any(isinstance(part, ToolCall) for part in parts):
+                    self._first_answer = None  # it went on with the work: its next text is the answer
+            case e.CompletionDecided(code=code) if code in NUDGES:
+                self._first_answer = self._first_answer or self._said
             case e.ReplyInterrupted(reason=reason) if event.parts or reason:
                 self.result.reason = reason
             case _:
                 pass
+
+    def _unanswered(self, event: e.ToolCallFinished, arguments: dict[str, Any]) -> None:
+        """Remember a question or a plan that nobody could answer here; a later call that ran shows that the model could
+        go on without the answer."""
+        if event.name == "ask_user" and event.is_error:
+            self.result.question = one_line(str(arguments.get("question", "")), 400)
+        elif event.name == "exit_plan" and event.facts.get("approved", True) is None:
+            self.result.plan = str(arguments.get("plan", ""))
+        elif event.status == "executed":
+            self.result.question = None
 
     def _denied(self, event: e.ToolCallFinished, whose: str = "") -> None:
         """Report a denied call of this session, or of a sub-agent it started, once, with the flag that allows it."""
@@ -268,20 +328,30 @@ class PrintMode:
         agent, result = self.repl_session.agent, self.result
         state = agent.session.state
         result.last_seq = state.last_seq
+        result.answer = self._first_answer or result.answer
         summary = agent.last_turn_summary
         if summary is not None:
             result.usage = summary.usage
             known = not summary.usage.get("unpriced")
             result.cost = summary.usage.get("cost_micros", 0) / 1e6 if known else None
+        if result.note:
+            _say(f"note: {result.note}")
         if self.output == STREAM_JSON:
             _line({"kind": "result", **msgspec.to_builtins(result)})
         elif self.output == JSON:
             _line(msgspec.to_builtins(result))
         elif self.repl_session.start.model == NO_MODEL:
             print(f"{result.session_id} {result.seq}")
-        elif result.answer:
-            sys.stdout.buffer.write(result.answer.encode("utf-8", "replace").rstrip(b"\n") + b"\n")
+        elif text := shown_answer(result):
+            sys.stdout.buffer.write(text.encode("utf-8", "replace").rstrip(b"\n") + b"\n")
             sys.stdout.buffer.flush()
+
+
+def shown_answer(result: PrintResult) -> str:
+    """The answer; before it the plan that nobody could approve, if the answer is too short to repeat it."""
+    if not result.plan or len(result.answer) * 2 >= len(result.plan):
+        return result.answer
+    return f"{result.plan.rstrip()}\n\n{result.answer}"
 
 
 def _line(value: dict[str, Any]) -> None:

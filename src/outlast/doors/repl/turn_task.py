@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-
 from outlast.core.errors import ConflictError, ModelError, OutlastError, SessionBusy
 from outlast.core.events import Delivery
 from outlast.core.messages import Part
@@ -34,16 +32,9 @@ class TurnTask:
         """Store an input durably. While a turn runs it steers that turn unless `delivery` says otherwise. Two inputs
         with the same key are stored once.
         """
-        agent = self.repl_session.agent
         if delivery is None:
             delivery = Delivery.STEER if self.is_running else Delivery.QUEUE
-        await self.repl_session.record_arrival()
-        admission = self.repl_session.service.writes.admission(
-            self.repl_session.session_id, parts, delivery=delivery, key=key
-        )
-        [receipt, *_] = await agent.session.commit_async(admission)
-        if receipt.session_id != self.repl_session.session_id:
-            agent.open_session(receipt.session_id)
+        await self.repl_session.admit(parts, delivery=delivery, key=key)
 
     def wake(self) -> None:
         """Run turns until no input is unanswered. Does nothing if they already run or no model is set."""
@@ -65,9 +56,6 @@ class TurnTask:
             except OutlastError as error:
                 self._say(str(error))
                 return
-            finally:
-                if agent.config.workflow_mode is not None:
-                    agent.config = msgspec.structs.replace(agent.config, workflow_mode=None)
             if not agent.session.state.unanswered:
                 return
 

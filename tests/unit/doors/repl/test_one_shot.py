@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from outlast import Agent, ConversationSession, SessionBusy, open_store
-from outlast.core.events import TurnStarted
+from outlast.core.events import ApprovalRequested, AssistantReplied, InputAdmitted, TurnStarted
+from outlast.core.messages import TextPart, ToolCall, Usage
 from outlast.doors import cli
 from outlast.doors.repl import print_mode
 from outlast.store.log_store import LogStore
-from outlast.store.port import Append, Claim, Lease, NewEvent
+from outlast.store.port import Append, Claim, Lease, NewEvent, Release
 from outlast.store.process_identity import holder
 
 
@@ -250,3 +251,134 @@ def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Pl
     assert refused.returncode == 4
     assert f"outlast sessions reopen {name[:8]}" in refused.stderr
     assert place.run("-p", "y", "-r", name[:8], "--fork", "--model", place.model).returncode == 0
+
+
+# --- how a turn ended, as an exit code
+
+
+def test_a_denied_command_is_reported_once_and_the_turn_is_completed(place: Place) -> None:
+    """Defect 10 of the terminal trial: one denial, one answer, exit code 0."""
+    denied = call("bash", command="install /dev/null made.txt")
+    place.says(denied, denied, reply("I may not install it."))
+    done = place.run("-p", "remove the build folder", "--model", place.model, "--output-format", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit_code"], told["outcome"]) == (0, 0, "completed")
+    assert told["answer"] == "I may not install it."
+    assert len(done.stderr.splitlines()) == len(told["denied"]) == 1
+    assert "(--allow 'bash(install" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("Translate 'good night' to French", "Bonne nuit"),
+        ("Don't change anything, just tell me how you would fix div", "I would check for zero."),
+        ("Improve the code", "Which part of it do you mean?"),
+        ("Can you add type hints?", "They are there already."),
+    ],
+)
+def test_stdout_is_the_answer_to_the_prompt_and_no_other_request_is_made(
+    place: Place, prompt: str, answer: str
+) -> None:
+    """Defect 3 of the terminal trial."""
+    place.says(reply(answer), reply("There is nothing left to do with tools."))
+    done = place.run("-p", prompt, "--model", place.model)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{answer}\n", "")
+
+
+def test_a_spent_budget_is_exit_code_6_with_the_last_answer(place: Place) -> None:
+    (place.project / "a.txt").write_text("x")
+    place.says(call("read", file_path="a.txt"), reply("It says x; nothing else was read."))
+    done = place.run("-p", "read", "--model", place.model, "--max-steps", "1")
+    assert (done.returncode, done.stdout) == (6, "It says x; nothing else was read.\n")
+
+
+def test_a_stopped_turn_is_exit_code_5(place: Place) -> None:
+    place.says(reply(""), reply(""), reply(""), reply(""))
+    done = place.run("-p", "go", "--model", place.model, "--output-format", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit_code"], told["outcome"]) == (5, 5, "stopped")
+
+
+def test_a_question_that_nobody_can_answer_is_exit_code_7(place: Place) -> None:
+    place.says(call("ask_user", question="Which database?"), reply("I need to know which database."))
+    done = place.run("-p", "migrate it", "--model", place.model, "--output-format", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit_code"], told["outcome"]) == (7, 7, "waiting")
+    assert told["answer"] == "I need to know which database."
+    assert "nobody could answer its question here: Which database?" in done.stderr
+
+
+def test_a_question_after_which_the_model_goes_on_by_itself_is_exit_code_0(place: Place) -> None:
+    place.says(
+        call("ask_user", question="Which name?"), call("write", file_path="a.txt", content="x"), reply("I chose a.txt.")
+    )
+    done = place.run("-p", "write it", "--model", place.model)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "I chose a.txt.\n", "")
+
+
+def test_a_session_that_waits_for_an_answer_is_not_waited_for(place: Place) -> None:
+    """Its turn was left open at a question of the terminal; nothing is queued behind it."""
+    place.says(reply("First."))
+    name = json.loads(place.run("-p", "x", "--model", place.model, "--output-format", "json").stdout)["session_id"]
+    with open_store(f"sqlite:///{place.home}/outlast.db") as store:
+        lease = store.commit(Claim(session_id=name, token="died", holder=holder()))[0].lease
+        assert lease is not None
+        asks = ToolCall(id="c1", name="bash", arguments={"command": "make"})
+        last = store.head(name).last_seq
+        left = (
+            InputAdmitted(parts=(TextPart("build"),)),
+            TurnStarted(inputs=[last + 1]),
+            AssistantReplied(attempt_seq=0, parts=(asks,), usage=Usage(), model="scripted"),
+            ApprovalRequested(call_id="c1", name="bash", arguments={"command": "make"}, call_digest="d"),
+        )
+        events = tuple(NewEvent(event=event, turn="theirs") for event in left)
+        store.commit(Append(session_id=name, events=events, lease=lease))
+        store.commit(Release(lease=lease))
+        before = store.head(name).last_seq
+        done = place.run("-p", "hello", "--resume", name, "--model", place.model)
+        assert (done.returncode, done.stdout) == (7, "")
+        assert "waits for your answer (bash)" in done.stderr
+        assert store.head(name).last_seq == before
+
+
+# --- plan mode
+
+
+PLAN = "# Steps\n- write a.txt with all that is needed in it, and run the tests afterwards\n"
+
+
+@pytest.mark.parametrize(("last", "printed"), [(PLAN, PLAN), ("Here it is.", f"{PLAN}\nHere it is.\n")])
+def test_with_plan_the_plan_is_the_answer_and_nothing_is_written(place: Place, last: str, printed: str) -> None:
+    place.says(
+        call("write", file_path="a.txt", content="x"),
+        call("exit_plan", plan=PLAN),
+        reply(last),
+        reply("Still planning."),
+    )
+    words = ["--model", place.model, "--permission-mode", "allow"]
+    done = place.run("-p", "make it", "--plan", *words)
+    assert (done.returncode, done.stdout) == (0, printed)
+    assert not (place.project / "a.txt").exists()
+    assert done.stderr.count("plan mode is on") == 1
+    with open_store(f"sqlite:///{place.home}/outlast.db") as store:
+        [header] = ConversationSession.list(store=store)
+        assert header.plan_mode, "a resume is in plan mode, too"
+
+
+@pytest.mark.parametrize("words", [["--workflow", "guided"], ["--workflow", "plain"], []])
+def test_the_workflow_of_the_flag_leads_the_turn(
+    place: Place, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led: list[str] = []
+    built = Agent._turn_context
+
+    def seen(self: Agent, *given: Any) -> Any:
+        context = built(self, *given)
+        led.append(context.policy.__name__)
+        return context
+
+    monkeypatch.setattr(Agent, "_turn_context", seen)
+    place.says(reply("Four."))
+    assert place.run("-p", "two plus two?", "--model", place.model, *words).stdout == "Four.\n"
+    assert set(led) == {"GuidedPolicy" if "guided" in words else "PlainPolicy"}

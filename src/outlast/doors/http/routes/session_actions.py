@@ -244,7 +244,7 @@ async def _drawn(server: ServerState, header: Header, what: str, arguments: dict
 async def change_session(
     server: OpenServer, session_id: SessionId, data: JSONBody[PatchSessionRequest]
 ) -> SessionSummary:
-    """Applies all given changes or none. A permission mode takes effect at once, also in a running turn."""
+    """Applies all given changes or none. Permission mode and plan mode take effect at once, also in a running turn."""
     header = await server.named(session_id)
     await server.read(
         change,
@@ -257,6 +257,7 @@ async def change_session(
         persona=data.persona,
         permission_mode=data.permission_mode,
         plan_mode=data.plan_mode,
+        workflow=data.workflow,
     )
     if data.permission_mode is not None:
         change_running_mode(server.pool.running_context(header.session_id), data.permission_mode)

@@ -137,6 +137,7 @@ def _detail(server: ServerState, named: str, before: int | None, limit: int, inc
         last_seq=found.header.last_seq,
         first_seq=rows[0].seq if rows else None,
         permission_mode=permission_mode_of(server.settings, found.state),
+        workflow=found.state.runtime.get("workflow"),
         interrupted=open_work(found.state) if summary.activity == "interrupted" else None,
         trouble=server.pool.trouble(session_id),
         approvals=len(pending_approvals(server.store, session_id, found.state)),

@@ -39,7 +39,10 @@ KEYS = (
     ("@file", "attaches a file or a picture; Ctrl-V the picture in the clipboard"),
     ("!command", "runs it yourself; the model sees what came out"),
     ("Alt-Enter", "begins a new line, as a \\ at the end does; Ctrl-X Ctrl-E opens your editor"),
-    ("Shift-Tab", "changes the permission mode; Tab completes; Ctrl-R searches what you typed before"),
+    (
+        "Shift-Tab",
+        "changes the permission mode, last is plan mode; Tab completes; Ctrl-R searches what you typed before",
+    ),
     ("Esc Esc", "goes back to before one of your messages; Ctrl-O shows all of the last tool call"),
     ("Ctrl-C", "stops the turn, twice leaves; Ctrl-D leaves; Ctrl-Z suspends"),
 )

@@ -1,4 +1,4 @@
-"""Commands that choose the model, the persona and the permission mode."""
+"""Commands that choose the model, the persona, the workflow and the permission mode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from outlast.app.permissions import modes_under
 from outlast.app.sessions.context_usage import context_use
 from outlast.app.turn_setup import personas_here
 from outlast.core.errors import OutlastError
+from outlast.core.workflow_mode import Workflow
 from outlast.doors.repl.commands.port import ReplCommand
+from outlast.doors.repl.commands.turn_control import PLAN_ON
 from outlast.doors.repl.controller import ReplController
 from outlast.doors.repl.render.style import HERE
 from outlast.doors.terminal_text import readable
@@ -79,6 +81,10 @@ async def permissions(controller: ReplController, arguments: str) -> None:
             )
         choose_mode(controller, wanted)
         return
+    await _show_rights(controller, ceiling)
+
+
+async def _show_rights(controller: ReplController, ceiling: str) -> None:
     facts = controller.turn_context().gate.facts()
     controller.put(Text(f"  mode     {facts['permission_mode']}  (at most {ceiling}; Shift-Tab changes it)"))
     counts: dict[str, int] = facts.get("permission_rule_counts") or {}
@@ -86,6 +92,21 @@ async def permissions(controller: ReplController, arguments: str) -> None:
     controller.put(Text(f"  from     {readable(str(facts.get('permission_rules_source') or '-'))}"))
     grants: list[object] = controller.session.state.runtime.get("grants") or []
     controller.put(Text(f"  granted  {len(grants)} for this session"))
+    planning = "on: nothing may be changed" if controller.repl_session.plan_mode else "off"
+    controller.put(Text(f"  planning {planning}  (/plan or Shift-Tab)"))
+    controller.put(Text(f"  workflow {controller.workflow}  (/workflow)"))
+
+
+async def workflow(controller: ReplController, arguments: str) -> None:
+    """Show who leads the turns of this session, the model alone or the guided workflow; or choose it for good."""
+    wanted = arguments.strip()
+    if not wanted:
+        controller.say(f"workflow: {controller.workflow}; /workflow plain or /workflow guided changes it", "dim")
+        return
+    if wanted not in set(Workflow):
+        raise OutlastError(f"'{wanted}' is no workflow; choose one of {', '.join(Workflow)}")
+    await controller.choose({"workflow": wanted})
+    controller.say(f"workflow: {wanted}, from the next message on", "dim")
 
 
 def choose_mode(controller: ReplController, mode: str) -> None:
@@ -95,15 +116,24 @@ def choose_mode(controller: ReplController, mode: str) -> None:
     controller.say(f"permission mode: {mode}", "dim")
 
 
-def next_mode(controller: ReplController) -> str:
+async def next_mode(controller: ReplController) -> None:
+    """Go to the next mode of the ring: the permission modes that may be chosen here, then plan mode."""
     allowed = [str(mode) for mode in modes_under(controller.repl_session.agent.settings.permission_mode)]
     now = controller.repl_session.agent.active_permission_mode
-    return allowed[(allowed.index(now) + 1) % len(allowed)] if now in allowed else allowed[0]
+    if controller.repl_session.plan_mode:
+        choose_mode(controller, allowed[0])
+        await controller.set_plan_mode(False)
+    elif now == allowed[-1]:
+        controller.say(PLAN_ON, "dim")
+        await controller.set_plan_mode(True)
+    else:
+        choose_mode(controller, allowed[allowed.index(now) + 1] if now in allowed else allowed[0])
 
 
 MODES = ("read-only", "prompt", "workspace-write", "danger-full-access", "allow")
 RIGHTS = (
     ReplCommand("model", "show what can answer, or switch", model, "[P:M] [--fresh]", (FRESH,)),
     ReplCommand("agent", "show the personas, or switch", agent, "[NAME] [--fresh]", (FRESH,)),
+    ReplCommand("workflow", "show or choose who leads: plain or guided", workflow, "[NAME]", tuple(Workflow)),
     ReplCommand("permissions", "show or change what may be done", permissions, "[MODE]", MODES),
 )

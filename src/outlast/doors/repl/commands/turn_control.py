@@ -22,6 +22,9 @@ INIT = (
 )
 
 
+PLAN_ON = "plan mode is on: the model only reads until you approve its plan; /plan or Shift-Tab switches it off"
+
+
 async def stop(controller: ReplController, arguments: str) -> None:
     """Stop the turn that runs here, or the turn that another process runs in this session."""
     if controller.work.is_running:
@@ -41,18 +44,13 @@ async def queue(controller: ReplController, arguments: str) -> None:
 
 
 async def plan(controller: ReplController, arguments: str) -> None:
-    """Make the next turn, or the turn for this text, only read and plan; the message after it carries out the plan."""
-    if controller.work.is_running:
-        raise OutlastError("a turn is running; /stop it first, or wait")
-    if not arguments.strip() and controller.repl_session.agent.config.workflow_mode == "plan":
-        controller.change_config(workflow_mode=None)
-        controller.say("the next message is worked on as usual", "dim")
-        return
-    controller.change_config(workflow_mode="plan")
-    if arguments.strip():
-        controller.next_input = arguments.strip()
-    else:
-        controller.say("the next message is planned, nothing is changed; the one after it carries the plan out", "dim")
+    """Switch plan mode on or off, also in a running turn; with a text, switch it on and send the text."""
+    text = arguments.strip()
+    on = bool(text) or not controller.repl_session.plan_mode
+    await controller.set_plan_mode(on)
+    controller.say(PLAN_ON if on else "plan mode is off", "dim")
+    if text:
+        controller.next_input = text
 
 
 async def init(controller: ReplController, arguments: str) -> None:
@@ -81,7 +79,7 @@ def expanded(controller: ReplController, shown: ToolCallEntry) -> None:
 TURNS = (
     ReplCommand("stop", "stop the running turn (Ctrl-C)", stop),
     ReplCommand("queue", "say something that waits for its own turn", queue, "TEXT"),
-    ReplCommand("plan", "plan the next message first", plan, "[TEXT]"),
+    ReplCommand("plan", "switch plan mode on or off", plan, "[TEXT]"),
     ReplCommand("expand", "show all of a tool call (Ctrl-O)", expand, "[N]"),
     ReplCommand("init", "have AGENTS.md written for this project", init),
 )

@@ -23,6 +23,7 @@ _SUBJECT = {
     "task": "prompt",
     "recall": "query",
     "ask_user": "question",
+    "enter_plan": "reason",
 }
 
 
@@ -41,10 +42,10 @@ def told_call(name: str, arguments: dict[str, Any], longest: int = LONGEST) -> s
         subject = ", ".join(_PATCHED.findall(str(arguments.get("patch", "")))) or None
     if name == "bash" and isinstance(subject, str) and subject.strip():
         return f"`{one_line(subject, longest)}`"
-    if name == "todo":
-        return "todo"
     if name == "recall" and subject is None:
         subject = f"event {arguments.get('seq')}"
+    if name in {"todo", "exit_plan"}:
+        return name
     if subject is None:
         subject = next((value for value in arguments.values() if isinstance(value, str)), "")
     return f"{one_line(name, 40)} {one_line(str(subject), longest)}".rstrip()

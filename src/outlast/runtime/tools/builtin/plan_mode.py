@@ -61,9 +61,9 @@ async def exit_plan(arguments: ExitPlanArguments, context: ToolContext) -> ToolO
     approved = await context.approve(QUESTION)
     facts = {"approved": approved}
     if approved is None:
-        return ToolOutcome(text=NOBODY, facts=facts)
+        return ToolOutcome(text=NOBODY, is_error=True, facts=facts)
     if not approved:
-        return ToolOutcome(text=DECLINED, facts=facts)
+        return ToolOutcome(text=DECLINED, is_error=True, facts=facts)
     changes = {**plan_mode_values(False), PLAN_TEXT: arguments.plan}
     return ToolOutcome(text=APPROVED, facts=facts, events=(RuntimeStateChanged(changes=changes),))
 

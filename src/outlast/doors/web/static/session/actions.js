@@ -22,6 +22,7 @@ async function settings(session) {
   if (!info || here().id !== session.id) return;
   const { model, persona, plan_mode: plans } = session.summary;
   const mode = session.detail.permission_mode;
+  const workflow = session.detail.workflow ?? "";
   const modes = [...new Set([...info.permission_modes, mode])];
   const answer = await ask({
     title: "Model, persona, rights",
@@ -42,7 +43,15 @@ async function settings(session) {
         options: modes.map((one) => [one, one]),
         hint: "At most what the server was started with.",
       },
-      { name: "plan_mode", label: "Plan first, change nothing", type: "checkbox", value: plans },
+      { name: "plan_mode", label: "Plan mode: only reading until you approve a plan", type: "checkbox", value: plans },
+      {
+        name: "workflow",
+        label: "Workflow",
+        type: "select",
+        value: workflow,
+        options: [...(workflow ? [] : [["", "the server's"]]), ["plain", "plain"], ["guided", "guided"]],
+        hint: "Plain: the model leads. Guided: plans, checks and verification.",
+      },
     ],
     confirm: "Save",
   });
@@ -52,6 +61,7 @@ async function settings(session) {
   if (answer.persona && answer.persona !== persona) change.persona = answer.persona;
   if (answer.permission_mode !== mode) change.permission_mode = answer.permission_mode;
   if (answer.plan_mode !== plans) change.plan_mode = answer.plan_mode;
+  if (answer.workflow && answer.workflow !== workflow) change.workflow = answer.workflow;
   if (!Object.keys(change).length) return;
   await trying(() => changeSession(session.id, change));
   session.refresh(0);

@@ -16,6 +16,12 @@ const ANSWERS = [
   ["deny", "Deny", "danger"],
 ];
 
+/** A plan is approved once: the answer starts the work. */
+const PLAN_ANSWERS = [
+  ["once", "Start the work", "primary"],
+  ["deny", "Keep planning", "danger"],
+];
+
 export class Questions {
   /** `on`: answered(), and left() when the focus was here and goes with the question. */
   constructor(session, on) {
@@ -55,17 +61,19 @@ export class Questions {
   }
 
   approval(question) {
-    const buttons = ANSWERS.map(([answer, label, look]) =>
+    const plan = question.name === "exit_plan";
+    const asks = plan ? ["Carry out this plan?"] : ["Allow ", el("code", {}, exactNodes(question.name)), "?"];
+    const buttons = (plan ? PLAN_ANSWERS : ANSWERS).map(([answer, label, look]) =>
       el("button", { type: "button", class: look, on: { click: once(() => this.answer(question, answer)) } }, label),
     );
     return el(
       "div.question",
-      { role: "group", "aria-label": `Allow ${exact(question.name)}?` },
-      el("h2", {}, icon("hand"), "Allow ", el("code", {}, exactNodes(question.name)), "?"),
+      { role: "group", "aria-label": plan ? asks[0] : `Allow ${exact(question.name)}?` },
+      el("h2", {}, icon("hand"), ...asks),
       this.whose(question),
       question.reason ? el("p.reason", {}, readable(question.reason)) : null,
       el("div.exactly", { tabindex: "0", role: "region", "aria-label": "Exactly this" }, exactly(question)),
-      question.scope
+      question.scope && !plan
         ? el("p.reason", {}, "For the session or always: ", el("code", {}, exactNodes(question.scope)))
         : null,
       el("div.answers", {}, buttons),
@@ -119,6 +127,7 @@ const once = (act) => (event) => event.detail <= 1 && act();
 /** What would be done, to the letter. */
 function exactly(question) {
   const given = question.arguments ?? {};
+  if (question.name === "exit_plan") return el("pre.command", { dir: "auto" }, exactNodes(String(given.plan ?? "")));
   if (question.diff) return diffView(question.diff, { exact: true });
   if (question.name === "bash" && typeof given.command === "string") {
     const others = Object.entries(given).filter(([name]) => name !== "command");

@@ -21,6 +21,7 @@ const SUBJECT = {
   web_fetch: "url",
   task: "prompt",
   ask_user: "question",
+  enter_plan: "reason",
 };
 const ICONS = {
   read: "file",
@@ -33,6 +34,8 @@ const ICONS = {
   task: "branch",
   ask_user: "help",
   todo: "list",
+  enter_plan: "list",
+  exit_plan: "list",
 };
 const REFUSED = new Set(["blocked", "declined"]);
 const NOT_RUN = new Set(["blocked", "declined", "malformed", "unknown_tool", "invalid_arguments"]);
