@@ -286,13 +286,15 @@ def test_own_commands_files_and_modes(place: Place) -> None:
         terminal.until(lambda: "typed before:" not in terminal.screen())
         assert "leaves" not in terminal.screen()
         terminal.keys("BTab")
-        terminal.sees("permission mode: read-only")
+        terminal.sees("plan mode is on", "· plan mode ·")
+        terminal.keys("BTab")
+        terminal.sees("plan mode is off", "permission mode: read-only")
         terminal.keys("BTab")
         terminal.sees("permission mode: prompt")
         terminal.keys("BTab")
         terminal.sees("permission mode: workspace-write")
         terminal.keys("BTab")
-        terminal.sees("permission mode: read-only", times=2)  # never above what it was started with
+        terminal.sees("plan mode is on", times=2)  # never above what it was started with
     with place.store() as store:
         [row] = ConversationSession.list(store=store)
         session = ConversationSession.resume(row.session_id, store=store)

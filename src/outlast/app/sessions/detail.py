@@ -64,6 +64,8 @@ def open_work(state: SessionState) -> str:
     for call in state.open_calls:
         if call.started_seq and call.name == "ask_user":
             return "interrupted while it waited for your answer to its question"
+        if call.started_seq and call.name == "exit_plan":
+            return "interrupted while it waited for your answer to its plan"
         if call.started_seq:
             known = "it only reads" if call.effect == "R" else "outcome unknown"
             return f"interrupted while running {call_label(call.name, call.arguments)}, {known}"

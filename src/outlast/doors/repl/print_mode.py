@@ -198,6 +198,8 @@ class PrintMode:
         _, first = asked[0]
         self.result.outcome = WAITING
         self.result.question = f"{first.name}: {first.reason}" if first.reason else first.name
+        if first.name == "exit_plan":
+            self.result.question = "its plan"
         name = self.repl_session.session_id[:8]
         _say(f"its last turn waits for your answer ({self.result.question}); answer in `outlast --resume {name}`")
         return True

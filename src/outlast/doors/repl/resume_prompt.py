@@ -110,6 +110,8 @@ def _open_work(state: SessionState) -> str:
 def _running(name: str, arguments: dict[str, Any], effect: e.EffectClass | None) -> str:
     if name == "ask_user":
         return f'while it waited for your answer to "{one_line(str(arguments.get("question", "")))}"'
+    if name == "exit_plan":
+        return "while it waited for your answer to its plan, which will be shown again"
     return f"while running {told_call(name, arguments)}; {_outcome(effect)}"
 
 

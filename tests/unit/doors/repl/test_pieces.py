@@ -349,6 +349,17 @@ def test_the_models_own_question_offers_its_choices() -> None:
     assert not question.is_approval
 
 
+def test_a_plan_is_shown_whole_and_approved_once() -> None:
+    plan = asked(name="exit_plan", arguments={"plan": "# Steps\n- write"}, scope="this very call")
+    assert (plan.heading, plan.choices) == ("Carry out this plan?", ("once", "deny"))
+    assert [line for _, line in plan.lines()] == ["# Steps", "- write"]
+    assert [plan.label(choice) for choice in plan.choices] == ["Yes, start the work", "No, keep planning"]
+    panel = ApprovalPanel()
+    panel.ask(plan)
+    drawn = "".join(str(piece[1]) for piece in panel.drawn(20, 80))
+    assert "2 and 3 cover" not in drawn
+
+
 # --- the status line
 
 

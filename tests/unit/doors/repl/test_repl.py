@@ -13,9 +13,10 @@ from prompt_toolkit.output import DummyOutput
 
 from outlast.core.errors import OutcomeUnknown, OutlastError
 from outlast.doors.repl.commands.inspect import context
-from outlast.doors.repl.commands.model_and_permissions import model
+from outlast.doors.repl.commands.model_and_permissions import model, next_mode
 from outlast.doors.repl.launch import REPL, LaunchOptions, open_repl_session
 from outlast.doors.repl.repl import Repl
+from outlast.session import ConversationSession
 
 
 @pytest.fixture
@@ -93,3 +94,73 @@ async def test_the_screen_says_where_the_size_of_the_window_comes_from(
         assert any("window of 50,000 tokens, source: setting" in line for line in lines)
         await controller.leave()
         repl_session.agent.store.close()
+
+
+# --- plan mode and workflow
+
+
+async def test_plan_mode_of_a_new_session_is_stored_with_its_first_message(repl: Repl) -> None:
+    controller = repl.controller
+    await repl._submit("/plan")
+    assert (controller.status.lane, controller.session.exists) == ("plan mode", False)
+    await repl._submit("look around")
+    assert controller.session.state.asked_to_plan
+    assert controller.repl_session.choices == {}
+    await repl._submit("/plan")
+    assert (controller.status.lane, controller.session.state.plan_mode) == ("", False)
+    await repl._submit("/plan and now again")
+    assert controller.session.state.asked_to_plan
+    assert said(repl) == ["look around", "and now again"]
+    await controller.leave()
+
+
+async def test_shift_tab_goes_through_the_modes_to_plan_mode_and_round(repl: Repl) -> None:
+    controller = repl.controller
+    seen: list[tuple[str, str]] = []
+    for _ in range(5):
+        await next_mode(controller)
+        seen.append((controller.status.mode, controller.status.lane))
+    assert seen == [
+        ("workspace-write", "plan mode"),
+        ("read-only", ""),
+        ("prompt", ""),
+        ("workspace-write", ""),
+        ("workspace-write", "plan mode"),
+    ]
+    assert not controller.session.exists, "a key that changes a mode begins no session"
+
+
+async def test_workflow_is_chosen_for_the_session_and_kept_by_a_resume(repl: Repl) -> None:
+    controller = repl.controller
+    controller.refresh()
+    assert (controller.workflow, controller.status.lane) == ("plain", "")
+    await repl._submit("/workflow guided")
+    assert (controller.workflow, controller.status.lane) == ("guided", "guided")
+    with pytest.raises(OutlastError, match="'quick' is no workflow; choose one of plain, guided"):
+        await repl._submit("/workflow quick")
+    await repl._submit("hello")
+    name = controller.session.session_id
+    await controller.take(None)
+    assert controller.workflow == "plain", "another session has its own workflow"
+    taken = ConversationSession.load(session_id=name, store=controller.repl_session.agent.store)
+    await controller.take(taken)
+    assert (controller.workflow, controller.status.lane) == ("guided", "guided")
+    await repl._submit("/workflow plain")
+    assert controller.session.state.runtime["workflow"] == "plain"
+    await controller.leave()
+
+
+async def test_the_flags_plan_and_workflow_hold_for_the_session_that_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    options = LaunchOptions(model="none", plan=True, workflow="guided", store=f"sqlite:///{tmp_path}/s.db")
+    repl_session = open_repl_session(options, REPL)
+    assert repl_session.plan_mode
+    assert repl_session.agent.turn_setup().workflow == "guided"
+    await repl_session.admit("look around")
+    assert repl_session.agent.session.state.asked_to_plan
+    repl_session.new_session()
+    assert not repl_session.plan_mode
+    repl_session.agent.store.close()

@@ -121,6 +121,7 @@ async def next_mode(controller: ReplController) -> None:
     allowed = [str(mode) for mode in modes_under(controller.repl_session.agent.settings.permission_mode)]
     now = controller.repl_session.agent.active_permission_mode
     if controller.repl_session.plan_mode:
+        controller.say("plan mode is off", "dim")
         choose_mode(controller, allowed[0])
         await controller.set_plan_mode(False)
     elif now == allowed[-1]:

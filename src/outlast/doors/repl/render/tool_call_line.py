@@ -26,6 +26,11 @@ _SUBJECT = {
     "enter_plan": "reason",
 }
 
+_PLAN_RESULTS: dict[str, dict[bool | None, str]] = {
+    "enter_plan": {None: "plan mode is on"},
+    "exit_plan": {True: "you approved the plan", False: "you declined the plan", None: "nobody can approve it here"},
+}
+
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): *(.+?)\s*$", re.MULTILINE)
 
@@ -65,6 +70,8 @@ def told_result(event: e.ToolCallFinished) -> str:
         return one_line(text.removeprefix("Not executed: "), 600)
     if event.status in {"cancelled", "unknown"}:
         return "interrupted, outcome unknown" if "unknown" in text else "not executed: cancelled"
+    if event.name in _PLAN_RESULTS and ("approved" in facts or not event.is_error):
+        return _PLAN_RESULTS[event.name][facts.get("approved")]
     if event.is_error:
         code = facts.get("exit_code")
         return f"exit code {code}" if code else one_line(text.strip().splitlines()[-1] if text.strip() else "failed")
