@@ -15,7 +15,7 @@ from outlast.session import ConversationSession
 from outlast.store.port import ClaimRequest
 from outlast.testing.contract.restores import elsewhere, part
 from tests.http.inside import Inside, inside
-from tests.http.server import reply
+from tests.http.server import call, reply
 
 
 async def act(door: Inside, sid: str, verb: str, status: int = 200, **body: Any) -> Any:
@@ -202,6 +202,9 @@ async def test_what_is_given_is_changed_and_a_rename_wins(spoken: tuple[Inside, 
     assert (await door.detail(sid))["permission_mode"] == "read-only"
     row = await door.api("PATCH", f"/api/sessions/{sid}", json={"plan_mode": False})
     assert (row["plan_mode"], row["title"]) == (False, "Mine")
+    assert (await door.detail(sid))["workflow"] is None
+    await door.api("PATCH", f"/api/sessions/{sid}", json={"workflow": "guided"})
+    assert (await door.detail(sid))["workflow"] == "guided"
 
 
 async def test_a_change_that_cannot_be_changes_nothing(door: Inside) -> None:
@@ -209,6 +212,7 @@ async def test_a_change_that_cannot_be_changes_nothing(door: Inside) -> None:
         ({"permission_mode": "allow"}, 409, "'workspace-write'"),
         ({"permission_mode": "danger-full-access"}, 409, "'workspace-write'"),
         ({"permission_mode": "root"}, 400, "permission_mode"),
+        ({"workflow": "quick"}, 400, "workflow"),
         ({"title": "  "}, 400, "title"),
         ({"model": "nonsense"}, 409, "unknown model"),
         ({"persona": "nobody"}, 409, "no persona"),
@@ -238,6 +242,22 @@ async def test_a_session_that_is_to_plan_plans_until_somebody_says_otherwise(tmp
         await door.api("PATCH", f"/api/sessions/{sid}", json={"plan_mode": False})
         await door.post(sid, "hi")
         await door.until_idle(sid)
+        assert (await door.detail(sid))["session"]["plan_mode"] is False
+
+
+async def test_a_plan_is_approved_over_http_and_then_carried_out(tmp_path: Path) -> None:
+    plan, write = call("exit_plan", plan="# Steps\n- write a.txt"), call("write", file_path="a.txt", content="x")
+    async with inside(tmp_path, plan, write, reply("Written.")) as door:
+        sid = await door.create()
+        await door.api("PATCH", f"/api/sessions/{sid}", json={"plan_mode": True})
+        await door.post(sid, "Write it")
+        await door.until(lambda detail: detail["approvals"] > 0, sid)
+        [asked] = await door.api("GET", f"/api/sessions/{sid}/approvals")
+        assert asked["answers"] == ["once", "deny"]
+        assert (asked["name"], asked["arguments"]) == ("exit_plan", {"plan": "# Steps\n- write a.txt"})
+        answer = {"approval_id": asked["approval_id"], "answer": "once", "call_digest": asked["call_digest"]}
+        await door.api("POST", f"/api/sessions/{sid}/approvals", json=answer)
+        assert (await door.until_idle(sid))[-1]["content"] == "Written."
         assert (await door.detail(sid))["session"]["plan_mode"] is False
 
 

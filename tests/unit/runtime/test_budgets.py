@@ -164,3 +164,20 @@ def test_providers_are_told_not_to_call_tools_in_the_last_request() -> None:
     }
     assert wanted[True].get("tool_choice") == "none"
     assert "tool_choice" not in wanted[False]
+
+
+# --- the probes of the quality report that concern limits
+
+
+async def test_probe_7_waiting_five_times_is_no_reason_to_stop(store: LogStore, project: Path) -> None:
+    waits = [call("bash", f"s{n}", command="sleep 0.01") for n in range(6)]
+    agent = agent_with(store, project, *waits, "The job is done.", workflow="plain", allow=("bash",))
+    assert await agent.run("Wait for the job.") == "The job is done."
+    assert ended(agent)[0] == "completed"
+
+
+async def test_probe_10_reply_50_does_not_end_the_turn_with_an_empty_answer(store: LogStore, project: Path) -> None:
+    agent = agent_with(store, project, *looks(50), "Fifty lines are read.", workflow="plain", max_steps=50)
+    assert await agent.run("Read it line by line.") == "Fifty lines are read."
+    told_at = [n for n, request in enumerate(requests(agent)) if "10 steps are left" in told(request)]
+    assert told_at[0] == 40

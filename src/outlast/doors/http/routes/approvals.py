@@ -15,8 +15,10 @@ from outlast.doors.http.schemas import AnswerAck, AnswerRequest, ApprovalInfo
 from outlast.doors.http.server_state import ServerState
 from outlast.runtime.turn.context import TurnContext
 
-ASK_USER = "ask_user"
+ASK_USER, EXIT_PLAN = "ask_user", "exit_plan"
 ANSWERS = ["once", "session", "always", "deny"]
+FEWER_ANSWERS: dict[str, list[str]] = {ASK_USER: [], EXIT_PLAN: ["once", "deny"]}
+"""A question takes any text; a plan is approved once."""
 
 
 @get(
@@ -48,7 +50,7 @@ async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalI
     context = server.pool.running_context(session_id) or await _turn_context(server, session_id)
     [(stored, event)] = await server.read(rows_of, server.store, session_id, after=one.seq - 1, before=one.seq + 1)
     arguments = event.arguments if isinstance(event, e.ApprovalRequested) else {}
-    is_call = one.name != ASK_USER and context is not None
+    is_call = one.name not in FEWER_ANSWERS and context is not None
     return ApprovalInfo(
         session_id=session_id,
         approval_id=one.seq,
@@ -60,7 +62,7 @@ async def _row(server: ServerState, session_id: str, one: Approval) -> ApprovalI
         mode=one.mode,
         diff=await change_of(context, session_id, one.name, arguments) if is_call and context is not None else None,
         scope=await server.read(scope_of, context, one.name, arguments) if is_call else None,
-        answers=[] if one.name == ASK_USER else ANSWERS,
+        answers=FEWER_ANSWERS.get(one.name, ANSWERS),
         asked_at=stored.at,
     )
 
