@@ -20,7 +20,6 @@ SHORT_FILES = {
     "app/workers/metrics_text.py",
     "context.py",
     "core/ids.py",
-    "core/workflow_mode.py",
     "doors/cli/bench.py",
     "doors/cli/command_table.py",
     "doors/gateway/identity.py",

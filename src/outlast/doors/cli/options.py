@@ -1,11 +1,14 @@
 """Options shared by several commands."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outlast.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outlast.runtime.agent_config import AgentConfig
 
 Store = Annotated[
     str | None,
@@ -35,6 +38,21 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 # ---- options of `serve` and `worker`, which run turns ---------------------------------------------------------------
+
+
+def turn_config(
+    allow: list[str] | None, add_dir: list[str] | None, max_steps: int | None, workflow: str | None
+) -> "AgentConfig":
+    """How the turns of a server or a worker run: a user of any door can be asked."""
+    from outlast.runtime.agent_config import AgentConfig
+
+    return AgentConfig(
+        prompting=True,
+        allow=tuple(allow or ()),
+        add_dirs=tuple(add_dir or ()),
+        max_steps=max_steps,
+        workflow=workflow,
+    )
 
 
 class LogFormat(StrEnum):

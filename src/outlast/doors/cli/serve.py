@@ -11,7 +11,7 @@ import typer
 
 from outlast.core.errors import MissingExtra
 from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode, WorkflowName
-from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
+from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store, turn_config
 from outlast.doors.cli.output import print_json
 from outlast.doors.terminal_text import plain
 
@@ -83,7 +83,6 @@ def serve(
     from outlast.app.workers.options import WorkerOptions
     from outlast.doors.http.server.listen import ListenAddress
     from outlast.doors.http.server.run import serve_here
-    from outlast.runtime.agent_config import AgentConfig
 
     settings = load_settings(
         store=store,
@@ -99,13 +98,7 @@ def serve(
     working = WorkerOptions(
         works=not no_worker, concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ())
     )
-    config = AgentConfig(
-        prompting=True,
-        allow=tuple(allow or ()),
-        add_dirs=tuple(add_dir or ()),
-        max_steps=max_steps,
-        workflow=workflow,
-    )
+    config = turn_config(allow, add_dir, max_steps, workflow)
     beside = _gateway(settings, works=not no_worker) if gateway else None
     serve_here(settings, wanted, working, config=config, new_token=new_token, json=json, beside=beside)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode, WorkflowName
-from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store
+from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store, turn_config
 
 app = typer.Typer()
 
@@ -48,17 +48,10 @@ def worker(
     from outlast.app.settings import load_settings
     from outlast.app.workers.options import WorkerOptions
     from outlast.doors.worker.run import WorkerFlags, work
-    from outlast.runtime.agent_config import AgentConfig
 
     settings = load_settings(store=store, model=model, base_url=base_url, permission_mode=permission_mode)
     log_to(sys.stderr, log_format)
     working = WorkerOptions(concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ()))
     flags = WorkerFlags(drain_seconds=drain_seconds, metrics_port=metrics_port, json=json)
-    config = AgentConfig(
-        prompting=True,
-        allow=tuple(allow or ()),
-        add_dirs=tuple(add_dir or ()),
-        max_steps=max_steps,
-        workflow=workflow,
-    )
+    config = turn_config(allow, add_dir, max_steps, workflow)
     asyncio.run(work(settings, working, config, flags))
