@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Agent, AgentConfig, open_store
+from outlast import Agent, AgentConfig, CompletionResponse, ToolCall, open_store
 from outlast.core import events as e
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.context import TurnContext
@@ -167,3 +167,14 @@ async def test_a_plan_shown_before_a_restart_is_not_asked_about_twice(store: Log
 def test_both_tools_are_always_in_the_list(store: LogStore, project: Path) -> None:
     agent = Agent(None, AgentConfig(), project, store=store)
     assert {"enter_plan", "exit_plan"} <= set(agent.turn_setup().tools.names())
+
+
+async def test_calls_of_one_reply_are_judged_in_their_order_around_plan_mode(store: LogStore, project: Path) -> None:
+    _, answerer = answers("once")
+    enter, leave = ToolCall(id="e", name="enter_plan"), ToolCall(id="x", name="exit_plan", arguments={"plan": PLAN})
+    early, late = (ToolCall(id=name, name="write", arguments=WRITE) for name in ("w1", "w2"))
+    both = [CompletionResponse(tool_calls=[enter, early]), CompletionResponse(tool_calls=[leave, late]), "Done."]
+    agent = agent_with(store, project, *both, answerer=answerer, context=plain, permission_mode="allow")
+    await agent.run("Plan, then write.")
+    statuses = {one.call_id: one.status for one in only(agent, e.ToolCallFinished)}
+    assert statuses == {"e": "executed", "w1": "blocked", "x": "executed", "w2": "executed"}
