@@ -2,84 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from outlast import Agent, CompletionResponse, ToolCall, load_settings, open_store
-from outlast.app.turn_setup import build_turn_context
+from outlast import CompletionResponse, ToolCall, load_settings
 from outlast.core import events as e
 from outlast.core.errors import ConfigError
-from outlast.runtime.clock import SystemClock
-from outlast.runtime.driver import Driver
-from outlast.runtime.tools.port import ToolOutcome
-from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
-from outlast.store.read.decode import load_state
-from outlast.testing import ScriptedBackend
-from outlast.workflow.guided_policy import GuidedPolicy
-from tests.agents import Reply, agent_with, call, only
-
-SENTINEL = "A request too many was made."
-"""A reply that no script needs: a turn that returns it has asked the model once too often."""
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[LogStore]:
-    with open_store(f"sqlite:///{tmp_path / 'x.db'}") as opened:
-        yield opened
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "p"
-    folder.mkdir()
-    return folder
-
-
-def guided(store: LogStore, project: Path, *replies: Reply, **config: Any) -> Agent:
-    return agent_with(store, project, *replies, SENTINEL, workflow="guided", **config)
-
-
-def requests(agent: Agent) -> int:
-    backend = agent.backend
-    assert isinstance(backend, ScriptedBackend)
-    return len(backend.requests)
-
-
-def codes(agent: Agent) -> list[str]:
-    return [decided.code for decided in only(agent, e.CompletionDecided)]
-
-
-def uninvited(agent: Agent) -> list[str]:
-    """The commands that the runtime ran by itself."""
-    started = only(agent, e.ToolCallStarted)
-    return [one.arguments["command"] for one in started if one.call_id.startswith("verify-")]
-
-
-def ended(agent: Agent) -> e.TurnEnded:
-    found: e.TurnEnded = only(agent, e.TurnEnded)[-1]
-    return found
-
-
-def turn_context(agent: Agent) -> TurnContext:
-    settings = load_settings(project_root=agent.project_root)
-    state = load_state(agent.store, agent.session.session_id)
-    return build_turn_context(settings, agent.config, agent.project_root, state, backend=agent.backend)
-
-
-def todo(call_id: str, **items: str) -> CompletionResponse:
-    listed = [{"content": content, "status": status} for content, status in items.items()]
-    return call("todo", call_id, items=listed)
-
-
-def bash(call_id: str, command: str) -> CompletionResponse:
-    return call("bash", call_id, command=command)
-
-
-WRITE = call("write", "w1", file_path="a.py", content="x = 1\n")
+from tests.agents import call, only
+from tests.unit.workflow.guided_agents import WRITE, bash, codes, ended, guided, requests, todo, uninvited
 
 # --- an answer ends the turn ---------------------------------------------------------------------------------------
 
@@ -375,100 +307,6 @@ async def test_an_empty_reply_is_asked_for_once_more(store: LogStore, project: P
     agent = guided(store, project, "", "Now.")
     assert await agent.run("Say it.") == "Now."
     assert requests(agent) == 2
-
-
-# --- clarify and plan ----------------------------------------------------------------------------------------------
-
-BRIEF = "## Desired outcome\n- faster\n\n## Assumptions\n- one file\n\nWhich file?"
-PLAN = "# Steps\n- write a.py\n# Files\n- a.py\n# Verification commands\n- `test -f a.py`\n"
-
-
-@pytest.mark.parametrize("asked", [{"workflow_mode": "clarify"}, {"clarify": True}])
-async def test_clarify_is_for_one_turn_and_the_answer_begins_the_work(
-    store: LogStore, project: Path, asked: dict[str, Any]
-) -> None:
-    agent = guided(store, project, BRIEF, **asked)
-    assert await agent.run("Make it faster") == BRIEF
-    assert (requests(agent), codes(agent)) == (1, ["clarify_follow_up_needed"])
-    assert agent.session.workflow_timeline[0].mode == "clarify"
-    assert agent.session.workflow_ledger.assumptions[0].text == "one file"
-    asked.pop("workflow_mode", None)
-    goes_on = guided(store, project, WRITE, "Done.", **asked)
-    assert goes_on.resume_session(agent.session.session_id)
-    assert await goes_on.run("a.py") == "Done."
-    assert goes_on.session.workflow_mode == "execute"
-    assert goes_on.current_task == "Make it faster"
-
-
-async def test_a_clarify_mode_that_the_user_set_ends_with_its_turn(store: LogStore, project: Path) -> None:
-    agent = guided(store, project, BRIEF, "Done.")
-    agent.set_workflow_mode("clarify")
-    await agent.run("Make it faster")
-    await agent.run("a.py")
-    assert [entry.mode for entry in agent.session.workflow_timeline if entry.kind == "route"] == ["clarify", "execute"]
-
-
-async def test_a_plan_mode_that_the_user_set_stays_until_the_user_ends_it(store: LogStore, project: Path) -> None:
-    agent = guided(store, project, PLAN, "It needs no more.", WRITE, "Done.", allow=("bash",))
-    agent.set_workflow_mode("plan")
-    await agent.run("Plan it")
-    await agent.run("Is that all?")
-    assert (agent.session.workflow_mode, codes(agent)) == ("plan", ["plan_ready", "plan_not_ready"])
-    agent.set_workflow_mode("execute")
-    await agent.run("Go")
-    assert uninvited(agent) == ["test -f a.py"]
-
-
-async def test_a_plan_before_each_task_is_carried_out_by_the_next_message(store: LogStore, project: Path) -> None:
-    agent = guided(store, project, PLAN, WRITE, "Done.", PLAN, plan=True, allow=("bash",))
-    for said in ("Write a.py", "Go", "Another task"):
-        await agent.run(said)
-    routes = [entry for entry in agent.session.workflow_timeline if entry.kind == "route"]
-    assert [(entry.mode, entry.reason_code) for entry in routes] == [
-        ("plan", "explicit_request"),
-        ("execute", "existing_plan_artifacts"),
-        ("plan", "explicit_request"),
-    ]
-    assert uninvited(agent) == ["test -f a.py"]
-
-
-async def test_files_outside_the_plan_are_recorded_and_not_argued_about(store: LogStore, project: Path) -> None:
-    other = call("write", "w2", file_path="b.py", content="x\n")
-    agent = guided(store, project, PLAN, WRITE, other, "Done.", plan=True, allow=("bash",))
-    await agent.run("Write a.py")
-    assert await agent.run("Go") == "Done."
-    last = agent.session.workflow_timeline[-1]
-    assert "`b.py` was changed though the plan does not name it" in last.evidence_summary
-    assert requests(agent) == 4
-
-
-async def test_a_plan_that_the_user_approves_names_the_commands_of_the_turn(store: LogStore, project: Path) -> None:
-    """The tool itself is tested with the tools; here it has been approved, as `note_call` hears it."""
-    agent = guided(store, project, "OK.")
-    await agent.run("Hello")
-    driver = await Driver.open(store, agent.session.session_id, SystemClock())
-    policy = GuidedPolicy(driver, turn_context(agent))
-    asked = ToolCall(id="x1", name="exit_plan", arguments={"plan": PLAN})
-    [stored, noted, updated] = policy.note_call(asked, ToolOutcome(text="Approved."), "executed")
-    assert isinstance(stored, e.RuntimeStateChanged)
-    assert isinstance(noted, e.LedgerUpdated)
-    assert isinstance(updated, e.DefinitionOfDoneUpdated)
-    assert stored.changes["workflow_plan"]["steps"] == ["write a.py"]
-    assert updated.definition["verification_commands"] == ["test -f a.py"]
-    assert policy.note_call(asked, ToolOutcome(text="No.", is_error=True), "executed") == ()
-
-
-async def test_a_named_command_in_another_folder_is_no_evidence(store: LogStore, project: Path) -> None:
-    agent = guided(store, project, "OK.", verify_commands=("pytest -q",))
-    await agent.run("Hello")
-    driver = await Driver.open(store, agent.session.session_id, SystemClock())
-    policy = GuidedPolicy(driver, turn_context(agent))
-    ran = ToolCall(id="b1", name="bash", arguments={"command": "pytest -q"})
-    for folder, count in ((project / "sub", 0), (project, 1)):
-        outcome = ToolOutcome(text="1 passed", facts={"exit_code": 0, "cwd": str(folder)})
-        [updated] = policy.note_call(ran, outcome, "executed")
-        assert isinstance(updated, e.DefinitionOfDoneUpdated)
-        assert len(updated.definition.get("evidence", ())) == count
 
 
 # --- several calls, sub-agents -------------------------------------------------------------------------------------
