@@ -11,8 +11,8 @@ from tests.architecture.source import PACKAGE, modules
 FEW_LINES = 40
 ANY_LENGTH = {"__init__", "__main__", "_version", "port"}
 
-MOST_FILES = 461
-MOST_LINES = 63_600
+MOST_FILES = 498
+MOST_LINES = 69_200
 """Of the package, Python only: what it had when this was last lowered, rounded up. Raise them knowingly."""
 
 VERBAL_NAMES: set[str] = set()

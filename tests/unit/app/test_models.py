@@ -67,8 +67,11 @@ def test_without_anything_it_is_the_local_model(settings: Settings) -> None:
 
 
 def test_without_the_local_part_it_is_one_line(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.models.local.installed", lambda **_: False)
-    monkeypatch.setattr(app_models, "installed", lambda **_: False)
+    def absent(**_: object) -> bool:
+        return False
+
+    monkeypatch.setattr("outlast.models.local.installed", absent)
+    monkeypatch.setattr(app_models, "installed", absent)
     with pytest.raises(MissingExtra, match=r"outlast\[local\]"):
         model_for(settings, "local")
     with pytest.raises(ConfigError, match="nothing can answer here"):

@@ -8,7 +8,7 @@ import pytest
 
 from outlast import Agent, AgentConfig, CompletionResponse, ToolCall, open_store
 from outlast.core import events as e
-from outlast.runtime.turn.approvals import Question
+from outlast.runtime.turn.approvals import Answerer, Question
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.store.log_store import LogStore
@@ -34,7 +34,7 @@ def plain(context: TurnContext) -> TurnContext:
     return replace(context, policy=PlainPolicy)
 
 
-def answers(*given: str) -> tuple[list[Question], object]:
+def answers(*given: str) -> tuple[list[Question], Answerer]:
     asked: list[Question] = []
 
     async def answerer(question: Question) -> str:

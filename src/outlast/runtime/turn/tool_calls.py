@@ -265,19 +265,7 @@ class ToolExecutor:
         async def ask(question: str, choices: list[str]) -> str:
             if not self.context.prompting and self.context.answerer is None:
                 raise ToolFault("nobody is here to answer; decide yourself and say what you assumed")
-            arguments = {"question": question, "choices": choices}
-            async with self._asking:
-                _, answer = await approvals.ask_and_wait(
-                    self.driver,
-                    self.context.answerer,
-                    call_id=call.id,
-                    name=call.name,
-                    arguments=arguments,
-                    digest=call_digest(call.name, arguments),
-                    reason=question,
-                    aside=self.context.observer.waiting_for_person,
-                )
-            return answer
+            return await self._asked_user(call, {"question": question, "choices": choices}, question)
 
         async def approve(reason: str) -> bool | None:
             digest = call_digest(call.name, call.arguments)
@@ -285,18 +273,7 @@ class ToolExecutor:
             can_ask = self.context.depth == 0 and (self.context.prompting or self.context.answerer is not None)
             if not can_ask and (found is None or found.answer is None):
                 return None
-            async with self._asking:
-                _, answer = await approvals.ask_and_wait(
-                    self.driver,
-                    self.context.answerer,
-                    call_id=call.id,
-                    name=call.name,
-                    arguments=call.arguments,
-                    digest=digest,
-                    reason=reason,
-                    aside=self.context.observer.waiting_for_person,
-                )
-            return answer in GRANTING
+            return await self._asked_user(call, call.arguments, reason) in GRANTING
 
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
             parent = self._questions.context if self._questions is not None else self.context
@@ -320,6 +297,21 @@ class ToolExecutor:
             recall=recall,
             stored_output=stored_output,
         )
+
+    async def _asked_user(self, call: ToolCall, arguments: dict[str, Any], reason: str) -> str:
+        """Return the user's answer to a question that a tool asks while it runs."""
+        async with self._asking:
+            _, answer = await approvals.ask_and_wait(
+                self.driver,
+                self.context.answerer,
+                call_id=call.id,
+                name=call.name,
+                arguments=arguments,
+                digest=call_digest(call.name, arguments),
+                reason=reason,
+                aside=self.context.observer.waiting_for_person,
+            )
+        return answer
 
     # --- after a crash
 
