@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import shutil
 import time
@@ -32,6 +33,13 @@ IN_MEMORY = 1024 * 1024
 """Complete output up to this size is passed on as bytes, larger output as a file."""
 
 PROGRESS_EVERY = 0.25
+SANDBOXED = (
+    "[a sandbox confined this command: it could write only to the project's folders and $TMPDIR. If the failure above "
+    "is a write elsewhere, that is the cause; tell the user, who can run the command or allow full access]"
+)
+_REFUSED = re.compile(
+    r"permission denied|operation not permitted|read-only file system|\bEACCES\b|\bEPERM\b|\bEROFS\b", re.IGNORECASE
+)
 SKILLS = "skills"
 """The folder in the Outlast home whose files a command may read: the scripts of the user's own skills."""
 
@@ -227,7 +235,7 @@ def told(ended: CommandResult, order: CommandSpec, seconds: float, context: Tool
         "processes_ended": ended.left,
         **_confinement(order, context),
     }
-    notes = _notes(ended, order)
+    notes = [*_notes(ended, order), *_sandbox_notes(ended, order, text)]
     body = "\n".join(part for part in (text.rstrip("\n"), *notes) if part) or "(no output)"
     whole = order.log.read_bytes() if is_excerpt and ended.stored <= IN_MEMORY else None
     return ToolOutcome(
@@ -254,6 +262,13 @@ def _notes(ended: CommandResult, order: CommandSpec) -> list[str]:
     if ended.left and ended.reason == "exited":
         notes.append(f"[{ended.left} processes that it had left running were ended; use background to keep one]")
     return notes
+
+
+def _sandbox_notes(ended: CommandResult, order: CommandSpec, text: str) -> list[str]:
+    """Name the sandbox if it may have made a command fail: the command's own message never does."""
+    if order.writable is None or not ended.code or not _REFUSED.search(text):
+        return []
+    return [SANDBOXED]
 
 
 def _in_folder(
