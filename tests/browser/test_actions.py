@@ -182,7 +182,7 @@ def test_model_and_rights_of_a_session_are_changed(visitor: Visitor, server: Ser
     expect(modes.filter(has_text="danger-full-access")).to_have_count(0)
     dialog.get_by_label("Permission mode").select_option("read-only")
     dialog.get_by_label("Model").fill("local")
-    dialog.get_by_label("Plan first").check()
+    dialog.get_by_label("Plan mode").check()
     confirm(page, "Save")
     expect(page.locator(".facts")).to_contain_text("local")
     expect(page.locator(".facts")).to_contain_text("plan mode")

@@ -50,6 +50,11 @@ class Recovered:
         assert self.agent.resume_session(past.session_id)
         self.project = project
 
+    def said(self) -> list[str]:
+        """The messages of the first request, without what the runtime told about the environment."""
+        texts = [message.content for message in self.backend.requests[0].messages]
+        return [text for text in texts if not text.startswith("[Outlast runtime] Your environment:")]
+
     async def end(self) -> str:
         """Go on to the end of the turn; the answer. The log is as it must always be."""
         answer = await self.agent.resume()

@@ -57,7 +57,7 @@ async def test_a_started_turn_goes_on_as_the_same_turn(past: Past, project: Path
     recovered = Recovered(past, project, "Done.")
     assert await recovered.end() == "Done."
     assert len(only(recovered.agent, e.TurnStarted)) == 1
-    assert [message.content for message in recovered.backend.requests[0].messages] == ["Do it."]
+    assert recovered.said() == ["Do it."]
 
 
 # --- attempts
@@ -82,7 +82,7 @@ async def test_what_is_left_of_a_reply_is_kept_and_never_shown_as_final(past: Pa
     [broken] = only(recovered.agent, e.ReplyInterrupted)
     assert text_of(broken.parts) == "I will not be fin"
     assert [message.content for message in recovered.agent.session.history()] == ["Do it.", "Done."]
-    assert [message.content for message in recovered.backend.requests[0].messages] == ["Do it."]
+    assert recovered.said() == ["Do it."]
     assert not any(batch.chunks for batch in past.store.follow(past.session_id, after=broken.attempt_seq, timeout=0))
 
 

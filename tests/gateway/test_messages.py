@@ -261,7 +261,7 @@ async def test_why_a_request_is_not_carried_out_is_told_too(tmp_path: Path) -> N
 async def test_a_long_silence_is_not_read_from_the_beginning(tmp_path: Path) -> None:
     """The outbox of a chat that is owed nothing is found out from the last few events."""
     async with running(tmp_path) as world:
-        for n in range(10):
+        for n in range(11):
             await world.asked(f"m{n}")
         await world.settled()
         session, reads = world.session(), list[int]()

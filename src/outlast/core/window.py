@@ -159,9 +159,9 @@ class _Heard:
             self._read_in_turn.add(seq)
 
     def describe(self, place: int, text: str) -> None:
-        """Say what the runtime told, before the user's messages that the next request answers."""
+        """Say what the runtime told, before the messages that the next request answers: the user's, or a reminder."""
         at = len(self.said)
-        while at and self.said[at - 1].message.role is Role.USER and self.said[at - 1].message is not ASKED:
+        while at and _is_to_be_answered(self.said[at - 1].message):
             at -= 1
         self.said.insert(at, WindowMessage(place, Message(role=Role.SYSTEM, content=text, seq=place)))
 
@@ -184,6 +184,10 @@ class _Heard:
             parts = (*texts, TextPart(BROKE_OFF))
             seq, at = broken.seq, broken.at
             self._say(place, Message(role=Role.ASSISTANT, parts=parts, seq=seq, at=at, interrupted=True))
+
+
+def _is_to_be_answered(message: Message) -> bool:
+    return message.role in {Role.USER, Role.SYSTEM} and message is not ASKED and not message.is_summary
 
 
 def unread(state: SessionState) -> list[int]:

@@ -97,7 +97,7 @@ def window_lookup(kind: str, url: str | None, model: str, key: str | None) -> Wi
 def _values(server: _Server, model: str, *, ollama: bool) -> Iterator[object]:
     """Yield what the server says about the model's window, the best source first; later ones are asked only if needed.
 
-    Only a server on this machine or network is asked for more than its list of models.
+    Only a server on this machine or network whose list names the model is asked for more than its list.
     """
     if ollama:
         yield from _ollama(server, model)
@@ -110,7 +110,7 @@ def _values(server: _Server, model: str, *, ollama: bool) -> Iterator[object]:
     yield meta.get("n_ctx")
     yield from (entry.get(name) for name in _LISTED[2:])
     yield _mapping(entry.get("top_provider")).get("context_length")
-    if server.is_near:
+    if server.is_near and entry:
         studio = _entry(server.get("/api/v0/models", root=True), model)
         server.is_unloaded = bool(studio) and not studio.get("loaded_context_length")
         yield studio.get("loaded_context_length") or studio.get("max_context_length")

@@ -39,7 +39,11 @@ class Server:
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         length = next((int(line[15:]) for line in head if line.lower().startswith("content-length:")), 0)
-        self.requests.append((head[0], json.loads(await reader.readexactly(length) or b"null")))
+        body = json.loads(await reader.readexactly(length) or b"null")
+        if head[0].startswith("GET "):  # the question for the model's window; this server offers no list
+            writer.write(b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n")
+            return True
+        self.requests.append((head[0], body))
         answer = self.answers.pop(0)
         headers = {"content-type": "application/json"} | answer.headers
         headers |= {"transfer-encoding": "chunked"} if answer.chunked else {"content-length": str(len(answer.body))}

@@ -45,16 +45,14 @@ def results(agent: Agent) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "workflow", "made"),
-    [("workspace-write", None, True), ("read-only", None, False), ("workspace-write", "plan", False)],
+    ("mode", "made"),
+    [("workspace-write", True), ("read-only", False)],
 )
 async def test_command_that_the_user_allows_writes_only_where_the_mode_writes(
-    store: LogStore, tmp_path: Path, mode: str, workflow: str | None, made: bool
+    store: LogStore, tmp_path: Path, mode: str, made: bool
 ) -> None:
     project = tmp_path / "proj"
-    agent = agent_with(
-        store, project, call("bash", command=MAKES), *DONE, answerer=yes, permission_mode=mode, workflow_mode=workflow
-    )
+    agent = agent_with(store, project, call("bash", command=MAKES), *DONE, answerer=yes, permission_mode=mode)
     await agent.run("Make it.")
     [finished] = only(agent, e.ToolCallFinished)
     assert finished.facts.get("confined") is True, finished

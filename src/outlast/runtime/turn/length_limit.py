@@ -49,8 +49,9 @@ def cut_off_verdict(
 ) -> PolicyVerdict | None:
     """Return the verdict on a reply without native calls that the length limit cut off; None for any other reply.
     `parts` are joined with those that the reply continues."""
-    if finished.finish_reason != LENGTH:
-        return None
+    assert context.model is not None
+    if finished.finish_reason != LENGTH or context.model.abilities.chat_profile:
+        return None  # a demo model that only chats rambles up to its limit, so its answer is what it has said
     written = written_calls(parts, record, driver, context)
     if written is not None and all(call.raw is None for call in written.calls):
         return None  # the calls at its end are whole
