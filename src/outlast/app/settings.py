@@ -372,6 +372,8 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "stall_seconds": _seconds,
     "gateway": gateway_tables,
 }
+SETTING_NAMES = tuple(name for name in _CHECKS if name != "gateway")
+"""The settings that have one value each; `gateway` is a table."""
 _HOME_KEYS = frozenset(_CHECKS)
 _PROJECT_KEYS = frozenset({"model", "persona", "permission_mode"})
 

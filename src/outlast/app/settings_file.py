@@ -9,25 +9,10 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from outlast.app.settings import Settings, load_settings
+from outlast.app.settings import SETTING_NAMES, Settings, load_settings
 from outlast.core.errors import ConfigError
 from outlast.runtime import private_file
 
-NAMES = (
-    "store",
-    "model",
-    "persona",
-    "base_url",
-    "token",
-    "permission_mode",
-    "allowed_hosts",
-    "allowed_projects",
-    "context_window",
-    "resume_on_start",
-    "dialect",
-    "local_model",
-    "stall_seconds",
-)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 
@@ -39,7 +24,7 @@ def config_path(home: Path) -> Path:
 def shown_settings(settings: Settings) -> dict[str, object]:
     """The effective settings, safe to show: a token appears as `(set)`, passwords are masked."""
     shown: dict[str, object] = {"home": str(settings.home), "project_root": str(settings.project_root)}
-    for name in NAMES:
+    for name in SETTING_NAMES:
         value: object = getattr(settings, name)
         value = _PASSWORD.sub(r"\1:(set)", value) if isinstance(value, str) else value
         shown[name] = "(set)" if name == "token" and value else value
@@ -49,8 +34,8 @@ def shown_settings(settings: Settings) -> dict[str, object]:
 def change_setting(home: Path, name: str, value: str) -> Path:
     """Set one value, or remove it if `value` is empty; the file is replaced atomically. Raises `ConfigError` if the
     result would not be valid."""
-    if name not in NAMES:
-        raise ConfigError(f"there is no setting '{name}'; there are {', '.join(NAMES)}")
+    if name not in SETTING_NAMES:
+        raise ConfigError(f"there is no setting '{name}'; there are {', '.join(SETTING_NAMES)}")
     if not value.isprintable():
         raise ConfigError(f"the value of {name} has characters that cannot be seen; give plain text")
     path = config_path(home)
@@ -92,12 +77,14 @@ def _text(path: Path) -> str:
 
 def _written(name: str, value: str) -> str | int | bool | list[str]:
     """The value in the setting's type; a value that does not fit stays text, which `_refuse_bad` rejects."""
-    if name in {"context_window", "stall_seconds"} and _NUMBER.fullmatch(value):
+    if name in {"context_window", "stall_seconds", "parallel_calls"} and _NUMBER.fullmatch(value):
         return int(value)
     if name == "resume_on_start" and value.lower() in {"true", "false"}:
         return value.lower() == "true"
     if name in {"allowed_hosts", "allowed_projects"}:
         return [host.strip() for host in value.split(",") if host.strip()]
+    if name == "verify_commands":  # a command may hold any character, so several are written in the file itself
+        return [value]
     return value
 
 

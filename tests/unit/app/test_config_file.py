@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.settings import load_settings
+from outlast.app.settings import SETTING_NAMES, load_settings
 from outlast.app.settings_file import change_setting, shown_settings
 from outlast.core.errors import ConfigError
 
@@ -120,3 +120,32 @@ def test_a_link_stays_a_link_and_its_folder_gets_no_lock(tmp_path: Path) -> None
     assert (home / "config.toml").is_symlink()
     assert (kept / "config.toml").read_text() == 'model = "local"\npersona = "p"\n'
     assert [one.name for one in kept.iterdir()] == ["config.toml"]
+
+
+GIVEN = {
+    "store": "memory://",
+    "model": "local",
+    "persona": "default-interactive",
+    "workflow": "guided",
+    "base_url": "http://127.0.0.1:1/v1",
+    "token": "t" * 32,
+    "permission_mode": "read-only",
+    "allowed_hosts": "localhost:1",
+    "allowed_projects": "/srv/p",
+    "context_window": "64000",
+    "parallel_calls": "2",
+    "verify_commands": "pytest -q, then more",
+    "resume_on_start": "false",
+    "dialect": "text",
+    "local_model": "/srv/m.gguf",
+    "stall_seconds": "60",
+}
+
+
+@pytest.mark.parametrize("name", SETTING_NAMES)
+def test_every_setting_can_be_set_shown_and_removed(tmp_path: Path, name: str) -> None:
+    before = shown_settings(load_settings(home=tmp_path, project_root=tmp_path))[name]
+    change_setting(tmp_path, name, GIVEN[name])
+    assert shown_settings(load_settings(home=tmp_path, project_root=tmp_path))[name] != before
+    change_setting(tmp_path, name, "")
+    assert shown_settings(load_settings(home=tmp_path, project_root=tmp_path))[name] == before
