@@ -2,8 +2,8 @@
 
 The hash chain proves that a file is complete, not who wrote it. So imported events are history only: grants and answers
 are dropped and the user is asked again, started calls are checked again, and requests are not carried out. The file
-chooses neither the model nor the folder: the session belongs to the folder in which a user continues it here. Events
-that were written here after the import count as usual.
+chooses neither the model nor the system prompt nor the folder: the session belongs to the folder in which a user
+continues it here. Events that were written here after the import count as usual.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from outlast.store.read.decode import decode_events, load_state
 
 GRANTING = ("grants", "restoring")
 """Names in the runtime state that hold permissions, or files that are about to be written."""
+PINNING = ("prompt_key", "prompt_memory", "memory_files")
+"""Names in the runtime state that let a session keep its recorded system prompt."""
 BOUND = "bound_project"
 """Name in the runtime state: the folder in which a user continued an imported session."""
 
@@ -51,8 +53,9 @@ def trusted_header(header: Header, state: SessionState) -> Header:
 
 
 def strip_imported_grants(state: SessionState, upto: int) -> None:
-    """Remove from the state, in place, every permission and open effect that comes from events up to `upto`."""
-    for name in GRANTING:
+    """Remove from the state, in place, every permission and open effect that comes from events up to `upto`, and the
+    claim that their system prompt is the session's."""
+    for name in (*GRANTING, *PINNING):
         if name in state.runtime and state.runtime_at.get(name, 0) <= upto:
             state.runtime = {key: value for key, value in state.runtime.items() if key != name}
     state.approvals = [found for found in state.approvals if found.seq > upto]

@@ -27,6 +27,15 @@ def test_grants_answers_and_requests_of_an_import_do_not_count() -> None:
     assert (found.approvals, found.requests) == ([], [])
 
 
+def test_the_system_prompt_of_an_import_does_not_count() -> None:
+    pinning = ("prompt_key", "prompt_memory", "memory_files")
+    found = state()
+    found.runtime |= dict.fromkeys(pinning, "x")
+    found.runtime_at |= dict.fromkeys(pinning, 9)
+    strip_imported_grants(found, 10)
+    assert not set(pinning) & set(found.runtime)
+
+
 def test_a_begun_write_is_judged_anew_and_a_begun_command_stays_unknown() -> None:
     found = state()
     strip_imported_grants(found, 10)
