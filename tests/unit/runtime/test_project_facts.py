@@ -12,6 +12,7 @@ import pytest
 from outlast import Agent, CompletionResponse, ToolCall, open_store
 from outlast.core import events as e
 from outlast.core.messages import text_of
+from outlast.models.port import Abilities
 from outlast.runtime.prompt import git_facts as git_module
 from outlast.runtime.prompt.nested_memory import touched_paths
 from outlast.runtime.turn import project_facts as facts_module
@@ -311,3 +312,20 @@ async def test_skills_and_sub_agents_are_listed_and_can_be_used(
     assert "Check." in system(agent, 2)
     assert "You have these tools: read." in system(agent, 2)
     assert seen(agent, 3).count("Checked.") == 1
+
+
+async def test_a_demo_model_in_between_does_not_lose_the_memory_files(store: LogStore, project: Path) -> None:
+    agent = agent_in(store, project, "One.")
+    await agent.run("One?")
+    chat = ScriptedBackend(["Two."], abilities=Abilities(tools=False, chat_profile=True))
+    demo = agent_with(store, project, backend=chat, auto_context=True)
+    assert demo.resume_session(agent.session.session_id)
+    await demo.run("Two?")
+    assert "Root rules." not in chat.requests[0].system
+    (project / "AGENTS.md").write_text("Newer rules.")
+    again = agent_in(store, project, "Three.")
+    assert again.resume_session(agent.session.session_id)
+    await again.run("Three?")
+    assert isinstance(agent.backend, ScriptedBackend)
+    assert isinstance(again.backend, ScriptedBackend)
+    assert again.backend.requests[0].system == agent.backend.requests[0].system

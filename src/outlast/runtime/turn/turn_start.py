@@ -14,7 +14,15 @@ from outlast.core.workflow_mode import mode_of
 from outlast.core.workflow_records import PromptSnapshot
 from outlast.runtime.clock import timestamp
 from outlast.runtime.driver import Driver
-from outlast.runtime.prompt.system_prompt import PromptInputs, SystemPrompt, pinned, prompt_key, snapshot, system_prompt
+from outlast.runtime.prompt.system_prompt import (
+    CHAT,
+    PromptInputs,
+    SystemPrompt,
+    pinned,
+    prompt_key,
+    snapshot,
+    system_prompt,
+)
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.dialect import NATIVE, dialect_in_use
 from outlast.runtime.turn.turn_stats import totals
@@ -48,17 +56,19 @@ def session_prompt(driver: Driver, context: TurnContext) -> SystemPrompt:
     last = load(PromptSnapshot, known[-1])
     if driver.state.runtime.get("prompt_key") == key:
         return pinned(key, last)
-    return system_prompt(msgspec.structs.replace(inputs, kept_memory=_kept_memory(driver.state, last)))
+    return system_prompt(msgspec.structs.replace(inputs, kept_memory=_kept_memory(driver.state)))
 
 
-def _kept_memory(state: SessionState, last: PromptSnapshot) -> str | None:
-    """Return the memory files as the session took them at its start: a file that changed counts in the next session."""
+def _kept_memory(state: SessionState) -> str | None:
+    """Return the memory files as the session took them at its start: a file that changed counts in the next session.
+    They stand in the newest prompt that is not a demo model's."""
     place: object = state.runtime.get("prompt_memory")
     try:
         start, end = msgspec.convert(place, tuple[int, int])
     except msgspec.ValidationError:  # an older session, or one that only chatted so far
         return None
-    return last.content[start:end]
+    recorded = (load(PromptSnapshot, snapshot) for snapshot in reversed(state.prompts))
+    return next((prompt.content[start:end] for prompt in recorded if prompt.prompt_format != CHAT), None)
 
 
 def _prompt_inputs(driver: Driver, context: TurnContext) -> PromptInputs:
