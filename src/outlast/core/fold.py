@@ -148,6 +148,7 @@ def _promoted(state: SessionState, stored: StoredEvent, event: e.InputPromoted) 
     if state.turn is not None:
         state.turn.inputs += [seq for seq in event.inputs if seq not in state.turn.inputs]
         state.turn.recoveries = 0
+        state.turn.decided = state.turn.code = None  # these inputs are still to be answered
 
 
 def _read(state: SessionState, stored: StoredEvent, inputs: list[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +19,16 @@ from outlast.core.errors import (
     ScriptExhausted,
     SessionBusy,
 )
+from outlast.core.event_row import StoredEvent
 from outlast.core.messages import TextPart
-from outlast.models.port import ModelEvent
+from outlast.models.port import ModelEvent, ModelRequest
 from outlast.models.scripted import Line
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import RENEW_AFTER
+from outlast.runtime.runner import Runner
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.observer import NullObserver
 from outlast.runtime.turn.phases import Phase, Phases
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
@@ -285,6 +288,39 @@ async def test_steering_is_read_between_two_steps_of_the_running_turn(store: Log
     assert backend.requests[1].messages[-1].content == "Use tabs."
     assert backend.requests[1].messages[-1].role is Role.USER
     assert agent.session.state.inbox.seqs() == []
+
+
+async def test_steering_that_arrives_with_the_last_answer_is_answered_after_a_crash(
+    store: LogStore, project: Path
+) -> None:
+    """The process leaves after the turn has read the message and before it has asked the model about it."""
+    first = agent_with(store, project)
+    first.session.persist()
+    session_id = first.session.session_id
+    runner: Runner | None = None
+
+    class Answering(ScriptedBackend):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            first.queue_steering_message("And the tests?")
+            while runner is None or runner.driver is None or len(runner.driver.state.inbox.inputs) < 2:
+                await asyncio.sleep(0.01)
+            async for event in super().stream(request):
+                yield event
+
+    class Leaving(NullObserver):
+        def event_written(self, stored: StoredEvent, event: e.Event) -> None:
+            if isinstance(event, e.InputPromoted):
+                assert runner is not None
+                runner.leave()
+
+    await first.service.admit(session_id, "Work.")
+    context = replace(first._turn_context(), model=Answering(["Done."]), observer=Leaving())
+    runner = Runner(store, session_id, context)
+    await runner.drain()
+    second = agent_with(store, project, "The tests pass.")
+    assert second.resume_session(session_id)
+    assert await second.resume() == "The tests pass."
+    assert [one.answered for one in only(second, e.TurnEnded)] == [_inputs(second)]
 
 
 async def test_queued_inputs_get_a_turn_each_in_their_order(store: LogStore, project: Path) -> None:
