@@ -19,7 +19,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.permissions.evaluate import call_digest
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.policy import CONTINUE, PolicyVerdict
+from outlast.runtime.turn.policy import CALL, CONTINUE, PolicyVerdict
 from outlast.runtime.turn.turn_stats import FinishedCall, TurnRecord
 
 SAME_RESULTS = 5
@@ -102,7 +102,7 @@ def is_asking(state: SessionState) -> bool:
     """Whether the open turn has asked the user about a loop and has not decided yet."""
     turn = state.turn
     asked = any(approval.call_id.startswith(QUESTION_ID) for approval in state.approvals)
-    return asked and turn is not None and turn.decided is None and turn.attempts == 0
+    return asked and turn is not None and turn.decided in (None, CALL) and turn.attempts == 0
 
 
 async def user_verdict(driver: Driver, context: TurnContext, stopped: PolicyVerdict) -> PolicyVerdict:
