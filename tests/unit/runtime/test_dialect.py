@@ -108,6 +108,14 @@ async def test_a_forced_native_dialect_fails_with_the_sentence_of_the_server(sto
 
 
 @pytest.mark.parametrize("said", [READ, FENCED, TAGGED], ids=["action", "fenced", "tags"])
+async def test_with_a_forced_native_dialect_text_is_text(store: LogStore, project: Path, said: str) -> None:
+    agent, backend = made(store, project, said, dialect="native")
+    assert await agent.run("Show me a call.") == said
+    assert len(backend.requests) == 1
+    assert not only(agent, e.ToolCallStarted)
+
+
+@pytest.mark.parametrize("said", [READ, FENCED, TAGGED], ids=["action", "fenced", "tags"])
 async def test_a_model_that_writes_its_first_call_as_text_switches_the_session(
     store: LogStore, project: Path, workflow: str, said: str
 ) -> None:

@@ -64,7 +64,7 @@ def inherited_dialect(context: TurnContext, parent: SessionState) -> TurnContext
 def written_calls(
     parts: tuple[Part, ...], record: TurnRecord, driver: Driver, context: TurnContext
 ) -> WrittenCalls | None:
-    """Return the calls that the reply makes as text, None if it makes none.
+    """Return the calls that the reply makes as text, None if it makes none or the native dialect is forced.
 
     Before the switch, a call must also fit its tool's schema, and JSON counts only from a model that has made no native
     call in this session and is no provider's own: a reply may end with an example that the user asked for.
@@ -77,6 +77,8 @@ def written_calls(
     prefix = f"{TEXT_CALL}{driver.state.last_seq}-"
     if dialect_in_use(context, driver.state) == TEXT:
         return read_calls(text, tools, prefix, taught=True)
+    if context.config.dialect == NATIVE:
+        return None
     native = model.provider in FRONTIER or model.name in record.native_callers
     found = read_calls(text, tools, prefix, forms=EXPLICIT if native else ALL_FORMS)
     if found is None or any(context.tools.fault(call.name, call.arguments) for call in found.calls):
