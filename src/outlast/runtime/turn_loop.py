@@ -216,7 +216,7 @@ class Turn:
         return [item.seq for item in unread if item.delivery is Delivery.STEER]
 
     async def _overflow(self, error: ContextOverflow) -> None:
-        """The provider counted more tokens than the estimate: compact once, then fail the turn."""
+        """The provider counted more tokens than the estimate: compact once for a reply, then fail the turn."""
         if self._overflowed or not await compact(self.driver, self.context, reason="overflow"):
             await self._failed(error)
         self._overflowed = True
@@ -228,6 +228,7 @@ class Turn:
 
     async def _replied(self, finished: Finished) -> None:
         assert self.state.attempt is not None
+        self._overflowed = False
         name = finished.model or self.model.name
         usage = finished.usage
         if usage.cost_micros is None and self.context.price is not None:

@@ -21,7 +21,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.read.decode import decode_events
 from outlast.testing import ScriptedBackend
 from outlast.workflow.guided_policy import GuidedPolicy
-from tests.agents import Reply, agent_with, only
+from tests.agents import Reply, agent_with, call, only
 
 POLICIES: dict[str, PolicyFactory] = {"plain": PlainPolicy, "guided": GuidedPolicy}
 
@@ -77,6 +77,15 @@ async def test_a_model_without_progress_is_asked_three_times(store: LogStore, tm
     assert await agent.run("What is it?") == "Half  "
     assert len(backend.requests) == 4
     assert only(agent, e.TurnEnded)[0].reason == "reply_cut_off_exhausted"
+
+
+async def test_every_reply_of_a_long_turn_may_be_continued(store: LogStore, tmp_path: Path, workflow: str) -> None:
+    steps = [(cut(f"Step {n} "), call("bash", f"c{n}", command=f"echo {n}")) for n in range(12)]
+    agent, _ = made(store, tmp_path / "p", *(one for step in steps for one in step), "Done.", workflow=workflow)
+    assert await agent.run("Work.") == "Done."
+    idle = [(cut(""), call("bash", f"d{n}", command=f"echo {n}")) for n in range(4)]
+    agent, _ = made(store, tmp_path / "p", *(one for step in idle for one in step), "Done.", workflow=workflow)
+    assert await agent.run("Work.") == "Done."
 
 
 async def test_a_cut_off_native_call_is_answered_as_malformed(store: LogStore, tmp_path: Path) -> None:

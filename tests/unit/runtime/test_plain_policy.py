@@ -109,6 +109,13 @@ async def test_an_empty_reply_is_asked_for_once_more(store: LogStore, tmp_path: 
     assert [event.role for event in only(agent, e.MessageAppended)] == [Role.SYSTEM]
 
 
+async def test_each_empty_reply_of_a_long_turn_is_asked_for_once_more(store: LogStore, tmp_path: Path) -> None:
+    write = call("write", file_path="a.txt", content="x\n")
+    agent = plain(store, tmp_path / "p", "", write, "", "Written.")
+    assert await agent.run("Write a.txt.") == "Written."
+    assert requests(agent) == 4
+
+
 async def test_a_second_empty_reply_ends_the_turn(store: LogStore, tmp_path: Path) -> None:
     agent = plain(store, tmp_path / "p", "", "", "Too late.")
     assert await agent.run("Explain it.") == ""

@@ -178,6 +178,14 @@ async def test_an_overflow_compacts_once_and_asks_again(store: LogStore, project
     assert agent.messages[0].content.startswith("[COMPACTED CONTEXT]")
 
 
+async def test_a_long_turn_compacts_after_each_overflow(store: LogStore, project: Path) -> None:
+    steps = [call("bash", f"c{n}", command=f"echo {n}") for n in range(12)]
+    full = ContextOverflow("too long")
+    agent = agent_with(store, project, *steps[:6], full, *steps[6:], full, "Done.", allow=("bash",))
+    assert await agent.run("Work.") == "Done."
+    assert [one.facts["reason"] for one in only(agent, e.Compacted)] == ["overflow", "overflow"]
+
+
 async def test_malformed_unknown_and_misfitting_calls_are_answered_and_never_executed(
     store: LogStore, project: Path
 ) -> None:

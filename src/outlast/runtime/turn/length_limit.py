@@ -56,7 +56,7 @@ def cut_off_verdict(
     if written is not None and all(call.raw is None for call in written.calls):
         return None  # the calls at its end are whole
     idle = 0 if text_of(finished.parts).strip() else record.idle_cuts + 1
-    if record.count(REPLY_CUT_OFF) >= MAX_CONTINUATIONS or idle >= MAX_IDLE:
+    if record.cuts >= MAX_CONTINUATIONS or idle >= MAX_IDLE:
         summary = "stopped because the reply was cut off by the length limit again and again"
         return _verdict(driver, "finalize", CUT_OFF_EXHAUSTED, summary, EntryKind.REPAIR_FAIL)
     summary = "asked to continue because the length limit cut the reply off"

@@ -77,7 +77,8 @@ class PlainPolicy:
         return msgspec.structs.replace(stopped, reason=loop.summary, question=loop.question)
 
     def judge_reply(self, parts: tuple[Part, ...], record: TurnRecord) -> PolicyVerdict:
-        """End the turn, unless the reply is empty for the first time or ends with tool calls written as text."""
+        """End the turn, unless the reply is empty for the first time since a call or ends with tool calls written as
+        text."""
         text = text_of(parts)
         if not text.strip():
             return self._empty(record)
@@ -100,7 +101,7 @@ class PlainPolicy:
         return self._verdict("complete", TURN_COMPLETE, "the model has answered", EntryKind.COMPLETION_FINALIZE)
 
     def _empty(self, record: TurnRecord) -> PolicyVerdict:
-        if record.count(EMPTY_RETRY):
+        if record.decided_since_call(EMPTY_RETRY):
             return self._verdict("failed", EMPTY_EXHAUSTED, "the responses stayed empty", EntryKind.REPAIR_FAIL)
         summary = "asked again because the response was empty"
         return self._verdict(CONTINUE, EMPTY_RETRY, summary, EntryKind.REPAIR_RETRY, EMPTY)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,8 +37,8 @@ class FinishedCall(NamedTuple):
 
 class TurnRecord:
     """The record of the running turn. `answers` are the texts of replies without calls, oldest first; a reply that was
-    cut off and continued is one answer. `cut_text` is the text of a cut-off reply that is being continued, `idle_cuts`
-    counts the newest cut-off replies without text. `declined`: a call was denied.
+    cut off and continued is one answer. `cut_text` is the text of a cut-off reply that is being continued, `cuts` the
+    number of its pieces, and `idle_cuts` that of the newest pieces without text. `declined`: a call was denied.
     `trail` holds the finished calls and the codes of decisions, in the order of their records. `native_callers` names
     the models that have made native calls, in the whole window."""
 
@@ -46,11 +47,13 @@ class TurnRecord:
         self.performed = 0
         self.declined = False
         self.trail: list[FinishedCall | str] = []
-        self.cut_text = ""
-        self.idle_cuts = 0
+        self.cut_text: str = ""
+        self.cuts: int = 0
+        self.idle_cuts: int = 0
         self.native_callers: set[str | None] = set()
         self._codes: Counter[str] = Counter()
         said = ""
+        cuts = idle_cuts = 0
         open_calls: dict[str, ToolCall] = {}
         for stored, event in rows:
             if isinstance(event, AssistantReplied) and _has_native_call(event):
@@ -66,6 +69,8 @@ class TurnRecord:
                     if not calls:
                         self.answers = (*self.answers, self.cut_text + said)
                     self.cut_text = ""
+                    cuts, idle_cuts = self.cuts, self.idle_cuts
+                    self.cuts = self.idle_cuts = 0
                     open_calls = {call.id: call for call in calls}
                 case ToolCallFinished(call_id=call_id, status=status):
                     call = open_calls.pop(call_id, None)
@@ -76,8 +81,9 @@ class TurnRecord:
                     self._codes[code] += 1
                     self.trail.append(code)
                     if code == REPLY_CUT_OFF and self.answers:
-                        *before, self.cut_text = self.answers
-                        self.answers, self.idle_cuts = tuple(before), 0 if said.strip() else self.idle_cuts + 1
+                        self.answers, self.cut_text = self.answers[:-1], self.answers[-1]
+                        self.cuts = cuts + 1
+                        self.idle_cuts = 0 if said.strip() else idle_cuts + 1
                 case ToolCallStarted() | _:
                     pass
 
@@ -87,6 +93,11 @@ class TurnRecord:
 
     def count(self, *codes: str) -> int:
         return sum(self._codes[code] for code in codes)
+
+    def decided_since_call(self, code: str) -> bool:
+        """Whether this was decided since the newest finished call."""
+        since = takewhile(lambda entry: isinstance(entry, str), reversed(self.trail))
+        return code in since
 
 
 def _has_native_call(event: AssistantReplied) -> bool:
