@@ -23,16 +23,6 @@ class EvidenceStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-class CommandKind(StrEnum):
-    TEST = "test"
-    TYPECHECK = "typecheck"
-    LINT = "lint"
-    BUILD = "build"
-    SMOKE = "smoke"
-    RUNTIME = "runtime"
-    MANUAL = "manual"
-
-
 class EvidenceProvenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One piece of evidence: its subject, its summary, and the record it comes from."""
 

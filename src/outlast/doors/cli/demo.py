@@ -21,7 +21,7 @@ from outlast.core.messages import Role
 from outlast.doors.cli.options import Store
 from outlast.doors.cli.output import counted
 from outlast.doors.terminal_text import plain
-from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
+from outlast.runtime.agent_config import AgentConfig
 from outlast.session import ConversationSession
 
 app = typer.Typer()
@@ -49,7 +49,7 @@ def _agent(url: str | None, folder: Path) -> Agent:
     project = folder / "project"
     script = folder / "script.json"
     settings = load_settings(project_root=project, store=url, model=f"scripted:{script}")
-    config = AgentConfig(auto_context=False, allow=("bash",), reasoning=ReasoningConfig(completion_check=False))
+    config = AgentConfig(auto_context=False, allow=("bash",))
     return Agent(None, config, project, store=store_at(url), settings=settings)
 
 
