@@ -13,6 +13,7 @@ import pytest
 
 from outlast.runtime.prompt.git_facts import STATUS_LINES, git_facts
 from outlast.runtime.prompt.git_repository import find_repository, is_inert, read_head
+from outlast.runtime.prompt.project_identity import project_fingerprint
 from tests.conftest import needs
 
 PATH = os.environ.get("PATH", "/usr/bin:/bin")
@@ -385,3 +386,32 @@ def test_head_of_a_hostile_ref_reads_nothing_outside(repository: Path, tmp_path:
     (repository / ".git" / "HEAD").unlink()
     (repository / ".git" / "HEAD").symlink_to(tmp_path / "secret")
     assert read_head(found).commit == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "real"), [("c\N{REPLACEMENT CHARACTER}".encode(), b"c\xff"), (b"c", b"c\x0b"), (b"c", b"c ")]
+)
+def test_a_shared_directory_whose_name_git_reads_in_another_way_is_no_repository(
+    repository: Path, tmp_path: Path, shown: bytes, real: bytes
+) -> None:
+    top = os.fsencode(repository)
+    shutil.copytree(top + b"/.git", top + b"/" + shown)
+    clean_filter(repository, evil(tmp_path / "evil", tmp_path))
+    shutil.copytree(top + b"/.git", top + b"/" + real)
+    shutil.copy(top + b"/" + shown + b"/config", top + b"/.git/config")
+    (repository / ".git" / "commondir").write_bytes(b"../" + real)
+    assert git_facts(repository, PATH, PATIENT) is None
+    assert not (tmp_path / "witness").exists()
+    git(repository, "status")
+    assert (tmp_path / "witness").exists(), "this repository is not hostile"
+
+
+def test_a_null_byte_in_gits_files_is_no_repository(repository: Path, tmp_path: Path) -> None:
+    (repository / ".git" / "commondir").write_bytes(b".\0")
+    (repository / ".git" / "logs" / "HEAD").unlink()
+    assert git_facts(repository, PATH, PATIENT) is None
+    assert project_fingerprint(repository) is None
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / ".git").write_bytes(b"gitdir: x\0\n")
+    assert find_repository(tmp_path / "w") is None
+    assert project_fingerprint(tmp_path / "w") is None

@@ -117,12 +117,13 @@ def _git_program(search_path: str | None, top: Path) -> str | None:
     return shutil.which("git", path=os.pathsep.join(own)) if own else None
 
 
-def _environment(program: str) -> dict[str, str]:
+def _environment(program: str, repository: GitRepository) -> dict[str, str]:
     settings = {f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(_SETTINGS)}
     settings |= {f"GIT_CONFIG_VALUE_{n}": value for n, value in enumerate(_SETTINGS.values())}
     return {
         "PATH": os.pathsep.join((os.path.dirname(program), "/usr/bin", "/bin")),
         "LC_ALL": "C.UTF-8",
+        "GIT_COMMON_DIR": str(repository.common),  # the directory whose configuration was read
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_SYSTEM": os.devnull,
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -159,7 +160,7 @@ def git_outputs(
     running: list[subprocess.Popen[bytes]] = []
     try:
         for words in commands:
-            running.append(_started([*start, *words], folder or repository.top, _environment(program)))
+            running.append(_started([*start, *words], folder or repository.top, _environment(program, repository)))
         return _read_all(running, deadline)
     except OSError:  # git cannot be started here
         return None

@@ -72,20 +72,35 @@ def _repository(top: Path, place: Path) -> GitRepository | None:
     folder = place if place.is_dir() else _worktree_folder(top)
     if folder is None:
         return None
-    shared = _text(folder, "commondir").strip()
-    common = Path(os.path.realpath(folder / shared)) if shared else folder
+    common = _common_folder(folder)
+    if common is None:
+        return None
     whole = (folder / "HEAD").is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
     return GitRepository(top=top, folder=folder, common=common) if whole else None
+
+
+def _common_folder(folder: Path) -> Path | None:
+    """Return the directory that `commondir` names. None if git could read another name in it than we do: git takes its
+    bytes as they are, but for the line break at the end."""
+    if not os.path.lexists(folder / "commondir"):
+        return folder
+    data = read_inside(folder, "commondir", TEXT_LIMIT + 1)
+    if data is None or len(data) > TEXT_LIMIT:
+        return None
+    name = os.fsdecode(data).rstrip("\r\n")
+    if not name.isprintable() or name != name.strip() or not name:  # a byte that is no UTF-8 is not printable
+        return None
+    return Path(os.path.realpath(folder / name))
 
 
 def _worktree_folder(top: Path) -> Path | None:
     """Return the git directory of a linked worktree. It must point back: a `.git` file may name any repository."""
     kind, _, named = _text(top, ".git").partition(":")
-    if kind != "gitdir" or not named.strip():
+    if kind != "gitdir" or not named.strip() or "\0" in named:
         return None
     folder = Path(os.path.realpath(top / named.strip()))
     back = _text(folder, "gitdir").strip()
-    return folder if back and os.path.realpath(folder / back) == str(top / ".git") else None
+    return folder if back and "\0" not in back and os.path.realpath(folder / back) == str(top / ".git") else None
 
 
 def is_inert(repository: GitRepository) -> bool:

@@ -55,7 +55,7 @@ def _git_folder(place: Path) -> Path | None:
     if folder is None or not folder.is_dir():
         return None
     shared = _text(folder / "commondir").strip()
-    return (folder / shared).resolve() if shared else folder
+    return (folder / shared).resolve() if shared and "\0" not in shared else folder
 
 
 def _origin(git: Path) -> str | None:
