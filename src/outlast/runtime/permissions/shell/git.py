@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -192,68 +193,131 @@ _HARMLESS = re.compile(
     r"|gc\..*|pack\.[a-z]*|submodule\.(active|.*\.(url|active|branch|update))|lfs\.repositoryformatversion"
     r"|extensions\.(worktreeconfig|objectformat|refstorage)|index\.(version|threads)|feature\.manyfiles"
     r"|color\..*|advice\..*|commit\.(verbose|cleanup)|merge\.(ff|conflictstyle)|rerere\.(enabled|autoupdate)"
-    r"|status\.[a-z]*|fetch\.(prune|parallel)|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
+    r"|status\.(short|branch|relativepaths|showuntrackedfiles|renames|aheadbehind|showstash)|fetch\.(prune|parallel)|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
 )
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
 
 
 def repository_fault(folder: str) -> str | None:
-    """Return why reading with git in this folder needs a question; None if no repository, or if it runs nothing."""
-    place = _git_place(folder)
-    if place is None:
-        return None
-    if place == "":
-        return "runs git in a folder that is itself laid out like a repository"
-    common = _pointed(os.path.join(place, "commondir"), place) or place
-    if os.path.lexists(os.path.join(common, "hooks", "post-index-change")):
-        return "runs git in a repository with a hook that looking may run (post-index-change)"
-    for path in (os.path.join(common, "config"), os.path.join(place, "config.worktree")):
-        fault = _config_fault(path)
-        if fault:
-            return fault
-    return None
+    """Return why reading with git in this folder needs a question; None if no repository, or if it runs nothing.
 
-
-def _git_place(folder: str) -> str | None:
-    """Return the git directory that git would find from here. "" for a bare repository, which git accepts without
-    `.git`, and for a `.git` entry that cannot be followed."""
+    A `.git` folder that git does not take for a repository is judged, and those above it, too.
+    """
     while True:
         found = os.path.join(folder, ".git")
-        if os.path.isdir(found):
-            return os.path.realpath(found)
         if os.path.lexists(found):
-            return _pointed(found, folder, "gitdir:") or ""
-        if os.path.lexists(os.path.join(folder, "HEAD")) and os.path.lexists(os.path.join(folder, "objects")):
-            return ""
+            fault = _place_fault(found, folder)
+            if fault or _is_repository(found):
+                return fault
+        elif os.path.lexists(os.path.join(folder, "HEAD")) and os.path.lexists(os.path.join(folder, "objects")):
+            return _LAYOUT  # a bare repository, which git accepts without `.git`
         parent = os.path.dirname(folder)
         if parent == folder:
             return None
         folder = parent
 
 
-def _pointed(path: str, start: str, prefix: str = "") -> str | None:
+_LAYOUT = "runs git in a folder that is itself laid out like a repository"
+_UNREADABLE = "runs git in a repository whose configuration cannot be read"
+
+
+def _place_fault(found: str, top: str) -> str | None:
+    place = os.path.realpath(found) if os.path.isdir(found) else _pointed(found, top, "gitdir: ")
+    if place is None:
+        return _LAYOUT
+    common = _pointed(os.path.join(place, "commondir"), place)
+    if common is None:
+        if os.path.lexists(os.path.join(place, "commondir")):
+            return _UNREADABLE
+        common = place
+    if os.path.lexists(os.path.join(common, "hooks", "post-index-change")):
+        return "runs git in a repository with a hook that looking may run (post-index-change)"
+    for path in (os.path.join(common, "config"), os.path.join(place, "config.worktree")):
+        fault = _config_fault(path)
+        if fault:
+            return fault
+    return _submodule_fault(place, top)
+
+
+_HEAD = re.compile(rb"(ref: refs/[!-~]+|[0-9a-f]{40}([0-9a-f]{24})?)\n")
+
+
+def _is_repository(found: str) -> bool:
+    """Whether git surely stops here. A `.git` file that it cannot follow makes it stop, too."""
+    if not os.path.isdir(found) or os.path.lexists(os.path.join(found, "commondir")):
+        return os.path.isfile(found)
+    head = os.path.join(found, "HEAD")
+    names = [os.path.join(found, name) for name in ("objects", "refs")]
+    if os.path.islink(head) or not all(os.path.isdir(name) and os.access(name, os.X_OK) for name in names):
+        return False
+    return _HEAD.fullmatch(_start(head, 1024) or b"") is not None
+
+
+def _start(path: str, limit: int) -> bytes | None:
+    """Return the first bytes of a file; None if there is no readable regular file."""
     try:
-        with open(path, "rb") as file:
-            text = os.fsdecode(file.read(4096)).strip()
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(file, "rb") as stream:
+        return stream.read(limit) if stat.S_ISREG(os.fstat(file).st_mode) else None
+
+
+def _pointed(path: str, start: str, prefix: str = "") -> str | None:
+    """Return the folder that a file of git's names. None if git may read another name in it than we do: git takes its
+    bytes as they are, but for the line break at the end."""
+    data = _start(path, _LONGEST_NAME + 1)
+    text = os.fsdecode(data or b"").rstrip("\r\n")
+    name = text.removeprefix(prefix)
+    if not data or len(data) > _LONGEST_NAME or not text.startswith(prefix) or not name.isprintable():
+        return None
+    return os.path.realpath(os.path.join(start, name)) if name and name == name.strip() else None
+
+
+_LONGEST_NAME = 4096
+_LONGEST_CONFIG = 1 << 20
+_LONGEST_INDEX = 64 << 20
+_SUBMODULE = b"\x00\x00\xe0\x00"
+"""The mode of a submodule in git's index."""
+
+
+def _submodule_fault(place: str, top: str) -> str | None:
+    """`ignore` in `.gitmodules` goes before our own setting, and git then runs with the submodule's configuration.
+    Without the file, git reads what is committed."""
+    path = os.path.join(top, ".gitmodules")
+    if os.path.lexists(path):
+        data = _start(path, _LONGEST_CONFIG + 1)
+        if data is None or len(data) > _LONGEST_CONFIG or b"ignore" in data.lower():
+            return "runs git in a repository with submodules that git may look into"
+        return None
+    try:
+        names = [name for name in os.listdir(place) if name == "index" or name.startswith("sharedindex.")]
     except OSError:
         return None
-    if not text.startswith(prefix):
-        return None
-    return os.path.realpath(os.path.join(start, text[len(prefix) :].strip()))
+    for name in names:
+        data = _start(os.path.join(place, name), _LONGEST_INDEX + 1)
+        if data is None or len(data) > _LONGEST_INDEX or _SUBMODULE in data:
+            return "runs git in a repository with submodules that git may look into"
+    return None
 
 
 def _config_fault(path: str) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            lines = file.read(1 << 20).decode("utf-8").splitlines()
-    except FileNotFoundError:
+    """Read the file as git does: whole, with lines that end at a line feed and nowhere else."""
+    if not os.path.lexists(path):
         return None
-    except (OSError, UnicodeDecodeError):
-        return "runs git in a repository whose configuration cannot be read"
+    data = _start(path, _LONGEST_CONFIG + 1)
+    if data is None or len(data) > _LONGEST_CONFIG:
+        return _UNREADABLE
+    try:
+        lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError:
+        return _UNREADABLE
     section = ""
     for line in lines:
-        rest = line.strip()
+        rest = line.replace("\t", " ").strip(" ")
+        if not rest.isprintable():
+            return _UNREADABLE
         if rest.startswith("[") and (header := _SECTION.fullmatch(rest)):
             section = ".".join(filter(None, (header[1], header[2]))).lower()
             rest = header[3].strip()
@@ -261,7 +325,7 @@ def _config_fault(path: str) -> str | None:
             continue
         setting = _SETTING.fullmatch(rest)
         if setting is None or rest.endswith("\\"):
-            return "runs git in a repository whose configuration cannot be read"
+            return _UNREADABLE
         key = f"{section}.{setting[1].lower()}"
         if not _HARMLESS.fullmatch(key) or "::" in (setting[2] or ""):
             return f"runs git in a repository whose configuration may run programs ({key})"
