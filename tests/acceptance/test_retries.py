@@ -28,8 +28,8 @@ def test_a_retry_is_announced_with_its_time_and_its_end(tmp_path: Path) -> None:
         done = Place(tmp_path).run(*words(server))
     assert (done.returncode, done.stdout) == (0, "Hello.\n")
     first, second = done.stderr.splitlines()
-    assert first.startswith("outlast: openai:m cannot answer just now (529: overloaded): retrying in 1 s")
-    assert first.endswith("(attempt 2, gives up in 10 min)")
+    assert first.startswith("outlast: retrying in 1 s (attempt 2, gives up in 10 min): ")
+    assert first.endswith("openai:m cannot answer just now (529: overloaded)")
     assert "(attempt 3, gives up in 10 min)" in second
 
 

@@ -183,7 +183,7 @@ def test_messages_and_the_notes_between_them_come_at_once(visitor: Visitor, busy
 
 def test_what_the_runtime_said_and_why_a_turn_failed_are_notes(visitor: Visitor, busy: str) -> None:
     page = visitor.session(busy)
-    expect(page.locator(".row.note", has_text="The runtime asked it to go on")).to_be_visible()
+    expect(page.locator(".row.note", has_text="Outlast told the model")).to_be_visible()
     failed = page.locator(".note-text.bad")
     expect(failed).to_contain_text("The turn failed: the provider went away")
     expect(failed.get_by_role("button", name="Retry")).to_be_visible()

@@ -16,9 +16,10 @@ from outlast.core.chat_route import ChatAddress
 from outlast.core.errors import ModelRefused, StoreUnavailable
 from outlast.core.ids import id_from
 from outlast.core.messages import ToolCall
+from outlast.core.outbox import DeliveryKind, OutboxItem
 from outlast.doors.gateway import delivery_worker
 from outlast.doors.gateway.delivery_worker import MOST_ATTEMPTS, DeliveryWorker
-from outlast.doors.gateway.message_text import REPEATED
+from outlast.doors.gateway.message_text import REPEATED, turn_text
 from outlast.doors.gateway.platform import MaybeSent, NotSent, OutgoingMessage, Rejected
 from outlast.models.port import CompletionResponse, ModelRequest
 from outlast.runtime.permissions.mode import PermissionMode
@@ -41,6 +42,13 @@ async def test_a_reply_grows_in_place_at_the_pace_of_the_platform(tmp_path: Path
         assert shown.edits, "nothing was shown while it was written"
         assert all("re: tell me something long".startswith(edit) for edit in shown.edits)
         assert len(kinds_of(world.store, world.session(), e.DeliveryBegun)) == 1
+
+
+def test_a_turn_that_was_stopped_is_not_told_as_done() -> None:
+    item = OutboxItem(
+        what=DeliveryKind.TURN, of_seq=1, needs=1, over=True, outcome="stopped", reason="it repeats itself"
+    )
+    assert turn_text(item, "") == "⏹ Stopped: it repeats itself"
 
 
 async def test_with_no_edits_only_whole_replies_are_shown(tmp_path: Path) -> None:

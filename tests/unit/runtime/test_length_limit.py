@@ -69,14 +69,14 @@ async def test_a_model_that_never_ends_is_asked_ten_times(store: LogStore, tmp_p
     assert await agent.run("What are the numbers?") == "".join(f"{n} " for n in range(11))
     assert len(backend.requests) == 11
     [ended] = only(agent, e.TurnEnded)
-    assert (ended.outcome, ended.reason) == ("stopped", "reply_cut_off_exhausted")
+    assert (ended.outcome, ended.reason) == ("stopped", "the length limit cut the reply off again and again")
 
 
 async def test_a_model_without_progress_is_asked_three_times(store: LogStore, tmp_path: Path, workflow: str) -> None:
     agent, backend = made(store, tmp_path / "p", cut("Half "), cut(""), cut(" "), cut(""), "never", workflow=workflow)
     assert await agent.run("What is it?") == "Half  "
     assert len(backend.requests) == 4
-    assert only(agent, e.TurnEnded)[0].reason == "reply_cut_off_exhausted"
+    assert only(agent, e.TurnEnded)[0].reason == "the length limit cut the reply off again and again"
 
 
 async def test_every_reply_of_a_long_turn_may_be_continued(store: LogStore, tmp_path: Path, workflow: str) -> None:

@@ -121,7 +121,7 @@ async def test_a_second_empty_reply_ends_the_turn(store: LogStore, tmp_path: Pat
     assert await agent.run("Explain it.") == ""
     assert requests(agent) == 2
     [ended] = only(agent, e.TurnEnded)
-    assert (ended.outcome, ended.reason) == ("stopped", "empty_response_exhausted")
+    assert (ended.outcome, ended.reason) == ("stopped", "the model's replies were empty")
 
 
 async def test_the_policy_commits_nothing_of_its_own(store: LogStore, tmp_path: Path) -> None:

@@ -120,8 +120,9 @@ async def test_a_wait_is_told_with_its_reason_and_its_end(store: LogStore, tmp_p
     assert clock.slept == [8]
     [wait] = waits.seen
     assert isinstance(wait, RetryWait)
-    assert wait.text == "busy: retrying in 8 s (attempt 2, gives up in 10 min)"
-    assert wait.at(3) == "busy: retrying in 5 s (attempt 2, gives up in 10 min)"
+    assert wait.text == "retrying in 8 s (attempt 2, gives up in 10 min): busy"
+    assert wait.at(3) == "retrying in 5 s (attempt 2, gives up in 10 min): busy"
+    assert wait.at(7.9).startswith("retrying now ")
 
 
 async def test_a_provider_that_wants_longer_than_is_left_fails_at_once_with_the_time(

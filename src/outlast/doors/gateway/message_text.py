@@ -21,7 +21,7 @@ REPEATED = "↻ Perhaps a repeat: it is not known whether this arrived before."
 WORKING = "…"
 _OUTCOMES = {
     "completed": "",
-    "stopped": "",
+    "stopped": "⏹ Stopped",
     "interrupted": "⏹ Stopped.",
     "budget_exhausted": "⏹ Stopped: the budget of this turn is used up.",
     "failed": "⚠️ This did not work",
@@ -56,7 +56,7 @@ def turn_text(item: OutboxItem, draft: str) -> str:
     if item.outcome != "completed":
         said.append(item.partial.strip())
     note = _OUTCOMES.get(item.outcome or "", f"⚠️ The turn ended: {item.outcome}")
-    if note.startswith("⚠️") and item.reason:
+    if item.reason and (note.startswith("⚠️") or item.outcome == "stopped"):
         note = f"{note}: {plain_line(item.reason)}"
     said.append(note)
     return "\n\n".join(text for text in said if text) or "✓ Done."

@@ -30,7 +30,8 @@ LETTERS = {"y": "once", "n": "deny"}
 
 
 class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """An open question. `change` is the diff of a file tool call, `scope` what a lasting answer would cover."""
+    """An open question. `change` is the diff of a file tool call, `scope` what a lasting answer would cover.
+    `from_runtime`: the loop guard asks, not the model."""
 
     session_id: str
     seq: int
@@ -40,6 +41,7 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     change: str | None = None
     scope: str | None = None
+    from_runtime: bool = False
 
     @property
     def at(self) -> tuple[str, int]:
@@ -89,7 +91,9 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
     def heading(self) -> str:
         if self.is_plan:
             return "Carry out this plan?"
-        return f"Allow {exact(self.name)}?" if self.is_approval else "The model asks:"
+        if self.is_approval:
+            return f"Allow {exact(self.name)}?"
+        return "Outlast asks:" if self.from_runtime else "The model asks:"
 
 
 def _diff_style(line: str) -> str:

@@ -33,6 +33,7 @@ from outlast.doors.repl.sub_agents import SubAgents
 from outlast.doors.repl.turn_task import TurnTask
 from outlast.doors.terminal_text import readable
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.loop_guard import QUESTION_ID
 from outlast.session import ConversationSession
 
 T = TypeVar("T")
@@ -274,6 +275,7 @@ class ReplController:
             reason=reason,
             change=change,
             scope=scope_of(context, event.name, event.arguments),
+            from_runtime=event.call_id.startswith(QUESTION_ID),
         )
         if self.panel.ask(asked):
             self.screen.focus_panel(self.panel.focused or not self.screen.input.text)

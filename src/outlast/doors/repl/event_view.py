@@ -30,6 +30,7 @@ OWN_LINES = 60
 KEPT = 200
 CALL_LENGTH = 300
 REASON_LENGTH = 80
+RUNTIME_PREFIX = "[Outlast runtime]"
 TAILS = 16
 REFUSED = frozenset({"blocked", "declined"})
 
@@ -154,7 +155,8 @@ class EventView:
             case e.InputAdmitted(parts=parts, delivery=delivery):
                 self._said(parts, delivery)
             case e.MessageAppended(role=Role.SYSTEM, parts=parts):
-                self._note(f"the runtime asked it to go on: {one_line(text_of(parts))}")
+                told = text_of(parts).removeprefix(RUNTIME_PREFIX).strip()
+                self._note(f"Outlast told the model: {one_line(told, 300)}")
             case e.TurnStarted():
                 self.turn_since = time.monotonic()
                 self._do("starting")
@@ -246,7 +248,7 @@ class EventView:
             case "interrupted":
                 self._note(f"stopped{reason}; the session is kept, and you can go on", "yellow")
             case "budget_exhausted":
-                self._note(f"the budget of this turn is used up{reason}; say so to go on", "yellow")
+                self._note(f"stopped{reason}; send a message to go on", "yellow")
             case _:
                 self._note(f"the turn failed{reason}; /retry asks again", "red")
         self.turn_since, self.doing, self._wait, self._interrupted = None, "", None, ""

@@ -31,6 +31,7 @@ from outlast.core.messages import ToolCall, text_of
 from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSession, open_repl_session
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.repl.resume_prompt import CONTINUE, interruption
+from outlast.runtime.permissions.evaluate import NOBODY
 
 TEXT, JSON, STREAM_JSON = "text", "json", "stream-json"
 STDIN_SECONDS = 3.0
@@ -40,6 +41,7 @@ DENIED = frozenset({"blocked", "declined"})
 WAITING = "waiting"
 EXIT_CODES = {"admitted": 0, "completed": 0, "stopped": 5, "interrupted": 5, "budget_exhausted": 6, WAITING: 7}
 """Exit code of each outcome; every other outcome is a failure, 1."""
+UNFINISHED = frozenset({"stopped", "interrupted", "budget_exhausted"})
 NUDGES = frozenset({"pending_items_continue", "premature_completion_nudge"})
 """Decisions after which a text answers the guided workflow's reminder; the text before it answers the prompt."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -178,6 +180,8 @@ class PrintMode:
             self.result.outcome = WAITING
             answers = f"outlast -p 'ANSWER' --resume {self.result.session_id[:8]}"
             _say(f"nobody could answer its question here: {self.result.question} To answer: {answers}")
+        elif self.result.outcome in UNFINISHED:
+            _say(f"stopped: {self.result.reason or self.result.outcome}")
 
     def _refuse_busy(self) -> None:
         agent = self.repl_session.agent
@@ -303,7 +307,8 @@ class PrintMode:
         if event.status in DENIED:
             remedy = event.facts.get("remedy")
             flag = f" ({remedy} allows it)" if isinstance(remedy, str) else ""
-            told = f"{whose}{event.name}: {text_of(event.parts)}{flag}"
+            why = text_of(event.parts).removeprefix("Not executed: ").removesuffix(f"; {NOBODY}")
+            told = f"{whose}{event.name} was not executed: {why}{flag}"
             if told not in self.result.denied:
                 self.result.denied.append(told)
                 _say(told)

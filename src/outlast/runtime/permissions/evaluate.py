@@ -181,11 +181,24 @@ def _flag(call: ToolCall, judged: Judgement | None) -> str:
         return f"--allow {call.name}"
     if not judged.asked:
         return "--permission-mode danger-full-access"
-    heads = dict.fromkeys(" ".join(head_words(simple.argv) or simple.argv[:2]) for simple in judged.asked)
-    plain = [head for head in heads if head.isprintable() and not set(head) & set("'*?;|&<>`$(){}\"\\")]
-    if len(plain) != len(heads):
+    patterns = dict.fromkeys(_pattern(simple.argv) for simple in judged.asked)
+    if any(pattern is None for pattern in patterns):
         return "--permission-mode danger-full-access"
-    return " ".join(f"--allow 'bash({head} *)'" for head in plain[:3])
+    return " ".join(f"--allow 'bash({pattern})'" for pattern in patterns)
+
+
+def _pattern(argv: tuple[str, ...]) -> str | None:
+    """Return the narrowest pattern of --allow for this command: its first words where they tell what it does, as in
+    `pytest *`, else all its words, else the first two. None if not even those can be written in a pattern."""
+    head = head_words(argv)
+    if head is None and all(map(_is_plain, argv)):
+        return " ".join(argv)
+    head = head or argv[:2]
+    return f"{' '.join(head)} *" if all(map(_is_plain, head)) else None
+
+
+def _is_plain(word: str) -> bool:
+    return word.isprintable() and not set(word) & set(" '*?;|&<>`$(){}\"\\")
 
 
 def _decision(

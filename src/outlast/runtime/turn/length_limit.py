@@ -6,6 +6,8 @@ model that only thinks until the limit, or never comes to an end, stops here.
 
 from __future__ import annotations
 
+import msgspec
+
 from outlast.core.events import RuntimeStateChanged, TimelineRecorded
 from outlast.core.messages import Part, TextPart, text_of
 from outlast.core.record_storage import dump
@@ -57,8 +59,9 @@ def cut_off_verdict(
         return None  # the calls at its end are whole
     idle = 0 if text_of(finished.parts).strip() else record.idle_cuts + 1
     if record.cuts >= MAX_CONTINUATIONS or idle >= MAX_IDLE:
-        summary = "stopped because the reply was cut off by the length limit again and again"
-        return _verdict(driver, "finalize", CUT_OFF_EXHAUSTED, summary, EntryKind.REPAIR_FAIL)
+        summary = "the length limit cut the reply off again and again"
+        stopped = _verdict(driver, "finalize", CUT_OFF_EXHAUSTED, summary, EntryKind.REPAIR_FAIL)
+        return msgspec.structs.replace(stopped, reason=summary)
     summary = "asked to continue because the length limit cut the reply off"
     return _verdict(driver, CONTINUE, REPLY_CUT_OFF, summary, EntryKind.REPAIR_RETRY, GO_ON)
 

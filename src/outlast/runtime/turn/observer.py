@@ -30,7 +30,8 @@ class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
     def at(self, passed: float) -> str:
         """Return the sentence for a user, `passed` seconds after the wait began."""
         left, end = max(0.0, self.seconds - passed), max(0.0, self.gives_up_in - passed)
-        return f"{self.reason}: retrying in {left:.0f} s (attempt {self.attempt}, gives up in {duration_text(end)})"
+        when = f"in {left:.0f} s" if left >= 0.5 else "now"
+        return f"retrying {when} (attempt {self.attempt}, gives up in {duration_text(end)}): {self.reason}"
 
 
 class NoData(msgspec.Struct, frozen=True, kw_only=True):

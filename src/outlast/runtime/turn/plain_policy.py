@@ -102,7 +102,9 @@ class PlainPolicy:
 
     def _empty(self, record: TurnRecord) -> PolicyVerdict:
         if record.decided_since_call(EMPTY_RETRY):
-            return self._verdict("failed", EMPTY_EXHAUSTED, "the responses stayed empty", EntryKind.REPAIR_FAIL)
+            summary = "the model's replies were empty"
+            stopped = self._verdict("failed", EMPTY_EXHAUSTED, summary, EntryKind.REPAIR_FAIL)
+            return msgspec.structs.replace(stopped, reason=summary)
         summary = "asked again because the response was empty"
         return self._verdict(CONTINUE, EMPTY_RETRY, summary, EntryKind.REPAIR_RETRY, EMPTY)
 

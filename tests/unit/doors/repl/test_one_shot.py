@@ -195,7 +195,7 @@ def test_what_is_denied_to_a_sub_agent_is_named_too(place: Place) -> None:
     place.run("-p", "one", "--model", place.model)
     done = place.run("-p", "-c", "two", "--model", place.model, "--output-format", "json")
     [denied] = json.loads(done.stdout)["denied"]
-    assert denied.startswith("sub-agent: bash: ")
+    assert denied.startswith("sub-agent: bash was not executed: ")
     assert "--allow 'bash(install" in done.stderr
 
 
@@ -265,7 +265,8 @@ def test_a_denied_command_is_reported_once_and_the_turn_is_completed(place: Plac
     assert (done.returncode, told["exit_code"], told["outcome"]) == (0, 0, "completed")
     assert told["answer"] == "I may not install it."
     assert len(done.stderr.splitlines()) == len(told["denied"]) == 1
-    assert "(--allow 'bash(install" in done.stderr
+    assert "(--allow 'bash(install /dev/null made.txt)' allows it)" in done.stderr
+    assert "in your answer" not in done.stderr, "that is for the model"
 
 
 @pytest.mark.parametrize(
@@ -291,6 +292,7 @@ def test_a_spent_budget_is_exit_code_6_with_the_last_answer(place: Place) -> Non
     place.says(call("read", file_path="a.txt"), reply("It says x; nothing else was read."))
     done = place.run("-p", "read", "--model", place.model, "--max-steps", "1")
     assert (done.returncode, done.stdout) == (6, "It says x; nothing else was read.\n")
+    assert done.stderr == "outlast: stopped: the step budget of 1 is used up\n"
 
 
 def test_a_stopped_turn_is_exit_code_5(place: Place) -> None:
@@ -298,6 +300,7 @@ def test_a_stopped_turn_is_exit_code_5(place: Place) -> None:
     done = place.run("-p", "go", "--model", place.model, "--output-format", "json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["exit_code"], told["outcome"]) == (5, 5, "stopped")
+    assert done.stderr == "outlast: stopped: the model's replies were empty\n"
 
 
 def test_a_question_that_nobody_can_answer_is_exit_code_7(place: Place) -> None:

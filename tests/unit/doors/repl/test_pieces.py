@@ -347,6 +347,8 @@ def test_the_models_own_question_offers_its_choices() -> None:
     question = asked(name="ask_user", arguments={"question": "Which?", "choices": ["red", "blue"]})
     assert question.choices == ("red", "blue")
     assert not question.is_approval
+    assert question.heading == "The model asks:"
+    assert asked(name="ask_user", from_runtime=True).heading == "Outlast asks:"
 
 
 def test_a_plan_is_shown_whole_and_approved_once() -> None:

@@ -15,7 +15,7 @@ from rich.console import RenderableType
 
 from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
-from outlast.core.messages import TextPart
+from outlast.core.messages import Role, TextPart
 from outlast.doors.repl.event_view import EventView
 from outlast.doors.repl.input.bang_command import BangResult
 from outlast.doors.repl.pt_application import rows_added
@@ -84,6 +84,20 @@ def test_the_spinner_line_fits_and_drops_its_hint_first() -> None:
     assert lines(60)[0][2:] == "running `東京 make` 0 s · Ctrl-C stops"
     assert lines(30)[0][2:] == "running `東京 make` 0 s"
     assert all(cells(line) <= 20 for line in lines(20))
+    long = activity("retrying in 4 s: " + "x" * 99, time.monotonic(), "type to steer · Ctrl-C stops", [], 80)
+    shown = "".join(str(piece[1]) for piece in long)
+    assert cells(shown) <= 80 and shown[2:].startswith("retrying in 4 s: xxx") and shown.endswith(" · Ctrl-C stops")
+
+
+def test_what_the_runtime_tells_the_model_and_why_a_turn_stopped_are_shown() -> None:
+    seen = Seen()
+    told = "[Outlast runtime] The last 5 calls were the same (bash) and gave the same result."
+    seen.happens(e.TurnStarted(), e.MessageAppended(role=Role.SYSTEM, parts=(TextPart(told),)))
+    seen.happens(e.TurnEnded(outcome="budget_exhausted", reason="the step budget of 2 is used up"))
+    assert seen.text().splitlines() == [
+        "· Outlast told the model: The last 5 calls were the same (bash) and gave the same result.",
+        "· stopped: the step budget of 2 is used up; send a message to go on",
+    ]
 
 
 # --- waits for the model and failures
@@ -93,7 +107,7 @@ def test_a_retry_counts_down_until_the_model_is_asked_again() -> None:
     seen = Seen()
     seen.happens(e.TurnStarted(), e.ModelRequested(model="m", attempt=2))
     seen.view.waits(RetryWait(attempt=3, seconds=8, reason="the provider is overloaded", gives_up_in=540))
-    assert seen.view.activity == "the provider is overloaded: retrying in 8 s (attempt 3, gives up in 9 min)"
+    assert seen.view.activity == "retrying in 8 s (attempt 3, gives up in 9 min): the provider is overloaded"
     seen.happens(e.ModelRequested(model="m", attempt=2))  # the log may be slower than the turn
     seen.happens(e.ReplyInterrupted(attempt_seq=1, reason="the provider is overloaded"))
     assert "retrying in 8 s" in seen.view.activity

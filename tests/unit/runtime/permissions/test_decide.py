@@ -97,6 +97,8 @@ def test_where_nobody_can_be_asked_only_the_remedy_names_the_flag(project: Path)
     policy, reading = policy_of(project), policy_of(project, "read-only")
     denied = {
         "--allow 'bash(pytest *)'": decide(bash("pytest -q"), policy),
+        "--allow 'bash(rm -rf build)'": decide(bash("rm -rf build"), policy),
+        "--allow 'bash(python3 -c *)'": decide(bash("python3 -c 'print(1)'"), policy),
         "--permission-mode danger-full-access": decide(bash("echo $(id)"), policy),
         "--allow web_fetch": decide(call("web_fetch", url="x"), policy),
         "--permission-mode workspace-write": decide(call("write", file_path="x"), reading),

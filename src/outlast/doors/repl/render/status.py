@@ -101,11 +101,12 @@ class StatusLine:
 
 
 def activity(doing: str, since: float, hint: str, lines: list[str], width: int) -> StyleAndTextTuples:
-    """Draw as much as fits: the hint is dropped first, the activity is cut last. Lines are never wrapped."""
+    """Draw as much as fits: of the hint only its last part stays, how to stop, and in a narrow terminal nothing; then the
+    activity is cut. Lines are never wrapped."""
     took = f" {elapsed(time.monotonic() - since)}"
     told = f"{took} · {hint}"
     if cells(doing) + cells(told) + 2 > width:
-        told = took
+        told = f"{took} · {hint.rpartition(' · ')[2]}" if width >= HINT_WIDTH else took
     drawn: StyleAndTextTuples = [("class:spinner", f"{spinner(since)} ")]
     drawn += [("", cut(doing, width - 2 - cells(told))), ("class:note", told)]
     for line in lines:
@@ -114,6 +115,8 @@ def activity(doing: str, since: float, hint: str, lines: list[str], width: int) 
 
 
 KEPT = 8192
+HINT_WIDTH = 60
+"""A narrower terminal shows no hint beside a long activity."""
 LINES = 5
 
 

@@ -64,16 +64,17 @@ function ended(body, at, transcript, note) {
   const why = body.reason ? `: ${oneLine(body.reason, 300)}` : "";
   const told = String(body.facts?.note ?? "").trim();
   switch (body.outcome) {
-    case "completed":
-    case "stopped": {
+    case "completed": {
       const took = transcript.turn ? (dateOf(at) - dateOf(transcript.turn.at)) / 1000 : 0;
       if (told) return note(`Outlast: ${oneLine(told, 300)}`);
       return took >= 10 ? note(`Done in ${seconds(took)}`) : null;
     }
+    case "stopped":
+      return note(`Stopped${why}`, "warn");
     case "interrupted":
       return note(`Stopped${why}. The session is kept, and you can go on.`, "warn", { retry: true, tells: true });
     case "budget_exhausted":
-      return note(`The budget of this turn is used up${why}. Say so to go on.`, "warn");
+      return note(`Stopped${why}. Send a message to go on.`, "warn");
     default:
       return note(`The turn failed${why}`, "bad", { retry: true, tells: Boolean(body.reason) });
   }

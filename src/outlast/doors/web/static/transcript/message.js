@@ -175,7 +175,7 @@ export function reasoningView(part, key) {
 // --- what is neither
 
 function systemView(row, session) {
-  const line = el("span.note-line", {}, icon("bolt"), "The runtime asked it to go on");
+  const line = el("span.note-line", {}, icon("bolt"), "Outlast told the model");
   return article(
     "note",
     "Note",
