@@ -86,7 +86,9 @@ def test_the_spinner_line_fits_and_drops_its_hint_first() -> None:
     assert all(cells(line) <= 20 for line in lines(20))
     long = activity("retrying in 4 s: " + "x" * 99, time.monotonic(), "type to steer · Ctrl-C stops", [], 80)
     shown = "".join(str(piece[1]) for piece in long)
-    assert cells(shown) <= 80 and shown[2:].startswith("retrying in 4 s: xxx") and shown.endswith(" · Ctrl-C stops")
+    assert cells(shown) <= 80
+    assert shown[2:].startswith("retrying in 4 s: xxx")
+    assert shown.endswith(" · Ctrl-C stops")
 
 
 def test_what_the_runtime_tells_the_model_and_why_a_turn_stopped_are_shown() -> None:
