@@ -21,8 +21,8 @@ from outlast.store.read.decode import decode_events, load_state
 
 GRANTING = ("grants", "restoring")
 """Names in the runtime state that hold permissions, or files that are about to be written."""
-PINNING = ("prompt_key", "prompt_memory", "memory_files")
-"""Names in the runtime state that let a session keep its recorded system prompt."""
+PINNING = ("prompt_key", "prompt_memory", "memory_files", "dialect")
+"""Names in the runtime state that let a session keep its recorded system prompt, and its dialect of tool calls."""
 BOUND = "bound_project"
 """Name in the runtime state: the folder in which a user continued an imported session."""
 

@@ -27,8 +27,8 @@ def test_grants_answers_and_requests_of_an_import_do_not_count() -> None:
     assert (found.approvals, found.requests) == ([], [])
 
 
-def test_the_system_prompt_of_an_import_does_not_count() -> None:
-    pinning = ("prompt_key", "prompt_memory", "memory_files")
+def test_the_system_prompt_and_the_dialect_of_an_import_do_not_count() -> None:
+    pinning = ("prompt_key", "prompt_memory", "memory_files", "dialect")
     found = state()
     found.runtime |= dict.fromkeys(pinning, "x")
     found.runtime_at |= dict.fromkeys(pinning, 9)
