@@ -55,6 +55,12 @@ def test_a_call_at_the_end_is_found(text: str) -> None:
 NOT_FOUND = {
     "quoted in the middle": f"The file says:\n```json\n{BASH}\n```\nThat is all it says.",
     "tags in the middle": f"It contains <tool_call>{BASH}</tool_call> as an example.",
+    "tags in a quotation": f"It says:\n> <tool_call>{BASH}</tool_call>",
+    "tags after a line number": f"It says:\n    12\t<tool_call>{BASH}</tool_call>",
+    "tags in a diff": f"It adds:\n+<tool_call>{BASH}</tool_call>",
+    "tags after words": f"Its last line is <tool_call>{BASH}</tool_call>",
+    "tags in an open block with a title": f"It says:\n```text title=a.md\n<tool_call>{BASH}</tool_call>",
+    "tags in an open block of a list": f"- it says:\n     ```\n     <tool_call>{BASH}</tool_call>",
     "tags inside a block": f"Example:\n```xml\n<tool_call>{BASH}</tool_call>\n```",
     "react inside a block": 'Example:\n```\nAction: bash\nAction Input: {"command": "ls"}\n```',
     "react followed by an answer": 'Action: bash\nAction Input: {"command": "ls"}\nObservation: a\nFinal Answer: done',

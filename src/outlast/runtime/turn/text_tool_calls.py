@@ -2,8 +2,8 @@
 
 The forms: `Action:` / `Action Input:` lines (which the text dialect teaches), `<tool_call>`, `<function=...>` and
 `<invoke name=...>` tags, JSON in a code block, and bare JSON. Text can quote anything, including a hostile file. So a
-call counts only if the reply ends with it and it names an offered tool with one complete JSON object as arguments. It
-then goes through schema checks, permissions and records like any other call.
+call counts only if the reply ends with it, it begins a line outside of code blocks, and it names an offered tool with
+one complete JSON object as arguments. It then goes through schema checks, permissions and records like any other call.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ EXPLICIT = frozenset({TAGS, ACTIONS})
 ALL_FORMS = frozenset({TAGS, ACTIONS, FENCED, BARE})
 
 _FENCE = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})[ \t]*([\w-]*)[ \t]*$", re.MULTILINE)
+_ANY_FENCE = re.compile(r"^[ \t>*+-]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _ACTION = re.compile(r"^[ \t]*\**Action:\**[ \t]*`?([\w.-]+)`?[ \t]*\n[ \t]*\**Action Input:\**[ \t]*", re.MULTILINE)
 _AFTER_ACTION = re.compile(r"\s*(?:Observation:\s*)?\Z")
 _INVENTED = re.compile(r"\s{0,20}\**Observation")
@@ -97,7 +98,7 @@ def with_calls(parts: tuple[Part, ...], written: WrittenCalls) -> tuple[Part, ..
 
 def _tagged(text: str, tools: Collection[str], taught: bool) -> _Found | None:
     found = tagged_calls(text, tools)
-    if found is None or _inside_a_block(text, found.start) or len(found.elements) > MAX_CALLS:
+    if found is None or _is_quoted(text, found.start) or len(found.elements) > MAX_CALLS:
         return None
     calls: list[tuple[str, dict[str, Any] | str]] = []
     for element in found.elements:
@@ -117,7 +118,7 @@ def _actions(text: str, tools: Collection[str], taught: bool) -> _Found | None:
         found = _action_chain(block[1], taught)
         return _Found(block[0], found.calls) if found is not None else None
     found = _action_chain(text, taught)
-    return None if found is None or _inside_a_block(text, found.start) else found
+    return None if found is None or _is_quoted(text, found.start) else found
 
 
 def _action_chain(text: str, taught: bool) -> _Found | None:
@@ -172,12 +173,16 @@ def _last_block(text: str, languages: Collection[str]) -> tuple[int, str] | None
     return last
 
 
-def _inside_a_block(text: str, at: int) -> bool:
+def _is_quoted(text: str, at: int) -> bool:
+    """Whether what stands here is in a code block, or has other text before it on its line, such as the `>` of a
+    quotation or a line number."""
+    if text[text.rfind("\n", 0, at) + 1 : at].strip(" \t"):
+        return True
     opened = None
-    for fence in _FENCE.finditer(text[:at]):
+    for fence in _ANY_FENCE.finditer(text[:at]):
         if opened is None:
             opened = fence.group(1)
-        elif fence.group(1).startswith(opened) and not fence.group(2):
+        elif fence.group(1).startswith(opened) and not fence.group(2).strip():
             opened = None
     return opened is not None
 
