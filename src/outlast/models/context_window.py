@@ -215,7 +215,7 @@ class _Server:
                 return msgspec.json.decode(self._read(answer)) if answer.status == 200 else None
             finally:
                 link.close()
-        except (OSError, http.client.HTTPException, msgspec.DecodeError, ValueError):
+        except (OSError, http.client.HTTPException, msgspec.DecodeError, ValueError, RecursionError):
             return None
 
     def _read(self, answer: http.client.HTTPResponse) -> bytes:

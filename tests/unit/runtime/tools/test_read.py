@@ -12,6 +12,7 @@ import pytest
 from outlast.core.messages import ImagePart
 from outlast.runtime.tools.builtin.read import IMAGE_LIMIT
 from outlast.runtime.tools.files import folder_scan, pdf_text
+from outlast.runtime.tools.files.pdf_process import say
 from outlast.runtime.tools.files.stored_output import UnpackedStream
 from outlast.runtime.tools.files.text_lines import LINE_LIMIT, PAGE_LIMIT, whole_lines
 from outlast.runtime.tools.port import StoredOutput
@@ -193,7 +194,7 @@ async def test_notebook_shows_cells_with_their_outputs(setting: Setting) -> None
     )
 
 
-@pytest.mark.parametrize("text", ["not json", "[]", '{"cells": 3}', '{"cells": ['])
+@pytest.mark.parametrize("text", ["not json", "[]", '{"cells": 3}', '{"cells": [', "[" * 1900])
 async def test_file_that_is_no_notebook_is_shown_as_it_is(setting: Setting, text: str) -> None:
     (setting.project / "n.ipynb").write_text(text)
     assert (await setting.run("read", file_path="n.ipynb")).text == f"     1\t{text}"
@@ -270,6 +271,11 @@ async def test_pdf_is_read_as_text_by_pages(pdf: Setting) -> None:
 )
 async def test_pages_that_are_not_there_are_refused(pdf: Setting, pages: str, said: str) -> None:
     assert said in await pdf.fault("read", file_path="f.pdf", pages=pages)
+
+
+def test_half_a_character_in_a_pdf_does_not_end_the_turn(capfd: pytest.CaptureFixture[str]) -> None:
+    say(page=1, text="a\ud800\n\u20ac")
+    assert msgspec.json.decode(capfd.readouterr().out) == {"page": 1, "text": "a?\n\u20ac"}
 
 
 async def test_damaged_pdf_is_refused_in_one_sentence(pdf: Setting) -> None:

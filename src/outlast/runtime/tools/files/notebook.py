@@ -19,7 +19,7 @@ def notebook_text(data: bytes) -> str | None:
     """Return the text of a notebook; None if the bytes are not one."""
     try:
         notebook = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     cells = _list(_table(notebook).get("cells"))
     if not isinstance(notebook, dict) or not isinstance(cast("dict[str, Any]", notebook).get("cells"), list):

@@ -18,7 +18,8 @@ MEMORY = 1024 * 1024 * 1024
 
 
 def say(**fields: Any) -> None:
-    os.write(1, json.dumps(fields, separators=(",", ":")).encode() + b"\n")
+    """Write a line. Half of a character, which a PDF may well hold, becomes `?`: no reader of JSON takes it."""
+    os.write(1, json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
 def read_pages(file: int, first: int, last: int) -> None:
