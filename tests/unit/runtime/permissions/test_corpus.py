@@ -144,3 +144,18 @@ def test_a_test_runner_once_allowed_is_not_asked_again(project: Path) -> None:
             "sh pytest",
         ):
             assert judge(command, policy).verdict is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["grep root *", "cat *", "diff -N empty vendor", "diff vendor x", "diff x vendor", "mv vendor e2 && cat ?2/x"],
+)
+def test_links_of_a_clone_are_not_followed_by_a_way_round(tmp_path: Path, command: str) -> None:
+    for name in ("empty", "vendor", "d2"):
+        (tmp_path / name).mkdir()
+    for name in ("-R", "x"):
+        (tmp_path / name).touch()
+    (tmp_path / "vendor" / "x").symlink_to("/etc/passwd")
+    assert waved_through([command], tmp_path) == []
+    harmless = ["diff x x", "diff --no-dereference empty vendor", "ls ?2", "grep root ./*"]
+    assert waved_through(harmless, tmp_path) == harmless

@@ -49,10 +49,18 @@ class CommandScope:
         """Raises NotUnderstood if reading this operand, or anything it may expand to, needs a question."""
         if word.text == "-":
             return
+        if word.glob and any(at != self.at for _, at in self.moved):
+            raise NotUnderstood("has a pattern, which may fit what it has just moved or copied")
         for folder in self.folders:
             for name in _matches(word, folder) if word.glob else [word.text]:
+                if word.glob and name.startswith("-"):
+                    raise NotUnderstood("has a pattern that fits a name which is an option; write ./ before it")
                 self._untouched(name, folder)
                 self._refuse(reading_fault(name, folder, self.roots))
+
+    def is_folder(self, word: Word) -> bool:
+        """Whether this operand may name a folder."""
+        return any(os.path.isdir(os.path.join(folder, word.text)) for folder in self.folders)
 
     def writes_to(self, word: Word, *more: str) -> None:
         """Like `reads`, for writing to the path or to `more` below it; also records that the line writes."""

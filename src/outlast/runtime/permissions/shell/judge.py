@@ -148,6 +148,8 @@ def _program(first: str) -> str:
 
 def _by_table(name: str, simple: Simple, table: Grammar, scope: CommandScope) -> None:
     given = arguments(name, simple.words[1:], table)
+    if name == "diff" and not given.has("--no-dereference") and any(map(scope.is_folder, given.operands)):
+        raise NotUnderstood("compares folders and follows the links in them; --no-dereference does not")
     for word in given.reads:
         scope.reads(word)
     for word in given.operands:
