@@ -37,6 +37,12 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     assert read_memory(tmp_path / "proj") == ()
 
 
+def test_a_link_to_a_file_of_secrets_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("KEY=1\n")
+    (tmp_path / "AGENTS.md").symlink_to(".env")
+    assert read_memory(tmp_path) == ()
+
+
 def test_a_long_file_is_cut_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("é" * LIMIT)
     file = read_memory(tmp_path)[0]

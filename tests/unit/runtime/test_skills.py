@@ -168,3 +168,13 @@ def test_a_pipe_as_a_skill_does_not_hang(project: Path) -> None:
     (folder / "SKILL.md").unlink()
     os.mkfifo(folder / "SKILL.md")
     assert catalog(project).skills == ()
+
+
+def test_a_skill_that_became_a_link_out_of_the_project_is_not_followed(project: Path) -> None:
+    folder = put(project / ".agents" / "skills" / "release")
+    skill = catalog(project).get("release")
+    assert skill is not None
+    folder.rename(project.parent / "away")
+    (project.parent / "away" / "notes").write_text("private")
+    folder.symlink_to(project.parent / "away")
+    assert (skill.text(), skill.file("notes", 100), skill.files()) == (None, None, [])

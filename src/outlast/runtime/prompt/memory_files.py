@@ -118,6 +118,9 @@ class MemoryReader:
     def _file(self, root: MemoryRoot, relative: str, origin: str | None) -> MemoryFile | None:
         """Read one file. A link out of the root, a folder, a pipe, a binary file and a repeated text are absent."""
         place = os.path.realpath(root.folder / relative)
+        top = os.path.realpath(root.folder)
+        if os.path.basename(place) != os.path.basename(relative) and reading_fault(place, top, (Path(top),)):
+            return None  # a link to a file that may hold secrets
         data = read_inside(root.folder, relative, LIMIT + 1) if place not in self._places else None
         if data is None or not data.strip() or (origin is not None and b"\0" in data):
             return None

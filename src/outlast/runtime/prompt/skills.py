@@ -54,6 +54,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     def file(self, name: str, limit: int) -> bytes | None:
         """Return the start of one of the skill's files; None if it is absent, outside, or may hold secrets."""
         own = os.path.realpath(self.root / self.folder)
+        if not Path(own).is_relative_to(os.path.realpath(self.root)):  # it has become a link since it was listed
+            return None
         if reading_fault(name, own, (Path(own),)):
             return None
         return read_inside(Path(own), name, limit)
@@ -61,6 +63,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     def files(self) -> list[str]:
         """Return the paths of the skill's files, without `SKILL.md`, at most `MOST_FILES`."""
         top = os.path.realpath(self.root / self.folder)
+        if not Path(top).is_relative_to(os.path.realpath(self.root)):
+            return []
         found: list[str] = []
         for folder, below, names in os.walk(top):
             below[:] = sorted(name for name in below if name not in {".git", "__pycache__", "node_modules"})

@@ -396,3 +396,14 @@ def test_numbers_are_short() -> None:
     assert [tokens(n) for n in (999, 1500, 200_000, 2_000_000)] == ["999", "1.5k", "200k", "2.0M"]
     assert [elapsed(n) for n in (3.7, 61)] == ["3 s", "1 min 01 s"]
     assert short_model("scripted:/a/b/c.json") == "scripted:c.json"
+
+
+def test_a_folder_of_commands_that_is_a_link_out_of_the_project_is_absent(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "private.md").write_text("secret")
+    (tmp_path / "p" / ".claude").mkdir(parents=True)
+    (tmp_path / "p" / ".claude" / "commands").symlink_to(tmp_path / "notes")
+    assert custom_commands(tmp_path / "p", tmp_path / "home") == {}
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "commands").symlink_to(tmp_path / "notes")
+    assert set(custom_commands(tmp_path / "p", tmp_path / "home")) == {"private"}

@@ -32,12 +32,12 @@ _HEAD_LINE = re.compile(r"(description|argument-hint):[ \t]*(.*)")
 def custom_commands(project: Path, home: Path) -> dict[str, ReplCommand]:
     found: dict[str, ReplCommand] = {}
     places = (
-        (home / "commands", YOURS),
-        (project / ".outlast" / "commands", PROJECTS),
-        (project / ".claude" / "commands", PROJECTS),
+        (home, "commands", YOURS),
+        (project, ".outlast/commands", PROJECTS),
+        (project, ".claude/commands", PROJECTS),
     )
-    for folder, whose in places:
-        for name, path in _files(folder):
+    for root, place, whose in places:
+        for name, path in _files(root / place, None if whose == YOURS else root):
             if name in found:
                 continue
             try:
@@ -50,11 +50,13 @@ def custom_commands(project: Path, home: Path) -> dict[str, ReplCommand]:
     return found
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and path of each command file, sorted; at most `MOST` of them."""
+def _files(folder: Path, root: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield name and path of each command file, sorted; at most `MOST` of them. A folder outside `root` is absent."""
     try:
         inside = folder.resolve(strict=True)
-    except OSError:
+        if root is not None and not inside.is_relative_to(root.resolve()):
+            return
+    except (OSError, RuntimeError):  # absent, or a link in a circle
         return
     count = 0
     for place, below, names in os.walk(folder):
