@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -102,17 +103,36 @@ def _texts(arguments: Mapping[str, Any], command: str) -> Iterator[str]:
 
 def _paths(arguments: Mapping[str, Any], command: str, project: str) -> Iterator[str]:
     words = [*_leaves(arguments), *patch_paths(str(arguments.get("patch", "")))]
+    folders = [project]
     if command:
-        words = [command, *re.split(r"[\s;|&<>()=]+", _bare(command))]
+        bare = re.split(r"[\s;|&<>()=]+", _bare(command))
+        words = [command, *bare]
+        folders += _entered(bare, project)
         try:
             words += [word.text for simple in scan(command) for word in simple.words]
         except NotUnderstood:
             words.append(_bare(command))
-    for word in words:
+    for word in dict.fromkeys(words):
         yield word
         if "\0" not in word and len(word) < 4096:
-            yield os.path.normpath(os.path.join(project, word))
-            yield resolve(word, project)
+            for folder in folders:
+                for path in (os.path.normpath(os.path.join(folder, word)), resolve(word, folder)):
+                    yield path
+                    yield f"{path}/"  # a rule may name a folder so
+
+
+_ENTERS = frozenset({"cd", "pushd", "-C"})
+_MOST_ENTERED = 16
+
+
+def _entered(words: Sequence[str], project: str) -> list[str]:
+    """Return the folders in which a later word of the command may be a path: those after `cd`, one below the other."""
+    here, found = project, dict[str, None]()
+    for word, name in pairwise(words):
+        if word in _ENTERS and "\0" not in name and len(found) < _MOST_ENTERED:
+            here = os.path.normpath(os.path.join(here, name))[:4096]
+            found[here] = None
+    return list(found)
 
 
 def _bare(text: str) -> str:

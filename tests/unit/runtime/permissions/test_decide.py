@@ -285,3 +285,23 @@ def test_a_program_of_the_project_is_not_the_systems(project: Path, tmp_path: Pa
     assert verdict_of("ls", policy_of(project, search_path="/usr/bin:/bin", prompting=True)) == "allow"
     ours.rename(project / "tools" / "bash")
     assert verdict_of("pwd", shadowed) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("private/", "cd private && cat key"),
+        ("private/", "cd ./private; cat key"),
+        ("private/", "ls private"),
+        ("private/", "git -C private log"),
+        ("a/private", "cd a && cat private/key"),
+        ("a/private", "cd . ; " * 20 + "cd a && cat private/key"),
+    ],
+)
+def test_a_denied_folder_is_not_read_from_within(project: Path, rule: str, command: str) -> None:
+    policy = policy_of(project, rules=RuleSet(deny=(PermissionRule(path_contains=rule),)))
+    for folder in ("private", "a/private"):
+        (project / folder).mkdir(parents=True, exist_ok=True)
+        (project / folder / "key").touch()
+    assert decide(bash(command), policy).code == "rule-deny"
+    assert decide(bash("cd src && ls"), policy).verdict is Verdict.ALLOW
