@@ -29,7 +29,6 @@ DIFF_LINES = 24
 OWN_LINES = 60
 KEPT = 200
 CALL_LENGTH = 300
-REASON_LENGTH = 80
 RUNTIME_PREFIX = "[Outlast runtime]"
 TAILS = 16
 REFUSED = frozenset({"blocked", "declined"})
@@ -83,7 +82,10 @@ class EventView:
             self._below[session_id] = (doing, call_id)
 
     def running_lines(self) -> list[str]:
-        """What the sub-agents are doing, and the last output lines of the newest running call that has output."""
+        """Why the model is asked again, what the sub-agents are doing, and the last output lines of the newest running
+        call that has output."""
+        if self._wait is not None and isinstance(self._wait[0], RetryWait):
+            return [self._wait[0].reason]
         told = [f"↳ {doing}" for doing, _ in self._below.values()]
         running = {*self._asked, *(call_id for _, call_id in self._below.values())}
         tails = [tail for call_id, tail in self._tails.items() if call_id in running]
@@ -94,7 +96,7 @@ class EventView:
     def waits(self, wait: ModelWait | None) -> None:
         """Set what the turn waits for: the next attempt, or data of an open reply. None: it waits no more."""
         if isinstance(wait, RetryWait):
-            wait = msgspec.structs.replace(wait, reason=one_line(wait.reason, REASON_LENGTH))
+            wait = msgspec.structs.replace(wait, reason=one_line(wait.reason, 300))
         self._wait = (wait, time.monotonic()) if wait is not None else None
 
     @property
@@ -103,7 +105,8 @@ class EventView:
         if self._wait is None:
             return self.doing or "working"
         wait, since = self._wait
-        return wait.at(time.monotonic() - since)
+        passed = time.monotonic() - since
+        return wait.countdown(passed) if isinstance(wait, RetryWait) else wait.at(passed)
 
     def _requested(self, attempt: int) -> None:
         """Show that the model is asked. The event may come later than the news that its attempt has failed."""

@@ -29,9 +29,13 @@ class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, passed: float) -> str:
         """Return the sentence for a user, `passed` seconds after the wait began."""
+        return f"{self.countdown(passed)}: {self.reason}"
+
+    def countdown(self, passed: float) -> str:
+        """Return when the request is sent again, without the reason."""
         left, end = max(0.0, self.seconds - passed), max(0.0, self.gives_up_in - passed)
         when = f"in {left:.0f} s" if left >= 0.5 else "now"
-        return f"retrying {when} (attempt {self.attempt}, gives up in {duration_text(end)}): {self.reason}"
+        return f"retrying {when} (attempt {self.attempt}, gives up in {duration_text(end)})"
 
 
 class NoData(msgspec.Struct, frozen=True, kw_only=True):

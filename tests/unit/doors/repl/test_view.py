@@ -86,18 +86,18 @@ def test_the_spinner_line_fits_and_drops_its_hint_first() -> None:
     assert all(cells(line) <= 20 for line in lines(20))
     long = activity("retrying in 4 s: " + "x" * 99, time.monotonic(), "type to steer · Ctrl-C stops", [], 80)
     shown = "".join(str(piece[1]) for piece in long)
-    assert cells(shown) <= 80
     assert shown[2:].startswith("retrying in 4 s: xxx")
     assert shown.endswith(" · Ctrl-C stops")
+    assert cells(shown) <= 80
 
 
 def test_what_the_runtime_tells_the_model_and_why_a_turn_stopped_are_shown() -> None:
     seen = Seen()
-    told = "[Outlast runtime] The last 5 calls were the same (bash) and gave the same result."
+    told = "[Outlast runtime] The last 5 calls were the same."
     seen.happens(e.TurnStarted(), e.MessageAppended(role=Role.SYSTEM, parts=(TextPart(told),)))
     seen.happens(e.TurnEnded(outcome="budget_exhausted", reason="the step budget of 2 is used up"))
     assert seen.text().splitlines() == [
-        "· Outlast told the model: The last 5 calls were the same (bash) and gave the same result.",
+        "· Outlast told the model: The last 5 calls were the same.",
         "· stopped: the step budget of 2 is used up; send a message to go on",
     ]
 
@@ -109,7 +109,8 @@ def test_a_retry_counts_down_until_the_model_is_asked_again() -> None:
     seen = Seen()
     seen.happens(e.TurnStarted(), e.ModelRequested(model="m", attempt=2))
     seen.view.waits(RetryWait(attempt=3, seconds=8, reason="the provider is overloaded", gives_up_in=540))
-    assert seen.view.activity == "retrying in 8 s (attempt 3, gives up in 9 min): the provider is overloaded"
+    assert seen.view.activity == "retrying in 8 s (attempt 3, gives up in 9 min)"
+    assert seen.view.running_lines() == ["the provider is overloaded"]
     seen.happens(e.ModelRequested(model="m", attempt=2))  # the log may be slower than the turn
     seen.happens(e.ReplyInterrupted(attempt_seq=1, reason="the provider is overloaded"))
     assert "retrying in 8 s" in seen.view.activity

@@ -101,8 +101,8 @@ class StatusLine:
 
 
 def activity(doing: str, since: float, hint: str, lines: list[str], width: int) -> StyleAndTextTuples:
-    """Draw as much as fits: of the hint only its last part stays, how to stop, and in a narrow terminal nothing; then
-    the activity is cut. Lines are never wrapped."""
+    """Draw as much as fits: of the hint only its last part stays (how to stop), in a narrow terminal nothing; then the
+    activity is cut. Lines are never wrapped."""
     took = f" {elapsed(time.monotonic() - since)}"
     told = f"{took} · {hint}"
     if cells(doing) + cells(told) + 2 > width:
