@@ -1,6 +1,7 @@
 """Open approvals of a session and of all sub-agents running below it.
 
 Also previews a call before it is approved: the diff that a write or an edit would make, and the scope of an approval.
+And it tells a user why a call was denied, without the words that are for the model.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from typing import Any
 import msgspec
 
 from outlast.core.errors import SessionNotFound
-from outlast.core.messages import ToolCall
+from outlast.core.events import ApprovalRequested, ToolCallFinished
+from outlast.core.messages import ToolCall, text_of
 from outlast.core.state import Approval, SessionState
+from outlast.runtime.permissions.evaluate import NOBODY
 from outlast.runtime.tools.builtin.apply_patch import patch_preview
 from outlast.runtime.tools.builtin.edit import EditArguments, edited
 from outlast.runtime.tools.files.atomic_write import ABSENT
 from outlast.runtime.tools.files.diff import difference
 from outlast.runtime.tools.port import Target, ToolFault
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.loop_guard import QUESTION_ID
 from outlast.runtime.turn.subagents import child_of
 from outlast.runtime.turn.tool_context import tool_context
 from outlast.store.log_store import LogStore
@@ -41,6 +45,15 @@ def _below(store: LogStore, child: str) -> list[tuple[str, Approval]]:
         return pending_approvals(store, tip, load_state(store, tip))
     except SessionNotFound:
         return []  # the call is logged before its child session is created
+
+
+def is_from_runtime(asked: ApprovalRequested) -> bool:
+    """Whether the loop guard asks, not the model."""
+    return asked.call_id.startswith(QUESTION_ID)
+
+
+def denial_reason(denied: ToolCallFinished) -> str:
+    return text_of(denied.parts).removeprefix("Not executed: ").removesuffix(f"; {NOBODY}")
 
 
 async def change_of(context: TurnContext, session_id: str, name: str, arguments: dict[str, Any]) -> str | None:

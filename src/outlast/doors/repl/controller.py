@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outlast.app.sessions.context_usage import assumed_window, context_use
 from outlast.app.sessions.detail import driven_by
-from outlast.app.sessions.pending_approvals import change_of, scope_of
+from outlast.app.sessions.pending_approvals import change_of, is_from_runtime, scope_of
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import EventStored, feed, rows_of
 from outlast.app.turn_setup import TurnSetup, build_turn_context
@@ -33,7 +33,6 @@ from outlast.doors.repl.sub_agents import SubAgents
 from outlast.doors.repl.turn_task import TurnTask
 from outlast.doors.terminal_text import readable
 from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.loop_guard import QUESTION_ID
 from outlast.session import ConversationSession
 
 T = TypeVar("T")
@@ -275,7 +274,7 @@ class ReplController:
             reason=reason,
             change=change,
             scope=scope_of(context, event.name, event.arguments),
-            from_runtime=event.call_id.startswith(QUESTION_ID),
+            from_runtime=is_from_runtime(event),
         )
         if self.panel.ask(asked):
             self.screen.focus_panel(self.panel.focused or not self.screen.input.text)

@@ -20,7 +20,7 @@ import msgspec
 import typer
 
 from outlast.app.sessions.detail import driven_by
-from outlast.app.sessions.pending_approvals import pending_approvals
+from outlast.app.sessions.pending_approvals import denial_reason, pending_approvals
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import CaughtUp, EventStored, feed, rows_of
 from outlast.app.turn_setup import instruction_files
@@ -31,7 +31,6 @@ from outlast.core.messages import ToolCall, text_of
 from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSession, open_repl_session
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.repl.resume_prompt import CONTINUE, interruption
-from outlast.runtime.permissions.evaluate import NOBODY
 
 TEXT, JSON, STREAM_JSON = "text", "json", "stream-json"
 STDIN_SECONDS = 3.0
@@ -307,8 +306,7 @@ class PrintMode:
         if event.status in DENIED:
             remedy = event.facts.get("remedy")
             flag = f" ({remedy} allows it)" if isinstance(remedy, str) else ""
-            why = text_of(event.parts).removeprefix("Not executed: ").removesuffix(f"; {NOBODY}")
-            told = f"{whose}{event.name} was not executed: {why}{flag}"
+            told = f"{whose}{event.name} was not executed: {denial_reason(event)}{flag}"
             if told not in self.result.denied:
                 self.result.denied.append(told)
                 _say(told)
