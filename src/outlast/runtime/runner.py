@@ -57,6 +57,7 @@ class Runner:
         self.error: ModelError | None = None
         self.answer = ""
         self._left = False
+        self._sub_agents: set[Runner] = set()
         self._stop_now: StopNow | None = None
 
     @property
@@ -65,8 +66,11 @@ class Runner:
 
     def leave(self) -> None:
         """Stop now, and leave the turn open for the session's next driver, which treats the reply as interrupted and
-        resumes the calls by their effect class. `drain` returns as soon as everything below it has stopped."""
+        resumes the calls by their effect class. Its sub-agents leave, too, and the next driver continues them. `drain`
+        returns as soon as everything below it has stopped."""
         self._left = True
+        for runner in self._sub_agents:
+            runner.leave()
         if self._stop_now is not None:
             self._stop_now(StopRequest(LEFT, "this process leaves the turn to the next one"))
 
@@ -158,7 +162,7 @@ class Runner:
         current.set(driver.session_id)  # inherited by the turn's task and every tool below it
         # Changes written between two turns apply from the first call on.
         self.context.observer.state_changed(driver.state)
-        turn = Turn(driver, self.context, drained)
+        turn = Turn(driver, self.context, self._sub_agent_drained)
         working = asyncio.ensure_future(turn.run())
         stop: list[StopRequest] = []
 
@@ -189,6 +193,21 @@ class Runner:
                 minder.cancel()
             await asyncio.gather(*minders, return_exceptions=True)
         self.error, self.answer = turn.error, turn.answer
+
+    async def _sub_agent_drained(self, store: Store, session_id: str, context: TurnContext) -> str:
+        """Answer the waiting inputs of a sub-agent's session and return the last answer. Raises the error of its last
+        turn. If this runner leaves, the sub-agent has no result yet."""
+        runner = Runner(store, session_id, context)
+        self._sub_agents.add(runner)
+        try:
+            await runner.drain()
+        finally:
+            self._sub_agents.discard(runner)
+        if runner.left:
+            raise asyncio.CancelledError
+        if runner.error is not None:
+            raise runner.error
+        return runner.answer
 
     def _noticed(self, state: SessionState, stop_now: StopNow) -> None:
         _look(state, stop_now)
@@ -221,15 +240,6 @@ class Runner:
     async def _let_go(self, driver: Driver) -> None:
         if driver.lease is not None:
             await _shielded(driver.release())
-
-
-async def drained(store: Store, session_id: str, context: TurnContext) -> str:
-    """Answer the waiting inputs of a session and return the last answer. Raises the error of its last turn."""
-    runner = Runner(store, session_id, context)
-    await runner.drain()
-    if runner.error is not None:
-        raise runner.error
-    return runner.answer
 
 
 async def _shielded(work: Coroutine[Any, Any, None]) -> None:

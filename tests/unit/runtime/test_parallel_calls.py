@@ -16,6 +16,7 @@ from outlast.core import events as e
 from outlast.core.messages import text_of
 from outlast.models.port import Abilities, ModelEvent, ModelRequest
 from outlast.models.scripted import Item
+from outlast.runtime.runner import Runner
 from outlast.runtime.tools.port import Tool, ToolContext, ToolOutcome
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.context import ToolRegistry, TurnContext
@@ -362,3 +363,41 @@ async def test_an_interrupt_ends_every_sub_agent(store: LogStore, project: Path)
     for call_id in ("t0", "t1"):
         kinds = [stored.kind for stored in store.read(child_of(agent.session.session_id, asked_at, call_id))]
         assert kinds[-1] == "TurnEnded"
+
+
+@pytest.mark.parametrize("names", [("Left",), ("Left", "Right")], ids=["alone", "side by side"])
+async def test_sub_agents_of_a_process_that_leaves_are_continued_by_the_next_one(
+    store: LogStore, project: Path, names: tuple[str, ...]
+) -> None:
+    all_ask = asyncio.Event()
+
+    class Waiting(Scripts):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if len(self.requests) < 1:
+                async for event in super().stream(request):
+                    yield event
+                return
+            self.requests.append(request)
+            if len(self.requests) == 1 + len(names):
+                all_ask.set()
+            await asyncio.Event().wait()
+
+    scripts: dict[str, Sequence[Item]] = {name: [f"{name} is done."] for name in names}
+    first = agent_with(store, project, backend=Waiting(Work=[tasks(*names), "All done."], **scripts))
+    first.session.persist()
+    session_id = first.session.session_id
+    await first.service.admit(session_id, "Work.")
+    runner = Runner(store, session_id, first._turn_context())
+    running = asyncio.ensure_future(runner.drain())
+    await asyncio.wait_for(all_ask.wait(), 20)
+    runner.leave()
+    await asyncio.wait_for(running, 20)
+    second = agent_with(store, project, backend=Scripts(Work=[tasks(*names), "All done."], **scripts))
+    assert second.resume_session(session_id)
+    assert await second.resume() == "All done."
+    assert [(end.status, text_of(end.parts)) for end in only(second, e.ToolCallFinished)] == [
+        ("executed", f"{name} is done.") for name in names
+    ]
+    for child in children(second).values():
+        log = [event for _, event in decode_events(store, store.read(child))]
+        assert [event.outcome for event in log if isinstance(event, e.TurnEnded)] == ["completed"]
