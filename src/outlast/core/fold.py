@@ -148,7 +148,7 @@ def _promoted(state: SessionState, stored: StoredEvent, event: e.InputPromoted) 
     if state.turn is not None:
         state.turn.inputs += [seq for seq in event.inputs if seq not in state.turn.inputs]
         state.turn.recoveries = 0
-        state.turn.decided = state.turn.code = None  # these inputs are still to be answered
+        state.turn.decided, state.turn.code = CONTINUE, None  # whatever ended the turn, these are to be answered
 
 
 def _read(state: SessionState, stored: StoredEvent, inputs: list[int]) -> None:

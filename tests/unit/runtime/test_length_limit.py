@@ -11,6 +11,7 @@ import pytest
 
 from outlast import Agent, CompletionResponse, open_store
 from outlast.core import events as e
+from outlast.core.errors import ContextOverflow
 from outlast.core.messages import Role, ToolCall, text_of
 from outlast.models.port import Finished
 from outlast.runtime.turn.context import PolicyFactory
@@ -77,6 +78,17 @@ async def test_a_model_without_progress_is_asked_three_times(store: LogStore, tm
     assert await agent.run("What is it?") == "Half  "
     assert len(backend.requests) == 4
     assert only(agent, e.TurnEnded)[0].reason == "the length limit cut the reply off again and again"
+
+
+async def test_a_compaction_between_the_pieces_loses_none_of_the_answer(
+    store: LogStore, tmp_path: Path, workflow: str
+) -> None:
+    pieces, full = [cut(f"{n} ") for n in range(5)], ContextOverflow("too long")
+    replies = (*pieces[:3], full, *pieces[3:], full, "end.")
+    agent, backend = made(store, tmp_path / "p", *replies, workflow=workflow, compaction_keep_last_messages=1)
+    assert await agent.run("What are the numbers?") == "0 1 2 3 4 end."
+    assert len(only(agent, e.Compacted)) == 2
+    assert "0 " not in [message.content for message in backend.requests[-1].messages]
 
 
 async def test_every_reply_of_a_long_turn_may_be_continued(store: LogStore, tmp_path: Path, workflow: str) -> None:
