@@ -273,6 +273,8 @@ class Turn:
             self.phases.enter(Phase.TOOLS, "execute_tool_batch", "Carrying out tool calls")
         await self.calls.carry_out()
         judged = self.policy.after_tools(await self._record())
+        if judged is None and loop_guard.is_asking(self.state):
+            judged = loop_guard.NO_LOOP
         if judged is not None and judged.question is not None:
             judged = await loop_guard.user_verdict(self.driver, self.context, judged)
         if judged is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,12 @@ import pytest
 from outlast import Agent, CompletionResponse, ToolCall, open_store
 from outlast.core import events as e
 from outlast.core.messages import text_of
+from outlast.models.scripted import Item
 from outlast.runtime.runner import Runner
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.loop_guard import SAME_RESULTS, is_poll
 from outlast.store.log_store import LogStore
+from outlast.store.port import Redact
 from outlast.testing import ScriptedBackend
 from tests.agents import agent_with, call, only
 
@@ -157,11 +159,8 @@ async def test_a_loop_inside_one_reply_is_seen(store: LogStore, project: Path) -
     assert len(told(agent)) == 1
 
 
-@pytest.mark.parametrize("dialect", ["native", "text"])
-async def test_a_question_that_was_open_when_the_process_died_is_asked_again(
-    store: LogStore, project: Path, dialect: str
-) -> None:
-    """The first process leaves while the user thinks about it; the second asks the same question."""
+async def left_with_a_question(store: LogStore, project: Path, script: Sequence[Item], dialect: str) -> str:
+    """Run the script in a process that leaves while the user thinks about the guard's question."""
     asking = asyncio.Event()
 
     async def never(question: Question) -> str:
@@ -169,8 +168,6 @@ async def test_a_question_that_was_open_when_the_process_died_is_asked_again(
         await asyncio.Event().wait()
         raise AssertionError
 
-    written = ['Action: read\nAction Input: {"file_path": "a.txt"}'] * (2 * N + 1)
-    script = [*(reads(2 * N + 1) if dialect == "native" else written), "At last."]
     first = agent_with(store, project, *script, answerer=never, dialect=dialect)
     first.session.persist()
     await first.service.admit(first.session.session_id, "Read a.txt.")
@@ -179,6 +176,17 @@ async def test_a_question_that_was_open_when_the_process_died_is_asked_again(
     await asyncio.wait_for(asking.wait(), 20)
     runner.leave()
     await running
+    return first.session.session_id
+
+
+@pytest.mark.parametrize("dialect", ["native", "text"])
+async def test_a_question_that_was_open_when_the_process_died_is_asked_again(
+    store: LogStore, project: Path, dialect: str
+) -> None:
+    """The first process leaves while the user thinks about it; the second asks the same question."""
+    written = ['Action: read\nAction Input: {"file_path": "a.txt"}'] * (2 * N + 1)
+    script: list[Item] = [*(reads(2 * N + 1) if dialect == "native" else written), "At last."]
+    session_id = await left_with_a_question(store, project, script, dialect)
     questions: list[int] = []
 
     async def go_on(question: Question) -> str:
@@ -186,9 +194,20 @@ async def test_a_question_that_was_open_when_the_process_died_is_asked_again(
         return "continue"
 
     second = agent_with(store, project, *script[2 * N :], answerer=go_on, dialect=dialect)
-    assert second.resume_session(first.session.session_id)
+    assert second.resume_session(session_id)
     assert await second.resume() == "At last."
-    asked = [stored.seq for stored in store.read(first.session.session_id) if stored.kind == "ApprovalRequested"]
+    asked = [stored.seq for stored in store.read(session_id) if stored.kind == "ApprovalRequested"]
     assert questions == asked
     of_guard = [code for code in codes(second) if code.startswith("loop_")]
     assert of_guard == ["loop_told", "loop_continued"]
+
+
+async def test_a_question_about_a_result_that_was_redacted_since_does_not_hold_the_turn(
+    store: LogStore, project: Path
+) -> None:
+    session_id = await left_with_a_question(store, project, reads(2 * N + 1), "native")
+    results = [stored.seq for stored in store.read(session_id) if stored.kind == "ToolCallFinished"]
+    store.commit(Redact(session_id=session_id, seq=results[-2], actor="user/test"))
+    second = agent_with(store, project, "At last.")
+    assert second.resume_session(session_id)
+    assert await asyncio.wait_for(second.resume(), 20) == "At last."

@@ -98,6 +98,10 @@ def _is_same(one: FinishedCall, other: FinishedCall) -> bool:
 # --- the question to the user
 
 
+NO_LOOP = PolicyVerdict(outcome=CONTINUE, code=LOOP_CONTINUED, summary="the results no longer show a loop")
+"""The verdict if the user was asked and a result was redacted since."""
+
+
 def is_asking(state: SessionState) -> bool:
     """Whether the open turn has asked the user about a loop and has not decided yet."""
     turn = state.turn
