@@ -450,3 +450,13 @@ def test_pathspec_is_not_loaded_in_our_own_process() -> None:
         "from outlast.runtime.tools.process.helper_process import scanner; scanner()"
     )
     subprocess.run([sys.executable, "-c", f"{code}; assert 'pathspec' not in sys.modules"], check=True)
+
+
+async def test_a_name_that_is_no_utf_8_does_not_end_the_turn(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(os.fsdecode(os.fsencode(setting.project) + b"/bad\xff.txt")).write_text("needle\n")
+    assert "bad?.txt" in (await setting.run("read", file_path=".")).text
+    assert "bad?.txt" in (await setting.run("glob", pattern="**/*.txt")).text
+    monkeypatch.setattr("outlast.runtime.tools.builtin.search.ripgrep", lambda _: None)
+    assert (await setting.run("search", pattern="needle")).facts["matches"] == 1
+    for output in ("files", "count"):
+        assert "bad?.txt" in (await setting.run("search", pattern="needle", output=output)).text

@@ -128,7 +128,8 @@ def content(here: int, name: str, limit: int) -> bytes | None:
 
 
 def say(**fields: Any) -> None:
-    os.write(1, json.dumps(fields, separators=(",", ":")).encode() + b"\n")
+    """Write a line. A byte of a name that is no UTF-8 becomes `?`: no reader of JSON takes half of a character."""
+    os.write(1, json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
 def glob(walk: FolderWalk, asked: dict[str, Any]) -> None:
