@@ -456,7 +456,14 @@ async def test_a_name_that_is_no_utf_8_does_not_end_the_turn(setting: Setting, m
     Path(os.fsdecode(os.fsencode(setting.project) + b"/bad\xff.txt")).write_text("needle\n")
     assert "bad?.txt" in (await setting.run("read", file_path=".")).text
     assert "bad?.txt" in (await setting.run("glob", pattern="**/*.txt")).text
-    monkeypatch.setattr("outlast.runtime.tools.builtin.search.ripgrep", lambda _: None)
+    monkeypatch.setattr(search, "ripgrep", lambda _: None)  # pyright: ignore
     assert (await setting.run("search", pattern="needle")).facts["matches"] == 1
     for output in ("files", "count"):
         assert "bad?.txt" in (await setting.run("search", pattern="needle", output=output)).text
+
+
+async def test_half_a_character_in_a_pattern_is_refused_in_one_sentence(setting: Setting) -> None:
+    half = "\ud800"
+    assert "half of a character" in await setting.fault("glob", pattern=f"{half}*")
+    assert "half of a character" in await setting.fault("search", pattern=half)
+    assert "half of a character" in await setting.fault("search", pattern="a", glob=half)

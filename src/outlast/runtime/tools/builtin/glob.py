@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
+from outlast.runtime.tools.builtin.write import content_bytes
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.files.folder_scan import scanned, shown_path
 from outlast.runtime.tools.files.glob_pattern import matcher
@@ -24,6 +25,7 @@ class GlobArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 async def glob(arguments: GlobArguments, context: ToolContext) -> ToolOutcome:
+    content_bytes(arguments.pattern, "pattern")
     pattern = _checked(arguments.pattern)
     place = locate(arguments.path or ".", context)
     rows, whole = await scanned(place, {"what": "glob", "pattern": pattern, "most": LOOKED_AT}, SECONDS)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
+from outlast.runtime.tools.builtin.write import content_bytes
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.files.folder_scan import OUTPUT_LIMIT, scanned, shown_path
 from outlast.runtime.tools.files.gitignore import ALWAYS
@@ -71,6 +72,8 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def search(arguments: SearchArguments, context: ToolContext) -> ToolOutcome:
+    for name, text in (("pattern", arguments.pattern), ("glob", arguments.glob or "")):
+        content_bytes(text, name)
     types = patterns_of(arguments.type)
     try:
         wanted = PathFilter(arguments.glob, types)
