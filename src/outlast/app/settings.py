@@ -45,7 +45,7 @@ class Settings:
     its source may not name."""
     persona: str | None = None
     workflow: str | None = None
-    """plain or guided; None leaves it to the persona, and is plain without one."""
+    """plain or guided, for personas that name none; None is plain."""
     base_url: str | None = None
     token: str | None = field(default=None, repr=False)
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE

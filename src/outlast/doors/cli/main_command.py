@@ -168,6 +168,8 @@ def _refuse_contradictions(continue_newest: bool, resume: str | None, session: s
 
 def _refuse_misspelled(prompt: str) -> None:
     """Refuse a single word that is nearly a command: it was meant as one, and should not be sent to the model."""
+    if prompt in COMMANDS:
+        raise typer.BadParameter(f"a command comes before its options: outlast {prompt}; see outlast {prompt} --help")
     near = get_close_matches(prompt, list(COMMANDS), 1, NEARLY)
     if near:
         raise typer.BadParameter(

@@ -99,6 +99,7 @@ def test_a_failed_turn_is_one_sentence_and_exit_code_1(place: Place) -> None:
         (["-p", "x", "-c", "-r", "zzzzzz"], 2, "give one of them"),
         (["-p", "x", "--fork"], 2, "--fork goes with --continue, --resume or --session"),
         (["sesions", "list"], 2, "did you mean the command 'sessions'?"),
+        (["--model", "none", "verify"], 2, "a command comes before its options: outlast verify"),
         (["verfy"], 2, "there is no command 'verfy'; did you mean 'verify'?"),
         (["sessions"], 2, "missing command; `outlast sessions --help` tells more"),
         (["sessions", "show"], 2, "missing argument 'ID'"),
