@@ -395,9 +395,9 @@ def test_a_shared_directory_whose_name_git_reads_in_another_way_is_no_repository
     repository: Path, tmp_path: Path, shown: bytes, real: bytes
 ) -> None:
     top = os.fsencode(repository)
-    shutil.copytree(top + b"/.git", top + b"/" + shown)
+    shutil.copytree(repository / ".git", os.fsdecode(top + b"/" + shown))
     clean_filter(repository, evil(tmp_path / "evil", tmp_path))
-    shutil.copytree(top + b"/.git", top + b"/" + real)
+    shutil.copytree(repository / ".git", os.fsdecode(top + b"/" + real))
     shutil.copy(top + b"/" + shown + b"/config", top + b"/.git/config")
     (repository / ".git" / "commondir").write_bytes(b"../" + real)
     assert git_facts(repository, PATH, PATIENT) is None
