@@ -193,7 +193,8 @@ _HARMLESS = re.compile(
     r"|gc\..*|pack\.[a-z]*|submodule\.(active|.*\.(url|active|branch|update))|lfs\.repositoryformatversion"
     r"|extensions\.(worktreeconfig|objectformat|refstorage)|index\.(version|threads)|feature\.manyfiles"
     r"|color\..*|advice\..*|commit\.(verbose|cleanup)|merge\.(ff|conflictstyle)|rerere\.(enabled|autoupdate)"
-    r"|status\.(short|branch|relativepaths|showuntrackedfiles|renames|aheadbehind|showstash)|fetch\.(prune|parallel)|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
+    r"|status\.(short|branch|relativepaths|showuntrackedfiles|renames|aheadbehind|showstash)|fetch\.(prune|parallel)"
+    r"|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
 )
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
