@@ -48,6 +48,12 @@ def _missing(reason: str) -> str:
     pytest.skip(reason)
 
 
+@pytest.fixture
+def asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sandbox: the text of a shell command decides, and unknown commands are asked about."""
+    monkeypatch.setenv("OUTLAST_SANDBOX", "none")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     soak = os.environ.get("OUTLAST_SOAK") == "1"
     settings.load_profile("soak" if soak else "ci" if everything_is_required() else "dev")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +81,40 @@ def test_a_stream_that_was_closed_before_the_start_is_no_mistake(
     assert (done.returncode, done.stderr) == (0, "")
     assert bool(done.stdout) == (closed != 1)
     assert place.run("verify").returncode == 0
+
+
+HOSTILE = "\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07\x1b[6n\x1b[2J\x9b31mred \u202eback"
+
+
+def printed(place: Place, stdout: int, *words: str) -> None:
+    place.says(reply(HOSTILE))
+    code, told = run(place, stdout, "-p", "hello", "--model", place.model, *words)
+    assert code == 0, told
+
+
+def shown_in_a_terminal(place: Place, *words: str) -> bytes:
+    ours, theirs = pty.openpty()
+    try:
+        printed(place, theirs, *words)
+        return os.read(ours, 65536)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_m9_an_answer_cannot_steer_the_terminal(place: Place) -> None:
+    shown = shown_in_a_terminal(place).decode()
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
+    assert "<U+001B>]0;title<U+0007>" in shown
+
+
+def test_m9_a_pipe_gets_the_answer_as_it_is(place: Place, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        printed(place, file.fileno())
+    assert (tmp_path / "out").read_bytes() == HOSTILE.encode() + b"\n"
+
+
+def test_m9_json_in_a_terminal_holds_the_exact_answer(place: Place) -> None:
+    shown = shown_in_a_terminal(place, "--output-format", "json")
+    assert json.loads(shown)["answer"] == HOSTILE
+    assert b"\x1b" not in shown

@@ -14,6 +14,9 @@ from outlast.runtime.service import SessionService
 from tests.acceptance.terminal import Place, Terminal, call, reply, until
 from tests.conftest import everything_is_required
 
+WALL = ["network:example.org"]
+"""What a command needs so that it is asked about: inside the sandbox it runs unasked."""
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
@@ -50,7 +53,7 @@ def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
         terminal.sees("granted  0", "Tab answers the question")
         terminal.keys("Tab", "y")
         terminal.sees("It is done.")
-        ended = terminal.sees("done in", "prompt · scripted")
+        ended = terminal.sees("done in", "prompt · bubblewrap · scripted")
         assert "$?" in ended
         assert "ctx 2%" in ended
         terminal.keys("C-o")
@@ -62,8 +65,8 @@ def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
 def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: Place) -> None:
     slow = reply("Once upon a time. " + "And then, and then, and then. " * 40, delay_ms=30_000)
     tool = call("bash", command="touch started; sleep 60")
-    place.says(slow, tool, call("bash", command="curl http://localhost:1"), reply("still here"))
-    with opened(place, "--allow", "bash(touch started)", "--allow", "bash(sleep *)") as terminal:
+    place.says(slow)
+    with opened(place) as terminal:
         terminal.keys("C-c")
         terminal.sees("Ctrl-C again, or Ctrl-D, leaves")
 
@@ -78,18 +81,20 @@ def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: P
         terminal.sees("your command runs")
         terminal.keys("C-c")
         terminal.sees("· stopped\n")
-    place.says(tool, call("bash", command="curl http://localhost:1"), reply("still here"))
-    with opened(place, "-c", "--allow", "bash(touch started)", "--allow", "bash(sleep *)") as terminal:
+    place.says(tool, call("bash", command="curl http://example.org", needs=WALL), reply("still here"))
+    with opened(place, "-c") as terminal:
         terminal.sees("was interrupted", "Go on with it?")
         terminal.keys("Escape")
         terminal.sees("left as it is")
         terminal.types("run")
         terminal.until((place.project / "started").exists)
+        pressed = time.monotonic()
         terminal.keys("C-c")
         terminal.sees("interrupted, outcome unknown", "stopped: the user interrupted it")
+        assert time.monotonic() - pressed < 5
 
         terminal.types("ask")
-        terminal.sees("Allow bash?")
+        terminal.sees("Allow bash?", "the network: example.org")
         terminal.keys("C-c")
         terminal.sees("stopped: the user interrupted it", times=2)
         assert "Allow bash?" not in terminal.screen()
@@ -315,7 +320,7 @@ def test_what_a_project_brings_along_is_shown_and_asked_about(place: Place) -> N
 
 
 def test_a_question_survives_a_killed_process_and_is_asked_again(place: Place) -> None:
-    place.says(call("bash", command="install /dev/null made.txt"), *[reply("Made.")] * 8)
+    place.says(call("bash", command="install /dev/null made.txt", needs=WALL), *[reply("Made.")] * 8)
     with opened(place) as terminal:
         terminal.types("make it")
         terminal.sees("Allow bash?", "install /dev/null made.txt")
@@ -331,9 +336,11 @@ def test_a_question_survives_a_killed_process_and_is_asked_again(place: Place) -
 
 
 def test_what_a_sub_agent_does_is_seen_and_what_it_asks_is_asked(place: Place) -> None:
-    job = call("bash", command="install /dev/null made.txt; echo under way; until test -e go; do sleep 0.05; done")
+    command = "install /dev/null made.txt; echo under way; until test -e go; do sleep 0.05; done"
+    job = call("bash", command=command, needs=WALL)
     place.says(job, reply("First."), call("task", prompt="Look into the parser."), reply("All of it."))
     (place.project / "go").touch()
+    (place.project / ".gitignore").write_text("go\n")  # else it counts as a change of the command that runs meanwhile
     with opened(place) as terminal:  # a sub-agent plays the same script from its beginning
         terminal.types("one")
         terminal.sees("Allow bash?")
@@ -349,7 +356,7 @@ def test_what_a_sub_agent_does_is_seen_and_what_it_asks_is_asked(place: Place) -
 
 
 def test_what_a_sub_agent_asks_survives_a_killed_process(place: Place) -> None:
-    shell = call("bash", command="install /dev/null made.txt")
+    shell = call("bash", command="install /dev/null made.txt", needs=WALL)
     place.says(shell, reply("First."), call("task", prompt="Look into the parser."), reply("All of it."))
     with opened(place) as terminal:
         terminal.types("one")

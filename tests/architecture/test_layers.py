@@ -13,6 +13,7 @@ VALUES = (
     "outlast.runtime.agent_config",
     "outlast.runtime.permissions.mode",
     "outlast.runtime.permissions.rule_files",
+    "outlast.runtime.private_file",
     "outlast.runtime.prompt.project_identity",
     "outlast.runtime.turn.context",
     "outlast.runtime.turn.observer",

@@ -11,8 +11,8 @@ from tests.architecture.source import PACKAGE, modules
 FEW_LINES = 40
 ANY_LENGTH = {"__init__", "__main__", "_version", "port"}
 
-MOST_FILES = 498
-MOST_LINES = 69_400
+MOST_FILES = 560
+MOST_LINES = 80_500
 """Of the package, Python only: what it had when this was last lowered, rounded up. Raise them knowingly."""
 
 VERBAL_NAMES: set[str] = set()

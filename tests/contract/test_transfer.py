@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
@@ -193,3 +194,16 @@ def test_rights_in_a_file_are_none_here_nor_in_a_fork(store_url: str, origin: st
             assert trusted_state(store, name).runtime == {"current_task": "x"}
         here.record(RuntimeStateChanged(changes={"grants": ["given here"]}))
         assert trusted_state(store, here.session_id).runtime["grants"] == ["given here"]
+
+
+def test_l7_a_line_longer_than_any_of_ours_is_refused_before_it_is_read_whole(tmp_path: Path, origin: str) -> None:
+    path = tmp_path / "long.jsonl"
+    with path.open("wb") as file:
+        file.truncate(400_000_000)  # a hole costs no disk
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="line 1 is longer than 96 MiB"):
+            import_file(origin, path)
+        assert tracemalloc.get_traced_memory()[1] < 250_000_000
+    finally:
+        tracemalloc.stop()

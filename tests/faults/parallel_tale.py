@@ -146,7 +146,9 @@ class ParallelTaleCheck:
         for name in CHILDREN:
             if text_of(results[f"s{name}"].parts) != f"{name} is done.":
                 found.append(f"{name} gave {text_of(results[f's{name}'].parts)!r}")
-            if results[f"s{name}"].facts.get("touched_files") != [f"{name}.txt"]:
+            # commands that run at the same time may each see `witness.txt` change; a file tool's write is its own
+            touched = set(results[f"s{name}"].facts.get("touched_files", ()))
+            if touched - {"witness.txt"} != {f"{name}.txt"}:
                 found.append(f"{name} changed {results[f's{name}'].facts}")
         folder = results["f1"].facts.get("cwd", str(self._project))
         if results["f2"].status == "executed" and text_of(results["f2"].parts).splitlines()[0] != folder:

@@ -21,7 +21,10 @@ READ = ToolCall(id="r", name="read", arguments={"file_path": "a.txt"})
 WRITE = ToolCall(id="w", name="write", arguments={"file_path": "b.txt", "content": "new\n"})
 EDIT = ToolCall(id="e", name="edit", arguments={"file_path": "b.txt", "old_string": "old", "new_string": "new"})
 BASH = ToolCall(id="n", name="bash", arguments={"command": "echo ran >> witness.txt"})
-ASKED = ToolCall(id="q", name="bash", arguments={"command": "bash -c 'echo ran >> witness.txt'"})
+ASKED = ToolCall(
+    id="q", name="bash", arguments={"command": "echo ran >> witness.txt", "needs": ["network:example.org"]}
+)
+"""A command that is asked about, because it needs a wall of the sandbox lifted."""
 QUESTION = ToolCall(id="u", name="ask_user", arguments={"question": "Which colour?"})
 TASK = ToolCall(id="s", name="task", arguments={"prompt": "Count."})
 

@@ -49,7 +49,11 @@ SCRIPT: list[Item] = [
         _call("n1", "bash", command=_echo(COMMANDS["n1"])),
         _call("t1", "todo", items=[{"content": "count", "status": "completed"}]),
     ),
-    _calls("", _call("n2", "bash", command=f"bash -c '{_echo(COMMANDS['n2'])}'"), usage=PAST_THE_THRESHOLD),
+    _calls(
+        "",
+        _call("n2", "bash", command=_echo(COMMANDS["n2"]), needs=["network:example.org"]),  # so that it is asked about
+        usage=PAST_THE_THRESHOLD,
+    ),
     _calls("", _call("s1", "task", prompt=SUBTASK)),
     Line(reply=ANSWER, delay=0.03),
 ]

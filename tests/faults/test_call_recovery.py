@@ -58,10 +58,11 @@ async def test_a_call_that_was_not_started_is_carried_out(past: Past, project: P
 
 
 async def test_a_call_that_was_not_started_is_judged_by_the_rules_of_this_process(past: Past, project: Path) -> None:
-    past.calls(WRITE, BASH)
+    past.calls(WRITE, BASH, ASKED)
     recovered = Recovered(past, project, "Not allowed.", mode="read-only")
     await recovered.end()
-    assert recovered.result(WRITE).status == recovered.result(BASH).status == "blocked"
+    assert recovered.result(WRITE).status == recovered.result(ASKED).status == "blocked"
+    assert "throw-away copy" in text_of(recovered.result(BASH).parts)
     assert not (project / "b.txt").exists()
     assert recovered.witnessed == ""
 
@@ -73,6 +74,24 @@ async def test_an_answered_approval_stands(past: Past, project: Path) -> None:
     await recovered.end()
     assert recovered.witnessed == "ran\n"
     assert len(only(recovered.agent, e.ApprovalRequested)) == 1
+
+
+async def test_an_answered_approval_lifts_its_wall_and_no_other_in_the_process_that_goes_on(
+    past: Past, project: Path
+) -> None:
+    named, other = project.parent / "named", project.parent / "other"
+    named.mkdir()
+    other.mkdir()
+    command = f"touch {named}/made; touch {other}/made; echo ran >> witness.txt"
+    wider = ToolCall(id="q", name="bash", arguments={"command": command, "needs": [f"write:{named}"]})
+    past.calls(wider)
+    past.asked(wider, "once")
+    recovered = Recovered(past, project, "Done.", answerer=never)
+    await recovered.end()
+    assert recovered.witnessed == "ran\n"
+    assert recovered.result(wider).facts["lifted"] == [f"write:{named}"]
+    assert (named / "made").exists()
+    assert not (other / "made").exists()
 
 
 async def test_a_refusal_stands(past: Past, project: Path) -> None:
@@ -111,7 +130,7 @@ async def test_under_a_lower_ceiling_somebody_who_is_here_is_asked_again(past: P
 
 async def test_an_approval_of_other_arguments_counts_for_nothing(past: Past, project: Path) -> None:
     past.calls(ASKED)
-    past.asked(ToolCall(id=ASKED.id, name="bash", arguments={"command": "bash -c true"}), "once")
+    past.asked(ToolCall(id=ASKED.id, name="bash", arguments={**ASKED.arguments, "command": "true"}), "once")
     recovered = Recovered(past, project, "Not allowed.")
     await recovered.end()
     assert recovered.result(ASKED).status in {"declined", "blocked"}

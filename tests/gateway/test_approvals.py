@@ -258,13 +258,14 @@ async def test_what_a_sub_agent_wants_is_denied_because_no_chat_would_see_its_qu
         if results:
             return f"result: {results[-1].content}"
         if asked.startswith("Dig"):
-            return _calling("bash", command="install /dev/null made-by-the-test")
+            return _calling("bash", command="install /dev/null made-by-the-test", needs=["network:example.org"])
         return _calling("task", prompt="Dig.")
 
     async with asking(tmp_path, model=Echo(script=script), permission_mode=PermissionMode.WORKSPACE_WRITE) as world:
         world.room.say("go")
         await world.room.until(lambda: any("nobody can be asked here" in one.text for one in world.room.shown))
         assert not any("Allow" in one.text for one in world.room.shown)
+        assert not (world.line.project / "made-by-the-test").exists()
 
 
 def _calling(name: str, **arguments: Any) -> CompletionResponse:

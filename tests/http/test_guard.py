@@ -167,7 +167,7 @@ async def test_a_page_of_another_origin_gets_nothing_even_with_the_token(filled:
 
 async def test_a_page_of_another_site_gets_nothing(filled: tuple[Inside, str]) -> None:
     door, sid = filled
-    for site in ("cross-site", "same-site"):
+    for site in ("cross-site", "same-site", "Cross-Site", "SAME-SITE"):  # L9: in any case
         await _gets_nothing(door, sid, site)
 
 

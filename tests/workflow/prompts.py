@@ -382,7 +382,7 @@ GROUPS = (
             "命令被拒绝，build 还在。",
             "コマンドは拒否され、build は残っています。",
         ),
-        calls=((call("bash", command="rm -rf build"),),),
+        calls=((call("bash", command="git clean -fdx build"),),),
         denied=1,
     ),
     PromptGroup(

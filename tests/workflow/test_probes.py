@@ -10,7 +10,7 @@ from outlast.core import events as e
 from outlast.core.messages import TextPart
 from outlast.models.port import Finished
 from outlast.models.scripted import ScriptedBackend
-from outlast.runtime.tools.process import landlock
+from outlast.runtime.sandbox import landlock
 from outlast.runtime.turn.approvals import Question
 from outlast.store import open_store
 from tests.agents import Reply, agent_with, call, only
@@ -79,7 +79,8 @@ async def test_probe_4_every_call_written_as_text_is_carried_out_and_none_is_sco
 
 @BOTH
 async def test_probe_5_a_denied_command_is_denied_once_and_not_asked_for_again(workflow: str, tmp_path: Path) -> None:
-    agent = agent_at(tmp_path, workflow, call("bash", command="python -m pytest -q"), "I could not run the tests.")
+    wanted = call("bash", command="python -m pytest -q", needs=["network:example.org"], why="A test needs it.")
+    agent = agent_at(tmp_path, workflow, wanted, "I could not run the tests.")
     assert await agent.run("Fix the bug and make the tests pass.") == "I could not run the tests."
     assert (requests_of(agent), statuses(agent), ends(agent)) == (2, ["blocked"], ["completed"])
     [done] = only(agent, e.ToolCallFinished)
@@ -88,7 +89,25 @@ async def test_probe_5_a_denied_command_is_denied_once_and_not_asked_for_again(w
 
 @BOTH
 @pytest.mark.skipif(not landlock.available(), reason="no Landlock here, so no command is confined")
-async def test_probe_6_a_refusal_by_the_sandbox_is_named(
+async def test_probe_6_a_refusal_by_the_sandbox_is_named(workflow: str, tmp_path: Path) -> None:
+    outside = Path("/usr") / f"outlast-probe-{tmp_path.name}"
+
+    async def never(question: Question) -> str:
+        raise AssertionError(f"a sandboxed command was asked about: {question}")
+
+    agent = agent_at(tmp_path, workflow, call("bash", command=f"mkdir {outside}"), "It failed.", answerer=never)
+    await agent.run("Install the packages.")
+    [done] = only(agent, e.ToolCallFinished)
+    assert done.is_error
+    assert f"[blocked by the sandbox: this command may not write to {outside}" in done.parts[0].text
+    assert requests_of(agent) == 2
+    assert not outside.exists()
+
+
+@BOTH
+@pytest.mark.usefixtures("asks_first")
+@pytest.mark.skipif(not landlock.available(), reason="no Landlock here, so no command is confined")
+async def test_probe_6_a_refusal_is_named_where_there_is_no_sandbox_of_a_session(
     workflow: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     outside = tmp_path_factory.mktemp("outside") / "cache"

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import msgspec
 
+from outlast.app.sandbox import sandbox_line, sandbox_report
 from outlast.app.settings import load_settings
 from outlast.core import codec
 from outlast.core.errors import OutlastError, SessionNotFound
 from outlast.core.event_row import StoredEvent
 from outlast.core.ids import ID_LENGTH, is_id
+from outlast.runtime.sandbox.port import SandboxTier
 from outlast.store import open_existing, open_store, open_to_read
 from outlast.store.doctor import Check, CheckStatus, examine
+from outlast.store.doctor.check import ok, warn
 from outlast.store.doctor.schema_status import SchemaStatus, schema_of
 from outlast.store.engine.encode import plain_body
 from outlast.store.engine.remove import mentioned
@@ -67,8 +70,15 @@ def back_up(
 
 
 def examine_store(url: str | None) -> Iterator[Check]:
+    """Run all checks: the store and the machine, then what confines shell commands here."""
     settings = load_settings(store=url)
-    return examine(settings.store, settings.home)
+    yield from examine(settings.store, settings.home)
+    report = sandbox_report(settings)
+    if report.tier in {SandboxTier.BUBBLEWRAP, SandboxTier.SEATBELT, SandboxTier.EXTERNAL}:
+        yield ok("sandbox", sandbox_line(report))
+    else:
+        remedy = "apt install bubblewrap, allow user namespaces, or set sandbox = external in a container of its own"
+        yield warn("sandbox", sandbox_line(report), remedy)
 
 
 def schema(url: str | None) -> SchemaStatus:

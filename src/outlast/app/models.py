@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from outlast._version import DISTRIBUTION
-from outlast.app.settings import HOME, PROJECT, Settings, variables
+from outlast.app.settings import HOME, PROJECT, Settings, project_file, variables
 from outlast.core.errors import ConfigError, InvalidInput, OutlastError
 from outlast.core.messages import Usage
 from outlast.models import prices
@@ -20,6 +20,7 @@ from outlast.models.port import Model
 from outlast.models.provider_catalog import OLLAMA_URL, PROVIDERS, VARIABLES, Provider, provider_of, require_installed
 from outlast.models.providers import ProviderModel
 from outlast.models.scripted import ScriptedFile
+from outlast.runtime.permissions.consent import Consents
 from outlast.runtime.prompt.personas import Persona
 
 __all__ = [
@@ -42,7 +43,8 @@ FILE = "scripted:"
 
 
 class ModelName(NamedTuple):
-    """The model that the next turn names; None for the default choice. `note` says who chose it, if the project did."""
+    """The model that the next turn names; None for the default choice. `note` says who chose it, if the project did, or
+    what the project would choose if the user consented."""
 
     name: str | None = None
     note: str | None = None
@@ -51,19 +53,35 @@ class ModelName(NamedTuple):
 def model_name(settings: Settings, session_model: str | None, persona: Persona) -> ModelName:
     """Which model the session, its persona or the settings name, in this order.
 
-    What comes with a project, its settings file or a persona of it, counts only where the user has chosen no model, and
-    can only name a provider's model.
+    What comes with a project, its settings file or a persona of it, counts only where the user has chosen no model and
+    has consented to exactly this file, and can only name a provider's model.
     """
     if session_model is not None:
         return ModelName(session_model)
     users = settings.model is not None and settings.model_source != PROJECT
-    if persona.model is not None and not (users and persona.source == PROJECT):
+    left_out = _left_out(settings, persona, users)
+    if persona.model is not None and not (persona.source == PROJECT and (users or left_out)):
         where = f"the persona {persona.path or persona.name}"
         _refuse_source(persona.model, persona.source, where)
         return ModelName(persona.model, _chosen_by(persona.model, where) if persona.source == PROJECT else None)
     if settings.model is not None and not users:
         return ModelName(None, _chosen_by(settings.model, _config_of(settings)))
-    return ModelName()
+    return ModelName(None, left_out)
+
+
+def _left_out(settings: Settings, persona: Persona, users: bool) -> str | None:
+    """Say what the project would choose if the user consented to its file; None if that is nothing."""
+    named = persona.model if persona.source == PROJECT else None
+    if named is not None and not users and persona.path is not None:
+        is_allowed = named.partition(":")[0] in PROVIDERS
+        if is_allowed and not Consents(settings.home).covers(Path(persona.path), persona.digest):
+            return _awaits(f"the persona {persona.path} names the model {named}")
+    chosen = [name for name in settings.left_out if not (users and name == "model")]
+    return _awaits(f"{project_file(settings)} chooses the {' and the '.join(chosen)}") if chosen else None
+
+
+def _awaits(what: str) -> str:
+    return f"{what}, which does not count before you consent to that file; start `outlast` here to look at it"
 
 
 def _chosen_by(model: str, where: str) -> str:

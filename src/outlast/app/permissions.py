@@ -1,24 +1,25 @@
 """Permission modes: which ones a user may choose here, and which one is in force for a session.
 
-Also the user's consent to a project's allow rules and hooks, which count only after the user has seen them.
+Also the user's consent to what a project brings along, which counts only after the user has seen it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from outlast.app.settings import Settings
+from outlast.app.settings import PROJECT, Settings, project_file
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
 from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.hooks import load_hooks
-from outlast.runtime.permissions.consent import Consents
+from outlast.runtime.permissions.consent import Consents, content_digest
 from outlast.runtime.permissions.decision import effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.paths import reading_fault
 from outlast.runtime.permissions.rule_files import PendingConsent, load_rules
 from outlast.runtime.permissions.session_policy import SessionPolicy
-from outlast.runtime.prompt.personas import Persona
+from outlast.runtime.private_file import read_bytes
+from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
 from outlast.runtime.turn.context import TurnContext
 
@@ -68,11 +69,22 @@ def is_readable_unasked(path: Path, project: Path) -> bool:
 
 
 def pending_consents(settings: Settings) -> list[PendingConsent]:
-    """The project's allow rules and hooks that the user has not consented to yet."""
+    """What the project brings along and the user has not consented to yet: allow rules, hooks, a choice of the model or
+    the persona, and personas that name a model."""
     project = settings.project_root
     rules = load_rules(home=settings.home, project=project, project_key=project_key(project)).pending
     hooks = load_hooks(home=settings.home, project=project, environment={}).pending
-    return [one for one in (rules, hooks) if one is not None]
+    chosen = _pending(settings, project_file(settings)) if settings.left_out else None
+    personas = load_personas(settings.home, project).all()
+    named = [Path(one.path) for one in personas if one.source == PROJECT and one.model and one.path]
+    return [one for one in (rules, hooks, chosen, *(_pending(settings, path) for path in named)) if one is not None]
+
+
+def _pending(settings: Settings, path: Path) -> PendingConsent | None:
+    content = read_bytes(path)
+    if content is None or Consents(settings.home).covers(path, content_digest(content)):
+        return None
+    return PendingConsent(path=path, content=content, digest=content_digest(content))
 
 
 def consent(settings: Settings, pending: PendingConsent) -> None:

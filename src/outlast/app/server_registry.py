@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,7 +25,7 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 def note_running(settings: Settings, running: RunningServer) -> None:
     """Register this server. The newest server of a home replaces earlier entries."""
-    path = _path(settings)
+    path = _path(settings.home)
     try:
         private_file.replace(path, msgspec.json.encode(running))
     except OSError as error:
@@ -33,23 +34,32 @@ def note_running(settings: Settings, running: RunningServer) -> None:
 
 def running(settings: Settings) -> RunningServer | None:
     """The server that runs with this home; None if there is none, or if the registered process is gone."""
-    found = _noted(settings)
+    found = _noted(settings.home)
     return None if found is None or holder_is_gone(found.holder) else found
+
+
+def server_ports(home: Path) -> tuple[int, ...]:
+    """The TCP port of the server that runs with this home, if there is one."""
+    found = _noted(home)
+    if found is None or holder_is_gone(found.holder):
+        return ()
+    ports = {urlsplit(address).port for address in (found.url, found.connect) if "://" in address}
+    return tuple(port for port in ports if port is not None)
 
 
 def forget_running(settings: Settings) -> None:
     """Remove this server's entry. An entry that another server wrote meanwhile stays."""
-    found = _noted(settings)
+    found = _noted(settings.home)
     if found is not None and found.holder == holder():
-        _path(settings).unlink(missing_ok=True)
+        _path(settings.home).unlink(missing_ok=True)
 
 
-def _noted(settings: Settings) -> RunningServer | None:
+def _noted(home: Path) -> RunningServer | None:
     try:
-        return msgspec.json.decode(private_file.read_bytes(_path(settings)) or b"", type=RunningServer)
+        return msgspec.json.decode(private_file.read_bytes(_path(home)) or b"", type=RunningServer)
     except (ConfigError, msgspec.MsgspecError):
         return None
 
 
-def _path(settings: Settings) -> Path:
-    return settings.home / "state" / "serve.json"
+def _path(home: Path) -> Path:
+    return home / "state" / "serve.json"

@@ -1,11 +1,11 @@
-"""Settings of the process, read once: flags > environment > project file > home file > defaults. Only for the model the
-home file comes before the project file: a cloned repository does not choose who answers a user who has chosen.
+"""Settings of the process, read once: flags > environment > home file > project file > defaults. Only a permission mode
+that is lower comes from the project file all the same: a cloned repository does not choose for a user who has chosen.
 
 Promises:
 - No other module of the package reads the environment.
-- `.outlast/config.toml` in a project comes with the cloned repository, so it can only name a model and a persona and
-  *lower* the permission mode. Every other key is refused, not ignored: an endpoint, a token or a store from there could
-  leak the user's keys or transcripts.
+- `.outlast/config.toml` in a project comes with the cloned repository, so it can only *lower* the permission mode and,
+  after the user has consented to exactly these bytes, name a model and a persona. Every other key is refused, not
+  ignored: an endpoint, a token or a store from there could leak the user's keys or transcripts.
 - An error is one sentence that names the file or variable, the key and the remedy. Tokens are never shown.
 
 Whether a store or a model can be opened is checked by the code that opens it.
@@ -23,13 +23,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+import msgspec
+
 from outlast.app.gateway_settings import GatewaySettings, gateway_tables
 from outlast.core.errors import ConfigError
 from outlast.core.workflow_mode import Workflow
+from outlast.models.provider_catalog import PROVIDERS
 from outlast.runtime.agent_config import DIALECTS
+from outlast.runtime.permissions.consent import Consents, content_digest
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.sandbox.limits import ResourceLimits
 
 TOKEN_MIN_CHARS = 32
+SANDBOX_CHOICES = ("auto", "external", "none")
+NETWORK_CHOICES = ("off", "ask", "on")
 HOME, PROJECT = "home", "project"
 """Sources of a setting that are files."""
 
@@ -44,6 +51,8 @@ class Settings:
     """Where the model is named: `flag`, `environment`, `home` or `project`. `outlast.app.models` refuses a model that
     its source may not name."""
     persona: str | None = None
+    left_out: tuple[str, ...] = ()
+    """Settings of the project's file that do not count, because the user has not consented to its content."""
     workflow: str | None = None
     """plain or guided, for personas that name none; None is plain."""
     base_url: str | None = None
@@ -66,6 +75,15 @@ class Settings:
     """Commands that verify what a guided turn changed; only the user's own file may name them."""
     resume_on_start: bool = True
     """Whether a server resumes interrupted turns by itself; otherwise the user has to say `continue`."""
+    sandbox: str = "auto"
+    """auto (the best that works here), external (this machine is itself the wall), or none. No project chooses it."""
+    network: str = "ask"
+    """Which hosts a sandboxed command reaches: off (none), ask (about each new one), on (every public one)."""
+    sandbox_hidden: tuple[str, ...] = ()
+    """Paths and patterns that sandboxed commands cannot read, besides those that Outlast hides by itself."""
+    sandbox_variables: tuple[str, ...] = ()
+    """Names and patterns of environment variables that sandboxed commands get besides the usual ones."""
+    sandbox_limits: ResourceLimits = field(default_factory=ResourceLimits)
     gateway: tuple[GatewaySettings, ...] = ()
     """The configured gateways of this home."""
 
@@ -83,6 +101,8 @@ def load_settings(
     allowed_hosts: Sequence[str] | None = None,
     resume_on_start: bool | None = None,
     dialect: str | None = None,
+    sandbox: str | None = None,
+    network: str | None = None,
 ) -> Settings:
     """The settings of this process. Every argument is a flag and overrides all other sources."""
     home_dir = _home(home)
@@ -99,6 +119,8 @@ def load_settings(
             "allowed_hosts": allowed_hosts,
             "resume_on_start": resume_on_start,
             "dialect": dialect,
+            "sandbox": sandbox,
+            "network": network,
         },
     )
     environment = _environment()
@@ -106,8 +128,8 @@ def load_settings(
     project = _project(root, home_dir, own, {**environment, **flags})
     merged = {
         "store": f"sqlite:///{home_dir}/outlast.db",
-        **own,
         **project,
+        **{name: value for name, value in own.items() if name != "permission_mode" or name not in project},
         **environment,
         **flags,
         **_model({"flag": flags, "environment": environment, HOME: own, PROJECT: project}),
@@ -139,6 +161,8 @@ _VARIABLES = {
     "dialect": "OUTLAST_DIALECT",
     "local_model": "OUTLAST_LOCAL_MODEL",
     "stall_seconds": "OUTLAST_STALL_SECONDS",
+    "sandbox": "OUTLAST_SANDBOX",
+    "network": "OUTLAST_NETWORK",
 }
 
 
@@ -153,7 +177,7 @@ def in_project(settings: Settings, root: Path) -> Settings:
         chosen = {"model": None, "model_source": "", **_model({PROJECT: found})}
     persona = settings.persona or found.get("persona")
     changes = {"persona": persona, "permission_mode": found.get("permission_mode", settings.permission_mode)}
-    return replace(settings, project_root=root, **chosen, **changes)
+    return replace(settings, project_root=root, left_out=found.get("left_out", ()), **chosen, **changes)
 
 
 def own_home() -> Path:
@@ -203,10 +227,32 @@ def _project(root: Path, home: Path, own: Mapping[str, object], said: Mapping[st
     path = root / ".outlast" / "config.toml"
     if os.path.realpath(path) == os.path.realpath(home / "config.toml"):
         return {}  # started in the user's home directory: that file is the user's own
-    found = _read(path, _PROJECT_KEYS)
+    content = _content(path)
+    if content is None:
+        return {}
+    found = _parsed(path, content, _PROJECT_KEYS)
     if "permission_mode" in found and "permission_mode" not in said:
         _refuse_raise(path, found["permission_mode"], own.get("permission_mode", PermissionMode.WORKSPACE_WRITE))
+    if _CONSENTED & found.keys() and not Consents(home).covers(path, content_digest(content)):
+        return _without_consent(found)
     return found
+
+
+_CONSENTED = frozenset({"model", "persona"})
+"""What a project's file chooses only after the user's consent to its content."""
+
+
+def _without_consent(found: dict[str, object]) -> dict[str, object]:
+    """Return the values that count without consent. A model that no project may name stays: its use is refused."""
+    refused = {"model"} if "model" in found and str(found["model"]).partition(":")[0] not in PROVIDERS else set[str]()
+    left_out = sorted(_CONSENTED & found.keys() - refused)
+    kept = {name: value for name, value in found.items() if name not in left_out}
+    return {**kept, "left_out": tuple(left_out)} if left_out else kept
+
+
+def project_file(settings: Settings) -> Path:
+    """The settings file of the project."""
+    return settings.project_root / ".outlast" / "config.toml"
 
 
 def _refuse_raise(path: Path, mode: object, ceiling: object) -> None:
@@ -219,16 +265,24 @@ def _refuse_raise(path: Path, mode: object, ceiling: object) -> None:
 
 
 def _read(path: Path, known: frozenset[str]) -> dict[str, object]:
+    content = _content(path)
+    return {} if content is None else _parsed(path, content, known)
+
+
+def _content(path: Path) -> bytes | None:
     try:
-        text = path.read_bytes().decode("utf-8")
+        return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); correct its permissions or remove it") from error
+
+
+def _parsed(path: Path, content: bytes, known: frozenset[str]) -> dict[str, object]:
+    try:
+        table = tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text; save it as UTF-8 or remove it") from error
-    try:
-        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML ({error}); correct that line or remove the file") from error
     for key in table:
@@ -291,6 +345,14 @@ def _hosts(where: str, key: str, value: object) -> tuple[str, ...]:
     return _texts(where, key, value, 'host names, like ["localhost:8765"]')
 
 
+def _paths(where: str, key: str, value: object) -> tuple[str, ...]:
+    return _texts(where, key, value, 'paths, like ["~/secrets"]')
+
+
+def _variable_names(where: str, key: str, value: object) -> tuple[str, ...]:
+    return _texts(where, key, value, 'names of environment variables, like ["MY_FLAG", "APP_*"]')
+
+
 def _commands(where: str, key: str, value: object) -> tuple[str, ...]:
     return _texts(where, key, value, 'shell commands, like ["pytest -q"]')
 
@@ -329,6 +391,25 @@ def _dialect(where: str, key: str, value: object) -> str:
     if name not in DIALECTS:
         raise ConfigError(f"{where}: {key} '{name}' is unknown; use one of {', '.join(DIALECTS)}")
     return name
+
+
+def _choice(known: Sequence[str]) -> Callable[[str, str, object], str]:
+    def check(where: str, key: str, value: object) -> str:
+        name = _text(where, key, value)
+        if name not in known:
+            raise ConfigError(f"{where}: {key} '{name}' is unknown; use one of {', '.join(known)}")
+        return name
+
+    return check
+
+
+def _limits(where: str, key: str, value: object) -> ResourceLimits:
+    """The table `[sandbox_limits]`: whole numbers, 0 for no limit."""
+    try:
+        return msgspec.convert(value, ResourceLimits)
+    except msgspec.ValidationError as error:
+        known = ", ".join(ResourceLimits.__struct_fields__)
+        raise ConfigError(f"{where}: {key} does not fit ({error}); it is a table of numbers: {known}") from error
 
 
 def _path(where: str, key: str, value: object) -> str:
@@ -370,10 +451,15 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "dialect": _dialect,
     "local_model": _path,
     "stall_seconds": _seconds,
+    "sandbox": _choice(SANDBOX_CHOICES),
+    "network": _choice(NETWORK_CHOICES),
+    "sandbox_hidden": _paths,
+    "sandbox_variables": _variable_names,
+    "sandbox_limits": _limits,
     "gateway": gateway_tables,
 }
-SETTING_NAMES = tuple(name for name in _CHECKS if name != "gateway")
-"""The settings that have one value each; `gateway` is a table."""
+SETTING_NAMES = tuple(name for name in _CHECKS if name not in {"gateway", "sandbox_limits"})
+"""The settings that have one value each; `gateway` and `sandbox_limits` are tables."""
 _HOME_KEYS = frozenset(_CHECKS)
 _PROJECT_KEYS = frozenset({"model", "persona", "permission_mode"})
 

@@ -81,7 +81,7 @@ def _written(name: str, value: str) -> str | int | bool | list[str]:
         return int(value)
     if name == "resume_on_start" and value.lower() in {"true", "false"}:
         return value.lower() == "true"
-    if name in {"allowed_hosts", "allowed_projects"}:
+    if name in {"allowed_hosts", "allowed_projects", "sandbox_hidden", "sandbox_variables"}:
         return [host.strip() for host in value.split(",") if host.strip()]
     if name == "verify_commands":  # a command may hold any character, so several are written in the file itself
         return [value]

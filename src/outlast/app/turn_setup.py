@@ -14,6 +14,7 @@ import msgspec
 from outlast.app.models import NONE as NO_MODEL
 from outlast.app.models import ModelName, has_price, model_for, model_name, price_for
 from outlast.app.permissions import permitted_mode
+from outlast.app.sandbox import command_sandbox, read_only_holds, sandbox_report
 from outlast.app.settings import PROJECT, Settings, user_home, whole_environment
 from outlast.core.errors import ConfigError
 from outlast.core.state import SessionState
@@ -31,6 +32,7 @@ from outlast.runtime.prompt.memory_files import MemoryFile, read_memory
 from outlast.runtime.prompt.personas import Persona, load_personas
 from outlast.runtime.prompt.project_identity import project_key
 from outlast.runtime.prompt.skills import NO_SKILLS, load_skills
+from outlast.runtime.sandbox.port import SandboxTier
 from outlast.runtime.tools.process.background_jobs import Jobs
 from outlast.runtime.tools.process.environment import clean_environment
 from outlast.runtime.tools.registry import BuiltinRegistry
@@ -149,6 +151,8 @@ def build_turn_context(
         roots=setup.roots,
         state_dir=settings.home / "state",
         hidden=(settings.home,),
+        sandbox=command_sandbox(settings),
+        external=sandbox_report(settings).tier is SandboxTier.EXTERNAL,
         environment=setup.environment,
         persona=setup.persona,
         policy=GuidedPolicy if setup.workflow is Workflow.GUIDED else PlainPolicy,
@@ -184,6 +188,9 @@ def _gate(setup: TurnSetup, prompting: bool) -> SessionPolicy:
         roots=setup.roots,
         prompting=prompting,
         search_path=setup.environment.get("PATH", ""),
+        sandboxed=sandbox_report(setup.settings).holds,
+        read_only_holds=read_only_holds(setup.settings),
+        network=setup.settings.network,
     )
     gate.request(setup.mode)
     return gate
@@ -255,7 +262,7 @@ def _more_roots(config: AgentConfig) -> tuple[Path, ...]:
 def _sub_agent_context(settings: Settings, project: Path, parent: TurnContext, name: str | None) -> TurnContext:
     """The turn context of a sub-agent: its own persona, the same user to ask, the same rights or fewer."""
     persona = load_personas(settings.home, project).get(name) if name else parent.persona
-    tools = parent.tools if persona.tools is None else _tools().only(persona.tools)
+    tools = parent.tools if persona.tools is None else _tools().only(_tools_below(parent, persona))
     prompting = parent.prompting and parent.config.sub_agents_ask
     return replace(
         parent,
@@ -265,3 +272,9 @@ def _sub_agent_context(settings: Settings, project: Path, parent: TurnContext, n
         observer=WithoutModelEvents(parent.observer),
         prompting=prompting,
     )
+
+
+def _tools_below(parent: TurnContext, persona: Persona) -> tuple[str, ...]:
+    """The tools of a sub-agent. A persona of the project gives it no tool that its parent does not have."""
+    named = persona.tools or ()
+    return tuple(name for name in named if parent.tools.get(name) is not None) if persona.source == PROJECT else named

@@ -26,12 +26,13 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("API key", rf"sk-(?:proj-|svcacct-|admin-|None-)?{_ID}{{20,}}"),
     ("Google key", rf"AIza{_ID}{{35}}"),
     ("Google token", rf"ya29\.{_ID}{{20,}}"),
+    ("Google refresh token", rf"1//0[0-9A-Za-z]?{_ID}{{30,}}"),
     ("Google secret", rf"GOCSPX-{_ID}{{20,}}"),
     ("AWS key id", r"(?<![A-Z0-9])(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|ANPA)[A-Z2-7]{16}(?![A-Z0-9])"),
     ("AWS session token", rf"(?:FwoG|IQoJ){_B64}{{60,}}={{0,2}}"),
     ("GitHub token", r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,})"),
     ("GitLab token", rf"(?:glpat|gldt|glrt|glcbt|glptt|glft|glsoat|glagent|gloas)-{_ID}{{20,}}"),
-    ("Slack token", r"xox[abeoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}"),
+    ("Slack token", r"xox[abdeoprs](?:\.xox[bp])?-[A-Za-z0-9%/+=-]{10,}"),
     ("Slack token", r"xapp-\d-[A-Za-z0-9-]{20,}"),
     ("Slack webhook", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}"),
     ("Discord webhook", r"https://(?:ptb\.|canary\.)?discord(?:app)?\.com/api/webhooks/\d+/[A-Za-z0-9_-]{20,}"),
@@ -43,6 +44,8 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("Mailgun key", r"key-[0-9a-f]{32}(?![0-9a-f])"),
     ("Mailchimp key", r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\d)"),
     ("npm token", r"npm_[A-Za-z0-9]{36}"),
+    ("crates.io token", r"cio[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
+    ("NuGet key", r"oy2[a-z0-9]{43}(?![a-z0-9])"),
     ("PyPI token", rf"pypi-AgE{_ID}{{50,}}"),
     ("Docker token", rf"dckr_(?:pat|oat)_{_ID}{{20,}}"),
     ("RubyGems key", r"rubygems_[0-9a-f]{48}"),
@@ -67,6 +70,7 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("Figma token", rf"figd_{_ID}{{30,}}"),
     ("Airtable token", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
     ("Atlassian token", rf"AT(?:ATT|CTT)3{_ID}{{20,}}=?[0-9A-F]*"),
+    ("Bitbucket token", rf"ATBB{_ID}{{24,}}=?[0-9A-F]*"),
     ("Doppler token", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{30,}"),
     ("Vault token", rf"hv[sbr]\.{_ID}{{20,}}"),
     ("Terraform token", rf"[A-Za-z0-9]{{14}}\.atlasv1\.{_ID}{{60,}}"),
@@ -85,6 +89,9 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("Azure secret", r"(?<=[?&]sig=)[A-Za-z0-9%+/=]{40,}"),
     ("Azure secret", rf"{_ID}{{3}}\dQ~[A-Za-z0-9_~.-]{{31,34}}"),
     ("PagerDuty key", r"pdus\+_0X[A-Za-z0-9_]{30,}"),
+    ("password hash", r"\$(?:apr1|1|5|6|y|gy|7)\$[A-Za-z0-9./$=,-]{20,}"),
+    ("password hash", r"\$2[abxy]\$\d\d\$[A-Za-z0-9./]{53}"),
+    ("password hash", r"\{SSHA\}[A-Za-z0-9+/]{24,}={0,2}"),
     ("access token", rf"hft_{_ID}{{32,}}"),
 )
 """Name and pattern of each kind of secret. Specific patterns come first: the first match gives the name."""
@@ -102,6 +109,36 @@ _HEADER = re.compile(
 _BEARER = re.compile(r"(?P<before>\bBearer\s+)(?P<secret>[A-Za-z0-9._~+/=-]{16,})", re.IGNORECASE)
 _COOKIE = re.compile(
     r"(?P<before>\b(?:Set-)?Cookie\\?[\"']?\s*:\s*\\?[\"']?)(?P<secret>[^\s\"'\\][^\r\n\"'\\]{8,})", re.IGNORECASE
+)
+_NETRC = re.compile(
+    r"(?P<before>\bmachine\s+\S{1,255}\s+login\s+\S{1,255}\s+password\s+)(?P<secret>\S{1,400})", re.IGNORECASE
+)
+_PGPASS = re.compile(
+    r"(?m)(?P<before>^(?:[\w.-]{1,255}|\*):(?:\d{1,5}|\*):[^:\s]{1,100}:[^:\s]{1,100}:)(?P<secret>[^\s:]{4,200})$"
+)
+_USER_FLAG = re.compile(
+    r"(?P<before>\b(?:curl|wget|http|https|xh|lftp|smbclient|mosquitto_pub|mosquitto_sub)\b[^\n|;&]{0,400}?\s"
+    r"(?:-u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"'$]{1,100}:)(?P<secret>[^\s\"'$]{1,200})"
+)
+_SHORT_FLAG = re.compile(
+    r"(?P<before>\b(?:(?:mysql|mysqldump|mysqladmin|mariadb|7z|7za)\b[^\n|;&]{0,200}?\s-p"
+    r"|sshpass\s+-p\s*|(?:mongo|mongosh|docker login)\b[^\n|;&]{0,200}?\s-p\s+"
+    r"|redis-cli\b[^\n|;&]{0,200}?\s-a\s+|(?:zip|unzip)\b[^\n|;&]{0,200}?\s-P\s*)[\"']?)"
+    r"(?P<secret>[^\s\"'=$<-][^\s\"'$]{3,200})"
+)
+_DOCKER_AUTH = re.compile(
+    r"(?P<before>\\?[\"'](?:auth|identitytoken|registrytoken)\\?[\"']\s*:\s*\\?[\"'])(?P<secret>[A-Za-z0-9+/=._-]{8,})",
+    re.IGNORECASE,
+)
+_KUBECONFIG = re.compile(
+    r"(?P<before>\b(?:client-key-data|client-certificate-data|certificate-authority-data|id-token|refresh-token):\s*"
+    r"[\"']?)(?P<secret>[A-Za-z0-9+/=._-]{16,})"
+)
+_WIREGUARD = re.compile(r"(?P<before>\b(?:PrivateKey|PresharedKey)\s*=\s*)(?P<secret>[A-Za-z0-9+/]{42,43}=)")
+_HEX_KEY = re.compile(
+    r"(?P<before>\b\w*(?:PRIVATE_?KEY|MASTER_?KEY|ENCRYPTION_?KEY|SIGNING_?KEY|SECRET_KEY_BASE|MNEMONIC_KEY)"
+    r"\\?[\"']?\s*[:=]\s*\\?[\"']?)(?P<secret>(?:0x)?[0-9a-fA-F]{32,128})(?![0-9a-fA-F])",
+    re.IGNORECASE,
 )
 _NAME = (
     r"(?P<before>(?:api[_-]?key|apikey|x-api-key|secret(?:[_-]?(?:access[_-]?)?key)?|"
@@ -126,6 +163,14 @@ _AFTER_NAME = (
     (_NAMES, _QUOTED),
     (_NAMES, _BARE),
     (_NAMES, _FLAG),
+    (("machine",), _NETRC),
+    ((":5432:", ":*:", ":6432:", ":5433:"), _PGPASS),
+    ((" -u", " --user", " -u'", " --proxy-user"), _USER_FLAG),
+    ((" -p", " -a "), _SHORT_FLAG),
+    (('auth"', "auth'", 'token"', 'auth\\"'), _DOCKER_AUTH),
+    (("-data:", "-token:"), _KUBECONFIG),
+    (("privatekey", "presharedkey"), _WIREGUARD),
+    (("key", "mnemonic"), _HEX_KEY),
 )
 """Each pattern with hint words; it runs only if the text contains one of them."""
 

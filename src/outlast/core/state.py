@@ -182,7 +182,9 @@ class SessionState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def open_approvals(self) -> list[Approval]:
-        return [approval for approval in self.approvals if approval.answer is None]
+        """Questions that wait for an answer. A call that has ended, such as after a crash, waits for none."""
+        ended = {call.call_id for call in self.calls if call.finished_seq}
+        return [one for one in self.approvals if one.answer is None and one.call_id not in ended]
 
     @property
     def shell_folder(self) -> str | None:

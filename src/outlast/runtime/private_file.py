@@ -89,7 +89,7 @@ def update_locked(path: Path, edit: Callable[[Table], Table]) -> None:
 def locked(path: Path) -> Generator[None]:
     """Hold the exclusive lock for changes of the file. The lock is a separate `.lock` file that stays in the folder.
     `OSError` is not translated."""
-    _make_folders(path)
+    make_private_folder(path.parent)
     handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -100,7 +100,7 @@ def locked(path: Path) -> Generator[None]:
 
 def replace(path: Path, content: bytes) -> None:
     """Write the whole file; after a crash it has the old content or the new. `OSError` is not translated."""
-    _make_folders(path)
+    make_private_folder(path.parent)
     temporary = _written_beside(path, content)
     try:
         os.replace(temporary, path)
@@ -112,7 +112,7 @@ def replace(path: Path, content: bytes) -> None:
 
 def create(path: Path, content: bytes) -> bool:
     """Write the whole file unless it exists; return whether this call wrote it. `OSError` is not translated."""
-    _make_folders(path)
+    make_private_folder(path.parent)
     temporary = _written_beside(path, content)
     try:
         os.link(temporary, path)
@@ -124,9 +124,13 @@ def create(path: Path, content: bytes) -> bool:
     return True
 
 
-def _make_folders(path: Path) -> None:
-    for folder in reversed(path.parents):
-        folder.mkdir(mode=0o700, exist_ok=True)
+def make_private_folder(folder: Path) -> None:
+    """Create a folder and those above it that are missing, each for the owner only, whatever the umask.
+
+    `Path.mkdir(mode=0o700, parents=True)` gives the mode to the last folder alone. `OSError` is not translated.
+    """
+    for missing in (*reversed(folder.parents), folder):
+        missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def _written_beside(path: Path, content: bytes) -> Path:

@@ -139,6 +139,10 @@ GIVEN = {
     "dialect": "text",
     "local_model": "/srv/m.gguf",
     "stall_seconds": "60",
+    "sandbox": "external",
+    "network": "off",
+    "sandbox_hidden": "~/vault",
+    "sandbox_variables": "MY_FLAG",
 }
 
 

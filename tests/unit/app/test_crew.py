@@ -408,6 +408,7 @@ async def test_a_write_is_compared_only_where_it_was_started(bench: Bench, start
     assert (bench.project / "note").exists() is (status == "executed")
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_a_mode_that_is_lowered_elsewhere_is_in_force_in_the_turn_that_runs_here(bench: Bench) -> None:
     session_id = bench.session()
     calls = [{"id": f"c{n}", "name": "bash", "arguments": {"command": f"echo {n} >> said; sleep 0.5"}} for n in (1, 2)]

@@ -9,6 +9,7 @@ import pytest
 from outlast.app import Settings, load_settings
 from outlast.app.settings import in_project
 from outlast.core.errors import ConfigError, OutlastError
+from outlast.runtime.permissions.consent import Consents, content_digest
 from outlast.runtime.permissions.mode import PermissionMode
 
 TOKEN = "t" * 32
@@ -74,13 +75,13 @@ def test_without_home_variable_the_password_file_is_asked(
     assert found.name == ".outlast"
 
 
-def test_flags_beat_environment_beats_project_beats_home(
+def test_flags_beat_environment_beats_home_beats_project(
     home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_home(home, 'persona = "home"\nmodel = "home"\nstore = "files:///home"\n')
     assert load_settings().persona == "home"
     of_project(project, 'persona = "project"\n')
-    assert load_settings().persona == "project"
+    assert load_settings().persona == "home"
     monkeypatch.setenv("OUTLAST_PERSONA", "environment")
     monkeypatch.setenv("OUTLAST_MODEL", "environment")
     assert load_settings().persona == "environment"
@@ -96,6 +97,9 @@ def test_project_names_a_model_only_where_the_user_has_chosen_none(
 
     assert chosen(load_settings()) == (None, "")
     of_project(project, 'model = "openai:project"\n')
+    assert chosen(load_settings()) == (None, "")
+    path = project / ".outlast" / "config.toml"
+    Consents(home).give(path, content_digest(path.read_bytes()))
     assert chosen(load_settings()) == ("openai:project", "project")
     assert chosen(in_project(load_settings(), tmp_path)) == (None, "")
     assert chosen(in_project(load_settings(project_root=tmp_path), project)) == ("openai:project", "project")

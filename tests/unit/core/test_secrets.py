@@ -109,6 +109,47 @@ CANARIES = {
 }
 
 
+L5 = {
+    "netrc": ("machine api.example.com login me password " + "hunter2hunter2", "hunter2hunter2"),
+    "netrc in lines": ("machine a.b\n  login me\n  password " + "pw-of-mine", "pw-of-mine"),
+    "pgpass": ("db.internal:5432:app:me:" + "s3cretOfMine", "s3cretOfMine"),
+    "pgpass of all": ("*:*:*:postgres:" + "s3cretOfMine", "s3cretOfMine"),
+    "curl user": ("curl -s -u me:" + "pw0rd https://x.example", "pw0rd"),
+    "curl long user": ("curl --user 'me:" + "pw0rd9' https://x.example", "pw0rd9"),
+    "mysql": ("mysql -h db -u root -p" + "Tr0ub4dor app", "Tr0ub4dor"),
+    "sshpass": ("sshpass -p " + "Tr0ub4dor ssh me@x", "Tr0ub4dor"),
+    "redis": ("redis-cli -h x -a " + "Tr0ub4dor ping", "Tr0ub4dor"),
+    "docker": ('{"auths": {"x.example": {"auth": "' + "bWU6c2VjcmV0cGFzcw==" + '"}}}', "bWU6c2VjcmV0cGFzcw"),
+    "kubeconfig": ("    client-key-data: " + A[:60], A[:60]),
+    "kubeconfig token": ("    id-token: " + A[:40], A[:40]),
+    "wireguard": ("PrivateKey = " + A[:43] + "=", A[:43]),
+    "wireguard preshared": ("PresharedKey = " + A[:43] + "=", A[:43]),
+    "ethereum": ("PRIVATE_KEY=0x" + H[:64], H[:64]),
+    "ethereum in code": ('privateKey: "0x' + H[:64] + '"', H[:64]),
+    "rails": ("RAILS_MASTER_KEY=" + H[:32], H[:32]),
+    "rails base": ("SECRET_KEY_BASE: " + H[:64] * 2, H[:64]),
+    "htpasswd apr1": ("me:$apr1$abcdefgh$" + A[:22], A[:22]),
+    "htpasswd bcrypt": ("me:$2y$10$" + A[:53], A[:53]),
+    "shadow sha512": ("root:$6$saltsalt$" + A[:86] + ":19000:0:99999:7:::", A[:86]),
+    "shadow yescrypt": ("root:$y$j9T$saltsaltsaltsalt$" + A[:43] + ":19000:0:99999:7:::", A[:43]),
+    "crates.io": ("cio" + A[:32], A[:32]),
+    "nuget": ("oy2" + (H + H)[:43], H[:43]),
+    "bitbucket": ("ATBB" + A[:32] + "ABCDEF01", A[:32]),
+    "slack cookie": ("xoxd-" + A[:60], A[:60]),
+    "google refresh": ("1//0g" + A[:60], A[:60]),
+}
+
+
+@pytest.mark.parametrize("name", L5)
+def test_l5_shapes_that_were_missed_do_not_get_through(name: str) -> None:
+    text, secret = L5[name]
+    for around in (text, f"first line\n{text}\nnext line"):
+        found = redacted(around)
+        assert "[redacted" in found, found
+        assert secret not in found, found
+        assert secret[-8:] not in found, found
+
+
 def test_there_are_canaries_of_sixty_formats_and_more() -> None:
     assert len(CANARIES) >= 60
 
@@ -136,6 +177,27 @@ def test_canary_does_not_get_through(name: str) -> None:
         "uuid 123e4567-e89b-12d3-a456-426614174000",
         "if secret: raise",
         "東京タワー",
+        "machine learning: the login of a password manager",
+        "localhost:8080:/app:ro",
+        "a:b:c:d:e",
+        "2026-11-18 12:30:00 INFO started",
+        "curl -u $USER:$PASS https://x.example",
+        "docker run -u 1000:1000 -p 8080:80 image",
+        "git commit -u -p file",
+        "mkdir -p build/output",
+        "mysql -p < dump.sql",
+        "zip -r out.zip folder",
+        "mysql -P 3306 -h localhost",
+        "ls -a folder1 && redis-cli ping",
+        '{"auth": true, "author": "somebody"}',
+        "PublicKey = " + "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAbCdEfGhIjKl=",
+        "PRIMARY_KEY=id",
+        "private_key = load_key(path)",
+        "cache_key: user_profile_page",
+        "costs $1 to $6 per seat, or $2a month",
+        "ciO is a name",
+        "see https://x.example/1//0/path",
+        "oy2 is short",
     ],
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from outlast import open_store
 from outlast.runtime.tool_audit import audit
 from outlast.runtime.turn.approvals import Question
@@ -11,6 +13,7 @@ from outlast.store.read.decode import decode_events
 from tests.agents import agent_with, call
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_every_call_is_audited_with_its_approval_and_what_came_of_it(tmp_path: Path) -> None:
     async def answerer(question: Question) -> str:
         return "once"

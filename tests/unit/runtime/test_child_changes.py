@@ -9,8 +9,9 @@ import pytest
 
 from outlast import open_store
 from outlast.core import events as e
+from outlast.runtime.changes.file_change import digest_of
 from outlast.runtime.history.child_logs import ChildLog
-from outlast.runtime.history.file_restore import digest_of, steps
+from outlast.runtime.history.file_restore import steps
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call, only
 from tests.histories import Log

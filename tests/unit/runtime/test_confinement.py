@@ -10,8 +10,8 @@ import pytest
 from outlast import Agent, open_store
 from outlast.core import events as e
 from outlast.core.messages import text_of
+from outlast.runtime.sandbox import landlock
 from outlast.runtime.tools.builtin import bash
-from outlast.runtime.tools.process import landlock
 from outlast.runtime.tools.process.environment import sealed
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call, only
@@ -70,10 +70,11 @@ async def test_the_home_cannot_be_read_by_a_command_that_the_user_allows(
     agent = agent_with(store, tmp_path / "proj", command, *DONE, answerer=yes, permission_mode=mode)
     await agent.run("Read it.")
     [text] = results(agent)
-    assert "Permission denied" in text
+    assert "Permission denied" in text or "No such file" in text
     assert "THE-TOKEN" not in text
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_only_a_command_that_runs_unasked_has_read_only_variables(
     store: LogStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

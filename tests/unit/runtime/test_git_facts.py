@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from outlast.runtime.git_repository import find_repository, is_inert, read_head
 from outlast.runtime.prompt.git_facts import STATUS_LINES, git_facts
-from outlast.runtime.prompt.git_repository import find_repository, is_inert, read_head
 from outlast.runtime.prompt.project_identity import project_fingerprint
 from tests.conftest import needs
 

@@ -59,6 +59,7 @@ async def test_a_cd_counts_for_the_next_call_and_for_the_next_turn(store: LogSto
     assert [event.facts.get("cwd") for event in only(agent, e.ToolCallFinished)][:3] == [str(project / "sub")] * 3
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_a_command_that_was_harmless_in_the_folder_is_asked_about_at_another(
     store: LogStore, project: Path
 ) -> None:
@@ -83,6 +84,7 @@ async def test_a_command_that_was_harmless_in_the_folder_is_asked_about_at_anoth
     ]
 
 
+@pytest.mark.usefixtures("asks_first")
 @pytest.mark.parametrize("answer", ["session", "always"])
 async def test_an_approval_of_a_command_counts_only_in_its_folder(store: LogStore, project: Path, answer: str) -> None:
     asked: list[str] = []

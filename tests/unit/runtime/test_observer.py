@@ -69,6 +69,7 @@ def store(tmp_path: Path) -> Iterator[LogStore]:
         yield opened
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_an_observer_is_told_everything_that_a_turn_does(store: LogStore, tmp_path: Path) -> None:
     notes = Notes()
 

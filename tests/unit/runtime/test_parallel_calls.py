@@ -292,6 +292,7 @@ async def test_five_sub_agents_run_four_at_a_time(store: LogStore, project: Path
     assert len(children(agent)) == 5
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_questions_of_sub_agents_are_asked_one_at_a_time(store: LogStore, project: Path) -> None:
     asking, most, released = 0, 0, list[str]()
 

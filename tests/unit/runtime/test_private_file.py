@@ -89,3 +89,14 @@ def test_unreadable_is_never_nothing_there(tmp_path: Path) -> None:
     for name in ("folder", "pipe", "torn"):
         with pytest.raises(ConfigError, match="remove"):
             private_file.read_json(tmp_path / name)
+
+
+def test_l1_every_new_folder_above_a_private_one_is_for_the_owner_only(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "tools" / "id"
+    before = os.umask(0)
+    try:
+        private_file.make_private_folder(folder)
+        private_file.make_private_folder(folder)
+    finally:
+        os.umask(before)
+    assert [one.stat().st_mode & 0o777 for one in (folder, folder.parent, folder.parent.parent)] == [0o700] * 3

@@ -108,7 +108,7 @@ async def test_a_search_in_a_folder_touches_it_and_a_refused_call_does_not(store
 
 async def test_a_file_that_the_session_wrote_counts_from_the_next_session(store: LogStore, project: Path) -> None:
     wrote = call("write", "c1", file_path="sub/AGENTS.md", content="My own rules.")
-    agent = agent_in(store, project, wrote, read("sub/deep/a.txt", "c2"), "Done.")
+    agent = agent_in(store, project, wrote, read("sub/deep/a.txt", "c2"), "Done.", allow=("write",))
     await agent.run("Write it.")
     assert "Deep rules." in seen(agent)
     assert "memory:sub/AGENTS.md" not in str([event.facts for event in only(agent, e.EnvironmentDescribed)])
@@ -126,7 +126,7 @@ async def test_a_denied_write_leaves_the_file_an_instruction(store: LogStore, pr
 
 async def test_a_changed_root_file_counts_from_the_next_session(store: LogStore, project: Path) -> None:
     wrote = call("write", "c1", file_path="AGENTS.md", content="My own rules.")
-    agent = agent_in(store, project, wrote, "Done.", "Yes.")
+    agent = agent_in(store, project, wrote, "Done.", "Yes.", allow=("write",))
     await agent.run("Write it.")
     assert "My own rules." in (project / "AGENTS.md").read_text()
     await agent.run("Hello?")

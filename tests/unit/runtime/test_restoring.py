@@ -3,17 +3,8 @@
 from outlast.core import events as e
 from outlast.core.codec import decode, encode
 from outlast.core.messages import TextPart
-from outlast.runtime.history.file_restore import (
-    ABSENT,
-    FileChange,
-    carried_out,
-    changes_in,
-    decided,
-    digest_of,
-    recorded,
-    steps,
-    undone,
-)
+from outlast.runtime.changes.file_change import ABSENT, FileChange, carried_out, decided, digest_of
+from outlast.runtime.history.file_restore import changes_in, recorded, steps, undone
 from outlast.runtime.tools.files.write_targets import joint_target, target_facts
 from outlast.runtime.tools.port import Target
 from tests.histories import Log

@@ -11,9 +11,9 @@ from outlast.core.errors import InvalidInput
 from outlast.core.messages import Message, Role, TextPart
 from outlast.core.transcript import transcript
 from outlast.core.window import window
+from outlast.runtime.changes.file_change import digest_of
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import Driver
-from outlast.runtime.history.file_restore import digest_of
 from outlast.runtime.history.rewind import RESTORING, finish_restoring, rewind, rewind_events, rewind_point, unrewind
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.skills import NO_SKILLS
@@ -152,6 +152,8 @@ def context_of(project: Path, mode: PermissionMode = PermissionMode.WORKSPACE_WR
         gate=gate,
         skills=NO_SKILLS,
         hidden=(),
+        sandbox=None,
+        external=False,
     )
     return cast("TurnContext", context)
 

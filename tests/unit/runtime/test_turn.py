@@ -367,6 +367,7 @@ async def test_two_agents_cannot_drive_one_session_at_once(store: LogStore, proj
 # --- approvals -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("asks_first")
 @pytest.mark.parametrize(("answer", "runs"), [("once", True), ("session", True), ("deny", False)])
 async def test_a_call_beyond_the_mode_is_asked_and_the_answer_decides(
     store: LogStore, project: Path, answer: str, runs: bool
@@ -386,6 +387,7 @@ async def test_a_call_beyond_the_mode_is_asked_and_the_answer_decides(
     assert asked[0].arguments == {"command": command}
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_nobody_to_ask_means_denied_with_the_flag_that_allows_it(store: LogStore, project: Path) -> None:
     agent = agent_with(store, project, call("bash", command="curl http://example.com"), "It was denied.")
     await agent.run("What is there?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,11 @@ async def test_reading_a_stored_output_is_allowed_in_every_mode(tmp_path: Path, 
         await agent.run("Look.")
         _, whole = only(agent, e.ToolCallFinished)
     assert (whole.status, whole.parts[0].text) == ("executed", "     1\tNo file matches *.")
+
+
+def test_l7_a_bomb_in_the_facts_is_unpacked_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = zlib.compress(bytes(50_000_000))
+    monkeypatch.setattr(storage, "UNPACKED_LIMIT", 1_000_000)
+    unpacked = whole_output({"whole": bomb, "whole_encoding": "zlib"})
+    assert unpacked is not None
+    assert len(unpacked) == 1_000_000

@@ -169,6 +169,7 @@ async def test_a_failure_under_another_spelling_is_forgotten_when_the_named_comm
     assert (requests(agent), codes(agent)) == (4, ["verification_passed"])
 
 
+@pytest.mark.usefixtures("asks_first")
 @pytest.mark.parametrize("answered", [True, False])
 async def test_one_denial_gets_one_answer(store: LogStore, project: Path, answered: bool) -> None:
     """Probe 5 and defect 10: blocked (nobody to ask) and declined (the user said no) alike."""

@@ -6,7 +6,8 @@ And it tells a user why a call was denied, without the words that are for the mo
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -15,6 +16,7 @@ from outlast.core.events import ApprovalRequested, ToolCallFinished
 from outlast.core.messages import ToolCall, text_of
 from outlast.core.state import Approval, SessionState
 from outlast.runtime.permissions.evaluate import NOBODY
+from outlast.runtime.permissions.session_policy import session_grants
 from outlast.runtime.tools.builtin.apply_patch import patch_preview
 from outlast.runtime.tools.builtin.edit import EditArguments, edited
 from outlast.runtime.tools.files.atomic_write import ABSENT
@@ -87,10 +89,54 @@ def _after(name: str, arguments: dict[str, Any], target: Target) -> bytes | None
 
 def scope_of(context: TurnContext, name: str, arguments: dict[str, Any]) -> str:
     """Describe what an approval for the session, or for always, would cover."""
-    found: list[list[str]] = (
-        context.gate.grant(ToolCall(id="preview", name=name, arguments=arguments)).get("commands") or []
-    )
+    try:
+        grant = context.gate.grant(ToolCall(id="preview", name=name, arguments=arguments))
+    except ValueError:
+        return "this very call and no other"  # a need that cannot be read is refused before anything is granted
+    if grant.get("needs"):
+        return f"{opened_walls(grant['needs'])}, for every command"
+    found: list[list[str]] = grant.get("commands") or []
     if not found:
         return "this very call and no other"
     beginnings = [f"`{' '.join(words)}`" for words in found]
     return f"every command that begins with {' or '.join(beginnings)}"
+
+
+_OPENED = {
+    "network": "the network to {}",
+    "write": "writing to {}",
+    "read": "reading {}",
+    "localhost": "port {} of this machine",
+    "socket": "the socket {}",
+}
+
+
+def opened_walls(needs: Sequence[object]) -> str:
+    """Name walls of the sandbox in words: `network:example.org` is "the network to example.org"."""
+    named: list[str] = []
+    for need in needs:
+        kind, separator, value = str(need).partition(":")
+        named.append(_OPENED[kind].format(value) if separator and kind in _OPENED else str(need))
+    return " and ".join(named)
+
+
+def session_walls(state: SessionState) -> list[str]:
+    """Return the walls that the user has lifted for this session."""
+    grants = session_grants(state.runtime.get("grants"))
+    return list(dict.fromkeys(need for grant in grants for need in grant.needs))
+
+
+def command_details(arguments: dict[str, Any], reason: str | None) -> list[str]:
+    """Describe the arguments of a bash call besides its command, a line each. The model's words are a quotation, and
+    are left out where the reason quotes them already."""
+    lines: list[str] = []
+    for name, value in arguments.items():
+        if name == "needs" and isinstance(value, list):
+            walls = cast("list[object]", value)
+            lines += [f"opens {opened_walls(walls)}"] if walls else []
+        elif name == "why" and isinstance(value, str):
+            is_quoted = bool(reason) and f'"{value}"' in (reason or "")
+            lines += [] if is_quoted else [f'the model says: "{value}"']
+        elif name != "command":
+            lines.append(f"{name} = {value}")
+    return lines

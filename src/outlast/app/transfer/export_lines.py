@@ -13,6 +13,9 @@ import msgspec
 from outlast.core.errors import InvalidInput, OutlastError
 from outlast.core.event_row import StoredEvent
 
+LINE_LIMIT = 96 * 1024 * 1024
+"""Bytes of a line at most: the longest body that is stored, in base64, and the fields around it."""
+
 
 class BlobLine(NamedTuple):
     session_id: str
@@ -25,7 +28,12 @@ def rows_in(path: Path) -> Iterator[tuple[int, StoredEvent | BlobLine]]:
     place = 0
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(LINE_LIMIT + 1), b""), 1):
+                if len(line) > LINE_LIMIT:
+                    raise InvalidInput(
+                        f"{path} line {number} is longer than {LINE_LIMIT >> 20} MiB, which no export has; "
+                        "export the session again"
+                    )
                 place += len(line)
                 if line.strip():
                     yield place, _row(line, f"{path} line {number}")

@@ -15,7 +15,7 @@ from outlast.app.logging_setup import log_to
 from outlast.app.settings import Settings, load_settings
 from outlast.core.errors import SessionNotFound
 from outlast.doors.cli.main_command import BaseUrl, Model, WorkflowName
-from outlast.doors.cli.options import Json, Log, LogFormat, Store
+from outlast.doors.cli.options import Json, Log, LogFormat, NetworkOption, SandboxOption, Store
 from outlast.doors.cli.output import print_json
 from outlast.doors.cli.serve import BehindProxy, Expose
 from outlast.doors.terminal_text import plain
@@ -44,6 +44,8 @@ def gateway(
     model: Model = None,
     base_url: BaseUrl = None,
     workflow: WorkflowName = None,
+    sandbox: SandboxOption = None,
+    network: NetworkOption = None,
     store: Store = None,
     log_format: Log = LogFormat.TEXT,
     json: Json = False,
@@ -51,7 +53,9 @@ def gateway(
     """Run the chats of your config.toml. Ctrl-C leaves: sessions are kept, and turns go on with the next start."""
     if context.invoked_subcommand is not None:
         return
-    settings = load_settings(store=store, model=model, base_url=base_url, workflow=workflow)
+    settings = load_settings(
+        store=store, model=model, base_url=base_url, workflow=workflow, sandbox=sandbox, network=network
+    )
     from outlast.doors.gateway.platform_factory import require_gateway
 
     require_gateway(settings)

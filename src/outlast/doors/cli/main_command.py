@@ -14,7 +14,7 @@ from outlast._version import __version__
 from outlast.app.settings import variables
 from outlast.core.workflow_mode import Workflow
 from outlast.doors.cli.command_table import ABOUT, COMMANDS
-from outlast.doors.cli.options import Store, session_ids
+from outlast.doors.cli.options import NetworkOption, SandboxOption, Store, session_ids
 from outlast.runtime.permissions.mode import PermissionMode as Mode
 
 NEARLY = 0.8
@@ -127,6 +127,8 @@ def outlast(
     add_dir: AddDir = None,
     max_steps: MaxSteps = None,
     dialect: Dialect = None,
+    sandbox: SandboxOption = None,
+    network: NetworkOption = None,
     plan: Plan = False,
     workflow: WorkflowName = None,
     persona: PersonaName = None,

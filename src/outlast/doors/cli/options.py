@@ -37,6 +37,28 @@ SessionId = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
+class SandboxChoice(StrEnum):
+    AUTO = "auto"
+    EXTERNAL = "external"
+    NONE = "none"
+
+
+class NetworkChoice(StrEnum):
+    OFF = "off"
+    ASK = "ask"
+    ON = "on"
+
+
+SandboxOption = Annotated[
+    SandboxChoice | None,
+    typer.Option("--sandbox", metavar="S", help="auto, external (this machine is the sandbox), or none: ask first."),
+]
+NetworkOption = Annotated[
+    NetworkChoice | None,
+    typer.Option("--network", metavar="N", help="Hosts that commands reach: off, ask (about each), or on (all)."),
+]
+
+
 # ---- options of `serve` and `worker`, which run turns ---------------------------------------------------------------
 
 

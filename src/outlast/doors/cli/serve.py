@@ -11,7 +11,18 @@ import typer
 
 from outlast.core.errors import MissingExtra
 from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode, WorkflowName
-from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store, turn_config
+from outlast.doors.cli.options import (
+    Concurrency,
+    Json,
+    LeaseSeconds,
+    Log,
+    LogFormat,
+    NetworkOption,
+    Place,
+    SandboxOption,
+    Store,
+    turn_config,
+)
 from outlast.doors.cli.output import print_json
 from outlast.doors.terminal_text import plain
 
@@ -63,6 +74,8 @@ def serve(
     add_dir: AddDir = None,
     max_steps: MaxSteps = None,
     workflow: WorkflowName = None,
+    sandbox: SandboxOption = None,
+    network: NetworkOption = None,
     store: Store = None,
     no_worker: NoWorker = False,
     place: Place = None,
@@ -71,10 +84,9 @@ def serve(
     log_format: Log = LogFormat.TEXT,
     json: Json = False,
 ) -> None:
-    """Serve the HTTP API and the web page on this machine.
+    """Serve the HTTP API and the web page on this machine; print a link that logs one browser in.
 
-    It prints a link that logs one browser in. Ctrl-C leaves: sessions are kept, and turns go on with the next start.
-    """
+    Ctrl-C leaves: sessions are kept, and turns go on with the next start."""
     if context.invoked_subcommand is not None:
         return
     _check_extra()
@@ -89,21 +101,21 @@ def serve(
         model=model,
         base_url=base_url,
         permission_mode=permission_mode,
+        sandbox=sandbox,
+        network=network,
         allowed_hosts=allowed_host,
         resume_on_start=False if no_resume else None,
     )
     where = ListenAddress(host=host, port=port, unix=unix, expose=expose, public_url=public_url)
-    wanted = msgspec.structs.replace(where, behind_proxy=behind_proxy, tls_cert=tls_cert, tls_key=tls_key)
+    where = msgspec.structs.replace(where, behind_proxy=behind_proxy, tls_cert=tls_cert, tls_key=tls_key)
     log_to(sys.stderr, log_format, logging.INFO if log_format is LogFormat.JSON else logging.WARNING)
-    working = WorkerOptions(
-        works=not no_worker, concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ())
-    )
-    config = turn_config(allow, add_dir, max_steps, workflow)
-    beside = _gateway(settings, works=not no_worker) if gateway else None
-    serve_here(settings, wanted, working, config=config, new_token=new_token, json=json, beside=beside)
+    places, works = tuple(place or ()), not no_worker
+    working = WorkerOptions(works=works, concurrency=concurrency, lease_seconds=lease_seconds, places=places)
+    config, beside = turn_config(allow, add_dir, max_steps, workflow), _gateway(settings, works) if gateway else None
+    serve_here(settings, where, working, config=config, new_token=new_token, json=json, beside=beside)
 
 
-def _gateway(settings: "Settings", *, works: bool) -> "SideService":
+def _gateway(settings: "Settings", works: bool) -> "SideService":
     from outlast.doors.gateway.platform_factory import require_gateway
 
     require_gateway(settings)

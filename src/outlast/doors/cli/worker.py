@@ -6,7 +6,18 @@ from typing import Annotated
 import typer
 
 from outlast.doors.cli.main_command import AddDir, Allow, BaseUrl, MaxSteps, Model, PermissionMode, WorkflowName
-from outlast.doors.cli.options import Concurrency, Json, LeaseSeconds, Log, LogFormat, Place, Store, turn_config
+from outlast.doors.cli.options import (
+    Concurrency,
+    Json,
+    LeaseSeconds,
+    Log,
+    LogFormat,
+    NetworkOption,
+    Place,
+    SandboxOption,
+    Store,
+    turn_config,
+)
 
 app = typer.Typer()
 
@@ -29,6 +40,8 @@ def worker(
     add_dir: AddDir = None,
     max_steps: MaxSteps = None,
     workflow: WorkflowName = None,
+    sandbox: SandboxOption = None,
+    network: NetworkOption = None,
     store: Store = None,
     place: Place = None,
     concurrency: Concurrency = 16,
@@ -49,7 +62,9 @@ def worker(
     from outlast.app.workers.options import WorkerOptions
     from outlast.doors.worker.run import WorkerFlags, work
 
-    settings = load_settings(store=store, model=model, base_url=base_url, permission_mode=permission_mode)
+    settings = load_settings(
+        store=store, model=model, base_url=base_url, permission_mode=permission_mode, sandbox=sandbox, network=network
+    )
     log_to(sys.stderr, log_format)
     working = WorkerOptions(concurrency=concurrency, lease_seconds=lease_seconds, places=tuple(place or ()))
     flags = WorkerFlags(drain_seconds=drain_seconds, metrics_port=metrics_port, json=json)

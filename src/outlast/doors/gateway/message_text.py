@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any, cast
 
+from outlast.app.sessions.pending_approvals import command_details
 from outlast.core.outbox import DeliveryKind, OpenQuestion, OutboxItem
 from outlast.core.text import fenced, show_invisible, visible_line
 from outlast.doors.gateway.platform import Button
@@ -101,8 +102,7 @@ def is_readable(asked: OpenQuestion) -> bool:
 def _arguments(asked: OpenQuestion) -> str:
     command = asked.arguments.get("command")
     if asked.name == "bash" and isinstance(command, str):
-        others = {name: value for name, value in asked.arguments.items() if name != "command"}
-        return show_invisible("\n".join([command, *(f"{name} = {value}" for name, value in others.items())]))
+        return show_invisible("\n".join([command, *command_details(asked.arguments, asked.reason)]))
     if asked.name == PLAN:
         return show_invisible(str(asked.arguments.get("plan", "")))
     return show_invisible(json.dumps(asked.arguments, indent=1, ensure_ascii=False, default=str))

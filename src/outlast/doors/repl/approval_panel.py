@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
+from outlast.app.sessions.pending_approvals import command_details
 from outlast.doors.terminal_text import cells, cut, exact, pieces, readable
 
 ANSWERS = ("once", "session", "always", "deny")
@@ -81,9 +82,9 @@ class ApprovalQuestion(msgspec.Struct, frozen=True, kw_only=True):
         if self.change is not None:
             return [(_diff_style(line), line) for line in exact(self.change).split("\n")]
         if self.name == "bash" and isinstance(self.arguments.get("command"), str):
-            others = {name: value for name, value in self.arguments.items() if name != "command"}
             lines = [("", line) for line in exact(self.arguments["command"]).split("\n")]
-            return [*lines, *(("class:note", exact(f"{name} = {value}")) for name, value in others.items())]
+            details = command_details(self.arguments, self.reason)
+            return [*lines, *(("class:note", exact(line)) for line in details)]
         text = json.dumps(self.arguments, indent=1, ensure_ascii=False)
         return [("", line) for line in exact(text).split("\n")]
 

@@ -11,6 +11,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
+from outlast.app.sandbox import sandbox_word
 from outlast.app.sessions.context_usage import assumed_window, context_use
 from outlast.app.sessions.detail import driven_by
 from outlast.app.sessions.pending_approvals import change_of, is_from_runtime, scope_of
@@ -303,6 +304,7 @@ class ReplController:
         state = agent.session.state
         self.status.session = agent.session.session_id[:8] if agent.session.exists else ""
         self.status.mode = agent.active_permission_mode
+        self.status.sandbox = sandbox_word(agent.settings, self.status.mode)
         self.status.take(state)
         try:
             setup = self._setup = agent.turn_setup()

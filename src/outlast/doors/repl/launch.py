@@ -81,6 +81,8 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     persona: str | None = None
     effort: str | None = None
     dialect: str | None = None
+    sandbox: str | None = None
+    network: str | None = None
     store: str | None = None
 
     @property
@@ -94,6 +96,8 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
             base_url=self.base_url,
             permission_mode=self.permission_mode,
             dialect=self.dialect,
+            sandbox=self.sandbox,
+            network=self.network,
             project_root=project,
         )
 

@@ -31,6 +31,7 @@ from outlast.core.messages import ToolCall, text_of
 from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSession, open_repl_session
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.repl.resume_prompt import CONTINUE, interruption
+from outlast.doors.terminal_text import readable
 
 TEXT, JSON, STREAM_JSON = "text", "json", "stream-json"
 STDIN_SECONDS = 3.0
@@ -348,6 +349,8 @@ class PrintMode:
         elif self.repl_session.start.model == NO_MODEL:
             print(f"{result.session_id} {result.seq}")
         elif text := shown_answer(result):
+            if sys.stdout.isatty():  # a pipe gets the answer as it is; a terminal would obey what it hides
+                text = readable(text)
             sys.stdout.buffer.write(text.encode("utf-8", "replace").rstrip(b"\n") + b"\n")
             sys.stdout.buffer.flush()
 

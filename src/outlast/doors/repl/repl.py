@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from outlast.app.permissions import is_readable_unasked
+from outlast.app.sandbox import sandbox_warning
 from outlast.app.stores import store_at
 from outlast.app.turn_setup import instruction_files
 from outlast.core.errors import OutcomeUnknown, OutlastError
@@ -125,6 +126,9 @@ class Repl:
         note = agent.turn_setup().model_note
         for line in first_screen(agent.settings, controller.status.model, agent.store.url, note):
             controller.put(line)
+        warning = sandbox_warning(agent.settings, agent.active_permission_mode)
+        if warning is not None:
+            controller.say(warning)
         if controller.repl_session.came_from:
             controller.say(controller.repl_session.came_from, "dim")
         if controller.repl_session.moved:

@@ -31,10 +31,16 @@ async def arrived(controller: ReplController) -> None:
     await _go_on(controller)
 
 
+_EFFECTS = {
+    "hooks.json": "It may run programs of its own.",
+    "permission-rules.json": "It allows things without asking you.",
+}
+
+
 async def _consent(controller: ReplController, pending: PendingConsent) -> None:
-    """Rules and hooks of a project take effect only after the user has seen exactly these bytes and agreed."""
+    """A file of the project takes effect only after the user has seen exactly these bytes and agreed."""
     name = pending.path.name
-    what = "It may run programs of its own." if "hooks" in name else "It allows things without asking you."
+    what = _EFFECTS.get(name, "It chooses the model that answers, from the next start on.")
     controller.put(Text())
     controller.put(Text(f"This project brings along {exact(str(pending.path))}, which is not in force:"))
     controller.put(Padding(Text(exact(pending.content.decode("utf-8", "replace").rstrip("\n"))), (1, 0, 1, 4)))

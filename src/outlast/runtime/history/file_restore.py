@@ -1,94 +1,33 @@
-"""File restore for rewinds: reverts what the file tools wrote after an event, and restores it if the rewind is undone.
+"""File restore for rewinds: reverts what tools wrote after an event, and restores it if the rewind is undone.
 
-`ToolCallStarted` holds the content before each write. `steps` makes a plan from these events, `decided` compares it
-with the files, and `recorded` makes the record for `Rewound.files`, which is written before any file changes. Only then
-does `carried_out` write the files; it may be repeated after a crash. A file that changed otherwise is reported and left
-alone. `undone` plans the undo of a rewind from its record. `ProjectFiles` accesses files as the file tools do.
+`ToolCallStarted` holds the content before each write of a file tool, `ToolCallFinished` what a shell command changed.
+`steps` makes a plan from these events, `decided` compares it with the files, and `recorded` makes the record for
+`Rewound.files`, which is written before any file changes. Only then does `carried_out` write the files; it may be
+repeated after a crash. A file that changed otherwise is reported and left alone. `undone` plans the undo of a rewind
+from its record. `project_files` accesses the files.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
-
-import msgspec
 
 from outlast.core import events as e
 from outlast.core.fold import Row
 from outlast.core.state import SessionState
+from outlast.runtime.changes.change_set import LINK, ChangedFile, ChangeGroup, groups_in, kept_bytes
+from outlast.runtime.changes.file_change import ABSENT, Content, FileChange, Link, RestoreStep, digest_of
 from outlast.runtime.history.child_logs import ChildLog
-from outlast.runtime.tools.files.atomic_write import now, replace
-from outlast.runtime.tools.files.sandboxed_path import ResolvedPath, folder, locate
 from outlast.runtime.tools.files.write_targets import recorded_targets
-from outlast.runtime.tools.port import ToolFault
-from outlast.runtime.turn.context import TurnContext
-from outlast.runtime.turn.tool_context import tool_context
+
+ReadBlob = Callable[[str], bytes | None]
+"""Returns the content of a git blob by its id; None if it cannot be read."""
 
 
-class ProjectFiles:
-    """Reads, writes and removes files inside the roots. Raises `OSError` with the reason if it may not."""
-
-    def __init__(self, context: TurnContext, session_id: str) -> None:
-        self._context = tool_context(context, session_id, "rewind")
-
-    def read(self, path: str) -> bytes | None:
-        try:
-            found = now(self._place(path))
-        except ToolFault as fault:
-            raise OSError(str(fault)) from fault
-        if found.data is None and found.digest != "absent":
-            raise OSError("it is too large to be brought back")
-        return found.data
-
-    def write(self, path: str, data: bytes) -> None:
-        try:
-            place = self._place(path)
-            replace(place, data, now(place).digest, self._context, threading.Event())
-        except ToolFault as fault:
-            raise OSError(str(fault)) from fault
-
-    def remove(self, path: str) -> None:
-        try:
-            with folder(self._place(path)) as (here, name):
-                os.unlink(name, dir_fd=here)
-                os.fsync(here)
-        except ToolFault as fault:
-            raise OSError(str(fault)) from fault
-
-    def _place(self, path: str) -> ResolvedPath:
-        return locate(path, self._context)
-
-
-ABSENT = "absent"
-Read = Callable[[str], bytes | None]
-WriteFile = Callable[[str, bytes], None]
-Remove = Callable[[str], None]
-
-
-class RestoreStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to restore to these bytes, or to remove (None), if its current digest is in `expected` (empty: any)."""
-
-    path: str
-    restore: bytes | None
-    expected: frozenset[str]
-    problem: str | None = None
-
-
-class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The content found in a file and the content to restore; a file with a `problem` is left alone."""
-
-    path: str
-    found: bytes | None = None
-    restore: bytes | None = None
-    problem: str | None = None
-
-    @property
-    def wanted(self) -> bool:
-        return self.problem is None and self.found != self.restore
+def _no_blob(_: str) -> bytes | None:
+    return None
 
 
 class _Wrote(NamedTuple):
@@ -100,10 +39,15 @@ class _Wrote(NamedTuple):
     digest_before: str
     digest_after: str
     certain: bool
+    blob: str = ""
+    mode_before: int | None = None
+    mode_after: int | None = None
+    problem: str | None = None
+    by_shell: bool = False
 
-
-def digest_of(data: bytes | None) -> str:
-    return ABSENT if data is None else hashlib.sha256(data).hexdigest()
+    @property
+    def effect(self) -> tuple[str, str]:
+        return self.digest_before, self.digest_after
 
 
 # --- the plan ------------------------------------------------------------------------------------------------------
@@ -116,18 +60,44 @@ def steps(
     *,
     anyway: Iterable[str] = (),
     children: Sequence[ChildLog] = (),
+    unrecorded: Sequence[tuple[ChangeGroup, PreImageOf]] = (),
+    blob: ReadBlob = _no_blob,
 ) -> list[RestoreStep]:
     """Plan how to restore the files to event `to_seq`; `rows` are the events after it, up to the head, and `children`
     the logs of the sub-agents that they started.
 
-    `anyway` names files that the user agreed to restore even if they were changed since.
+    `anyway` names files that the user agreed to restore even if they were changed since. `unrecorded` are changes of
+    shell commands that no result holds, `blob` reads contents that git holds.
     """
     forced = frozenset(anyway)
     own = _wrote(rows, state, to_seq)
+    for group, pre_image in unrecorded:
+        if group.seq >= to_seq:
+            _add_group(own, group, pre_image, group.seq)
     sources = [own, *(_wrote(child.rows, child.state, 0, child.place) for child in children)]
     paths = dict.fromkeys(path for source in sources for path in source)
-    merged = {path: _in_order([source[path] for source in sources if path in source]) for path in paths}
-    return [_step(path, writes, path in forced) for path, writes in merged.items()]
+    plan: list[RestoreStep] = []
+    for path in paths:
+        writes = _in_order(_known([source[path] for source in sources if path in source]))
+        plan.append(_step(path, writes, path in forced, blob))
+    return plan
+
+
+def _known(sources: list[list[_Wrote]]) -> list[list[_Wrote]]:
+    """Leave out what says nothing new: an effect that another log records too (commands of sub-agents that ran at the
+    same time see each other's changes), and changes of unknown origin to a file that a known call wrote."""
+    certain = any(write.problem is None for source in sources for write in source)
+    seen: set[tuple[str, str]] = set()
+    kept: list[list[_Wrote]] = []
+    for source in sources:
+        left: list[_Wrote] = []
+        for write in source:
+            is_known = write.by_shell and (write.effect in seen or (left and left[-1].effect == write.effect))
+            if not is_known and not (certain and write.problem):
+                left.append(write)
+        seen |= {write.effect for write in left}
+        kept += [left] if left else []
+    return kept
 
 
 def _in_order(sources: list[list[_Wrote]]) -> list[_Wrote]:
@@ -173,17 +143,77 @@ def _wrote(rows: Iterable[Row], state: SessionState, to_seq: int, place: int = 0
         elif isinstance(event, e.ToolCallFinished) and event.call_id in begun and not event.is_error:
             for path in begun.pop(event.call_id):
                 found[path][-1] = found[path][-1]._replace(certain=True)
+        elif isinstance(event, e.ToolCallFinished):
+            for group in groups_in(event.facts):
+                if place or not group.seq or group.seq >= to_seq:
+                    _add_group(found, group, partial(kept_bytes, event.facts), stored.seq, place)
     return found
 
 
-def _step(path: str, writes: Sequence[_Wrote], forced: bool) -> RestoreStep:
-    first = writes[0]
-    problem = None if forced else _broken(writes)
-    if first.before is None and first.digest_before != ABSENT:
+PreImageOf = Callable[[ChangedFile], bytes | None]
+
+
+def _add_group(
+    found: dict[str, list[_Wrote]], group: ChangeGroup, pre_image: PreImageOf, seq: int, place: int = 0
+) -> None:
+    """Add what a shell command changed."""
+    for file in group.files:
+        before, after = file.before, file.after
+        wrote = _Wrote(
+            seq,
+            place or seq,
+            pre_image(file),
+            before.digest,
+            after.digest,
+            certain=True,
+            blob=before.blob,
+            mode_before=before.mode if before.has_bytes else None,
+            mode_after=after.mode if after.has_bytes else None,
+            problem=group.problem,
+            by_shell=True,
+        )
+        found.setdefault(file.path, []).append(wrote)
+
+
+def created_folders(rows: Iterable[Row], state: SessionState, to_seq: int) -> list[str]:
+    """Return the folders that shell commands created after `to_seq`: a rewind removes those that are empty then."""
+    visible = (event for stored, event in rows if stored.seq > to_seq and not state.view.hides(stored.seq))
+    finished = (event for event in visible if isinstance(event, e.ToolCallFinished))
+    return [path for event in finished for group in groups_in(event.facts) for path in group.folders]
+
+
+def _step(path: str, writes: Sequence[_Wrote], forced: bool, blob: ReadBlob) -> RestoreStep:
+    first, last = writes[0], writes[-1]
+    problem = None if forced else _broken(writes) or next((write.problem for write in writes if write.problem), None)
+    stays = all(write.digest_before == write.digest_after for write in writes)
+    restore = _first_content(writes, blob)
+    if restore is None and first.digest_before != ABSENT and not stays:
         problem = "no copy of what was there is kept"
     return RestoreStep(
-        path=path, restore=first.before, expected=frozenset() if forced else _left_by(writes), problem=problem
+        path=path,
+        restore=restore,
+        expected=frozenset() if forced else _left_by(writes),
+        problem=problem,
+        mode=first.mode_before,
+        left_mode=last.mode_after,
+        content_stays=stays,
     )
+
+
+def _first_content(writes: Sequence[_Wrote], blob: ReadBlob) -> Content:
+    """Return the content before the first write. A write that changed only permissions does not hold it."""
+    digest = writes[0].digest_before
+    if digest.startswith(LINK):
+        return Link(digest.removeprefix(LINK))
+    for write in writes:
+        if write.digest_before != digest:
+            continue
+        if write.before is not None:
+            return write.before
+        data = blob(write.blob) if write.blob else None
+        if data is not None and digest_of(data) == digest:
+            return data
+    return None
 
 
 def _left_by(writes: Sequence[_Wrote]) -> frozenset[str]:
@@ -204,31 +234,16 @@ def _broken(writes: Sequence[_Wrote]) -> str | None:
 def undone(changes: Iterable[FileChange]) -> list[RestoreStep]:
     """Plan the steps that revert these changes."""
     return [
-        RestoreStep(path=change.path, restore=change.found, expected=frozenset({digest_of(change.restore)}))
+        RestoreStep(
+            path=change.path,
+            restore=change.found,
+            expected=frozenset({digest_of(change.restore)}),
+            mode=change.found_mode,
+            left_mode=change.restore_mode,
+        )
         for change in changes
         if change.wanted
     ]
-
-
-# --- comparison with the files -------------------------------------------------------------------------------------
-
-
-def decided(plan: Iterable[RestoreStep], read: Read) -> list[FileChange]:
-    """Compare the plan with the files. `read` returns a file's bytes, or None if there is no file; its `OSError`
-    becomes a problem."""
-    return [_decided(step, read) for step in plan]
-
-
-def _decided(step: RestoreStep, read: Read) -> FileChange:
-    if step.problem is not None:
-        return FileChange(path=step.path, problem=step.problem)
-    try:
-        found = read(step.path)
-    except OSError as error:
-        return FileChange(path=step.path, problem=f"it cannot be read: {error.strerror or error}")
-    if found != step.restore and step.expected and digest_of(found) not in step.expected:
-        return FileChange(path=step.path, problem="it has been changed since")
-    return FileChange(path=step.path, found=found, restore=step.restore)
 
 
 # --- the record ----------------------------------------------------------------------------------------------------
@@ -239,9 +254,11 @@ def recorded(changes: Iterable[FileChange]) -> dict[str, Any]:
     contents = bytearray()
     places: dict[bytes, list[int]] = {}
 
-    def kept(data: bytes | None) -> list[int] | None:
+    def kept(data: Content) -> list[int] | str | None:
         if data is None:
             return None
+        if isinstance(data, Link):
+            return data.target
         if data not in places:
             places[data] = [len(contents), len(data)]
             contents.extend(data)
@@ -253,6 +270,8 @@ def recorded(changes: Iterable[FileChange]) -> dict[str, Any]:
             entries[change.path] = {"problem": change.problem}
         else:
             entries[change.path] = {"found": kept(change.found), "restore": kept(change.restore)}
+            if (change.found_mode, change.restore_mode) != (None, None):
+                entries[change.path]["modes"] = [change.found_mode, change.restore_mode]
     return {"entries": entries, "contents": bytes(contents)} if entries else {}
 
 
@@ -260,39 +279,21 @@ def changes_in(files: dict[str, Any]) -> list[FileChange]:
     """Return the changes that a `Rewound` event records."""
     contents = files.get("contents", b"")
 
-    def cut(place: list[int] | None) -> bytes | None:
+    def cut(place: list[int] | str | None) -> Content:
+        if isinstance(place, str):
+            return Link(place)
         return None if place is None else contents[place[0] : place[0] + place[1]]
 
     entries = cast("dict[str, dict[str, Any]]", files.get("entries", {}))
     return [
         FileChange(path=path, problem=entry["problem"])
         if "problem" in entry
-        else FileChange(path=path, found=cut(entry["found"]), restore=cut(entry["restore"]))
+        else FileChange(
+            path=path,
+            found=cut(entry["found"]),
+            restore=cut(entry["restore"]),
+            found_mode=entry.get("modes", (None, None))[0],
+            restore_mode=entry.get("modes", (None, None))[1],
+        )
         for path, entry in entries.items()
     ]
-
-
-# --- the effect ----------------------------------------------------------------------------------------------------
-
-
-def carried_out(changes: Iterable[FileChange], read: Read, write: WriteFile, remove: Remove) -> list[FileChange]:
-    """Make the recorded changes; return those that failed, each with its problem. Idempotent."""
-    return [failed for change in changes if (failed := _carried_out(change, read, write, remove)) is not None]
-
-
-def _carried_out(change: FileChange, read: Read, write: WriteFile, remove: Remove) -> FileChange | None:
-    if change.problem is not None:
-        return change
-    try:
-        now = read(change.path)
-        if now == change.restore:
-            return None
-        if now != change.found:
-            return msgspec.structs.replace(change, problem="it has been changed since")
-        if change.restore is None:
-            remove(change.path)
-        else:
-            write(change.path, change.restore)
-    except OSError as error:
-        return msgspec.structs.replace(change, problem=f"it cannot be written: {error.strerror or error}")
-    return None

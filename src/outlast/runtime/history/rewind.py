@@ -17,12 +17,15 @@ from outlast.core.messages import Message, Part, Role
 from outlast.core.state import SessionState
 from outlast.core.transcript import message_of
 from outlast.core.window import whole_from
+from outlast.runtime.changes.file_change import FileChange, RestoreStep, carried_out, decided
+from outlast.runtime.changes.session_changes import WorkspaceChanges
 from outlast.runtime.driver import Driver
 from outlast.runtime.history import file_restore
-from outlast.runtime.history.child_logs import child_logs
-from outlast.runtime.history.file_restore import FileChange, ProjectFiles
+from outlast.runtime.history.child_logs import ChildLog, child_logs
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.turn.call_changes import shell_changes
 from outlast.runtime.turn.context import TurnContext
+from outlast.runtime.turn.project_files import ProjectFiles
 from outlast.runtime.turn.recovery import closing_events, stored_partial_reply
 from outlast.store.read.decode import decode_events
 
@@ -125,11 +128,44 @@ async def rewind(
         return []
     place = _files(driver, context)
     children = await asyncio.to_thread(child_logs, driver.store, rows, driver.state, to_seq)
-    plan = file_restore.steps(rows, driver.state, to_seq, anyway=anyway, children=children)
-    changes = await asyncio.to_thread(file_restore.decided, plan, place.read)
+    shell = shell_changes(context, driver.session_id)
+    plan = await asyncio.to_thread(_plan, rows, driver.state, to_seq, anyway, children, shell)
+    changes = await asyncio.to_thread(decided, plan, place.read, place.mode)
+    folders = _created_folders(rows, driver.state, to_seq, children)
     begun = e.RuntimeStateChanged(changes={RESTORING: {"undo": False}})
     await driver.write(*rewind_events(driver.state, to_seq, file_restore.recorded(changes), partial), begun)
-    return await _restored(driver, place, changes)
+    left = await _restored(driver, place, changes)
+    await asyncio.to_thread(place.remove_empty, folders)
+    await asyncio.to_thread(shell.recorded, to_seq)
+    return left
+
+
+def _created_folders(rows: list[Row], state: SessionState, to_seq: int, children: Sequence[ChildLog]) -> list[str]:
+    folders = file_restore.created_folders(rows, state, to_seq)
+    for child in children:
+        folders += file_restore.created_folders(child.rows, child.state, 0)
+    return folders
+
+
+def _plan(
+    rows: list[Row],
+    state: SessionState,
+    to_seq: int,
+    anyway: Sequence[str],
+    children: Sequence[ChildLog],
+    shell: WorkspaceChanges,
+) -> list[RestoreStep]:
+    """Plan the restore. A look first finds what a command changed whose result was never recorded."""
+    shell.look(state.last_seq)
+    return file_restore.steps(
+        rows,
+        state,
+        to_seq,
+        anyway=anyway,
+        children=children,
+        unrecorded=[(group, shell.pre_image) for group in shell.calls.unrecorded],
+        blob=lambda blob: shell.content("", blob),
+    )
 
 
 async def unrewind(driver: Driver, context: TurnContext) -> list[FileChange]:
@@ -146,7 +182,7 @@ async def unrewind(driver: Driver, context: TurnContext) -> list[FileChange]:
         await driver.write(*closed, undone)
         return []
     place = _files(driver, context)
-    changes = await asyncio.to_thread(file_restore.decided, plan, place.read)
+    changes = await asyncio.to_thread(decided, plan, place.read, place.mode)
     begun = e.RuntimeStateChanged(changes={RESTORING: {"undo": True, "rewound_seq": seq}})
     await driver.write(*closed, undone, begun)
     return await _restored(driver, place, changes)
@@ -163,13 +199,16 @@ async def finish_restoring(driver: Driver, context: TurnContext) -> list[FileCha
     changes = file_restore.changes_in(event.files) if isinstance(event, e.Rewound) else []
     place = _files(driver, context)
     if begun["undo"]:
-        changes = await asyncio.to_thread(file_restore.decided, file_restore.undone(changes), place.read)
+        plan = file_restore.undone(changes)
+        changes = await asyncio.to_thread(decided, plan, place.read, place.mode)
     return await _restored(driver, place, changes)
 
 
 async def _restored(driver: Driver, place: ProjectFiles, changes: list[FileChange]) -> list[FileChange]:
     driver.fresh()
-    left = await asyncio.to_thread(file_restore.carried_out, changes, place.read, place.write, place.remove)
+    left = await asyncio.to_thread(
+        carried_out, changes, place.read, place.write, place.remove, place.mode, place.set_mode
+    )
     await driver.write(e.RuntimeStateChanged(changes={RESTORING: None}))
     return left
 

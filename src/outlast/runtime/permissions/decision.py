@@ -35,12 +35,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     digest: str = ""
     commands: tuple[tuple[str, ...], ...] = ()
+    needs: tuple[str, ...] = ()
+    """Walls of the sandbox that the user lifted for the session, such as `network:example.org`."""
     mode: str = ""
     """`read-only` if it was given in read-only or plan mode. Other grants do not count there."""
 
     def facts(self) -> dict[str, Any]:
         """The form stored in the log."""
-        return msgspec.to_builtins(self)
+        return msgspec.json.decode(msgspec.json.encode(self))
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +51,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     `mode` is never above `ceiling`: use `effective_mode`. `prompting` says that a user can be asked. `approved` holds
     digests of calls that the user has approved. `planning`: plan mode is on. `search_path` is the PATH that commands
     will run with: a program found inside the roots is not trusted as the system program of that name. `cwd` is the
-    folder where a shell command starts; None: the project.
+    folder where a shell command starts; None: the project. `sandboxed`: the operating system keeps shell commands
+    inside their walls, so that they run unasked; `read_only_holds`: it does so in
+    read-only and plan mode too; `network` is off, ask or on; `closed` are folders no command may have.
     """
 
     mode: PermissionMode
@@ -64,6 +68,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     hook: Decision | None = None
     search_path: str = ""
     cwd: Path | None = None
+    sandboxed: bool = False
+    read_only_holds: bool = True
+    network: str = "ask"
+    closed: tuple[Path, ...] = ()
 
 
 def effective_mode(requested: PermissionMode, ceiling: PermissionMode) -> PermissionMode:

@@ -1,10 +1,14 @@
 """Decides a tool call, from the call and the policy only. The first step that applies wins:
 
-    deny rule > hook deny > plan mode > writing in read-only mode > already approved > hook ask > ask rule >
-    hook allow > allow rule or grant > prompt mode asks > allow and full-access modes allow > the mode's level >
-    ask, or deny
+    deny rule > hook deny > plan mode > writing in read-only mode > already approved > walls to lift > hook ask >
+    ask rule > hook allow > allow rule or grant > prompt mode asks > allow and full-access modes allow >
+    the mode's level > ask, or deny
 
-In plan mode every call that does more than read is denied after the deny rules, whatever the permission mode. In
+Where a sandbox holds, a shell command runs unasked inside it; in read-only and plan mode nothing that it writes
+remains. The user is asked about walls that the command needs lifted, and about work that could not be brought back.
+Without a sandbox the text of the command decides (`shell.judge`).
+
+In plan mode every other call that does more than read is denied after the deny rules, whatever the permission mode. In
 read-only mode, what a user allowed in another mode permits no call that could write: rules and hook answers do not
 count for shell commands and unknown tools there, grants only if they were given in that mode, and `--allow` only in a
 process that was started read-only.
@@ -16,6 +20,7 @@ the user and names the flag that would have allowed the call.
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 import msgspec
@@ -24,9 +29,11 @@ from outlast.core.messages import ToolCall
 from outlast.runtime.permissions.call_paths import named_paths, reads_stored_output
 from outlast.runtime.permissions.decision import Decision, Grant, Policy, Verdict, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.needs import refusal, requested_needs, unmet_needs
 from outlast.runtime.permissions.paths import reading_fault, writing_fault
 from outlast.runtime.permissions.rule_match import call_digest, strictly_fits, widely_fits
 from outlast.runtime.permissions.rules import FLAG, NO_RULES
+from outlast.runtime.permissions.shell.destructive import destroyed_work
 from outlast.runtime.permissions.shell.judge import Judgement, head_words, judge
 
 __all__ = ["Decision", "Grant", "Policy", "Verdict", "call_digest", "decide", "effective_mode"]
@@ -40,6 +47,8 @@ TALKING = frozenset({"web_fetch", "bash_output", "bash_kill"})
 WRITING = frozenset({"write", "edit", "apply_patch"})
 HARMLESS = "shell-harmless"
 """The code of a decision that allows a shell command because of what it says alone."""
+SANDBOXED = "sandboxed"
+"""The code of a decision that allows a shell command because the sandbox keeps it inside."""
 PLANNING = QUIET | READING | {"bash_output", "web_fetch"}
 """Tools that only read, so that plan mode leaves them to the permission mode."""
 PLAN_MODE = "plan mode is on: only reading is allowed; call exit_plan(plan) to ask the user to approve the plan"
@@ -56,13 +65,16 @@ def decide(call: ToolCall, policy: Policy) -> Decision:
             code=decision.code,
             reason=f"{decision.reason}; {NOBODY}",
             rule=decision.rule,
-            remedy=_flag(call, judged),
+            remedy=decision.remedy or _flag(call, judged),
         )
     return decision
 
 
 def _as_far_as_the_mode(call: ToolCall, policy: Policy) -> Policy:
-    """Return the policy without the permissions that do not count for this call in this mode."""
+    """Return the policy without the permissions, and without the sandbox, that do not count in this mode."""
+    is_looking = policy.planning or policy.mode is PermissionMode.READ_ONLY
+    if is_looking and not policy.read_only_holds:
+        policy = msgspec.structs.replace(policy, sandboxed=False)
     if policy.mode is not PermissionMode.READ_ONLY or call.name in QUIET | READING | TALKING:
         return policy
     flags = policy.rules.allow if policy.ceiling is PermissionMode.READ_ONLY else ()
@@ -88,13 +100,18 @@ def _ruled(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision
     hook = policy.hook
     if hook is not None and hook.verdict is Verdict.DENY:
         return hook
-    if policy.planning and not _only_reads(call, policy):
+    is_sandboxed = judged is not None and policy.sandboxed
+    if policy.planning and not is_sandboxed and not _only_reads(call, policy):
         return _decision(Verdict.DENY, "plan-mode", PLAN_MODE)
-    if policy.mode is PermissionMode.READ_ONLY and (call.name in WRITING or (judged is not None and judged.writes)):
+    writes = call.name in WRITING or (judged is not None and judged.writes)
+    if policy.mode is PermissionMode.READ_ONLY and writes and not is_sandboxed:
         reason = f"{call.name} would write, and the permission mode is read-only: nothing can be changed here"
         return _decision(Verdict.DENY, "read-only", reason, remedy="--permission-mode workspace-write")
     if call_digest(call.name, call.arguments, policy.cwd) in policy.approved:
         return _decision(Verdict.ALLOW, "approved", "the user has approved this very call")
+    walls = _walls(call, policy) if is_sandboxed else None
+    if walls is not None:
+        return walls
     if hook is not None and hook.verdict is Verdict.ASK:
         return hook
     for rule in policy.rules.ask:
@@ -103,6 +120,24 @@ def _ruled(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision
     if hook is not None:
         return hook
     return _allowed(call, policy, judged)
+
+
+def _walls(call: ToolCall, policy: Policy) -> Decision | None:
+    """Return the decision about walls that the command needs lifted and that stand; None if there are none."""
+    try:
+        unmet = unmet_needs(requested_needs(call, policy.cwd or policy.project), policy)
+    except ValueError as error:
+        return _decision(Verdict.DENY, "need", str(error))
+    for need, verdict in unmet.items():
+        if verdict is Verdict.DENY:
+            return _decision(Verdict.DENY, "wall", refusal(need, policy))
+    if not unmet:
+        return None
+    why: object = call.arguments.get("why")
+    said = f'; the model says: "{why[:300]}"' if isinstance(why, str) and why.strip() else ""
+    reasons = "; ".join(need.reason() for need in unmet)
+    flags = " ".join(f"--allow {shlex.quote(str(need))}" for need in unmet)
+    return _decision(Verdict.ASK, "wall", f"{reasons}{said}", remedy=flags)
 
 
 def _only_reads(call: ToolCall, policy: Policy) -> bool:
@@ -140,6 +175,11 @@ def _by_mode(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decisi
 
 
 def _by_level(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decision:
+    if judged is not None and policy.sandboxed:
+        lost = destroyed_work(_command(call.arguments)) if policy.mode is not PermissionMode.READ_ONLY else None
+        if lost is not None and not policy.planning:
+            return _decision(Verdict.ASK, "destroys", f"the command {lost}")
+        return _decision(Verdict.ALLOW, SANDBOXED, "the sandbox keeps the command inside the project")
     if judged is not None:
         if judged.verdict is Verdict.ALLOW:
             return _decision(Verdict.ALLOW, HARMLESS, "every part of the command is known to be harmless")

@@ -22,6 +22,9 @@ from outlast.runtime.permissions.consent import Consents, content_digest
 from outlast.runtime.permissions.rules import FILE_NAME, PermissionRule, RuleSet, flag_rules, parse_rules, read_rules
 from outlast.runtime.private_file import Table, read_bytes, update_locked
 
+ALWAYS = "always"
+"""How the origin of rules begins that come from the user's answers "always". They cover less than written rules."""
+
 
 class PendingConsent(msgspec.Struct, frozen=True, kw_only=True):
     """Project content that has no effect yet: show `content`, then call `Consents.give(path, digest)`."""
@@ -38,7 +41,7 @@ class LoadedRules(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_rules(*, home: Path, project: Path, project_key: str, flags: Iterable[str] = ()) -> LoadedRules:
     """Load all rules for a project. Raises ConfigError if a file is malformed; the agent must then not start."""
-    own = read_rules(home / FILE_NAME) + read_rules(grants_file(home, project_key)) + flag_rules(flags)
+    own = read_rules(home / FILE_NAME) + _answers(grants_file(home, project_key)) + flag_rules(flags)
     path = project / ".outlast" / FILE_NAME
     if os.path.realpath(path) == os.path.realpath(home / FILE_NAME):
         return LoadedRules(rules=own)  # the project is the user's home directory, so this file is the user's own
@@ -51,6 +54,13 @@ def load_rules(*, home: Path, project: Path, project_key: str, flags: Iterable[s
     return LoadedRules(
         rules=own + theirs.without_allow(), pending=PendingConsent(path=path, content=content, digest=digest)
     )
+
+
+def _answers(path: Path) -> RuleSet:
+    """Return what the user answered with "always", as rules that say where they come from."""
+    found = read_rules(path)
+    told = (msgspec.structs.replace(rule, origin=f"{ALWAYS}, {rule.origin}") for rule in found.allow)
+    return msgspec.structs.replace(found, allow=tuple(told))
 
 
 def grants_file(home: Path, project_key: str) -> Path:

@@ -40,7 +40,7 @@ def _canonical(value: object) -> str:
 
 def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     """For allow rules: True if every field of the rule matches. `shell.judge` matches rules for parts of a command."""
-    if rule.tool not in {"", call.name} or rule.command:
+    if rule.tool not in {"", call.name} or rule.command or rule.need:
         return False
     if rule.digest:
         return rule.digest == call_digest(call.name, call.arguments, policy.cwd)
@@ -59,7 +59,7 @@ def strictly_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
 def widely_fits(rule: PermissionRule, call: ToolCall, policy: Policy) -> bool:
     """For deny and ask rules: True if every field of the rule may match. A rule for edit or write holds for patches."""
     names = {"", call.name, "edit", "write"} if call.name == "apply_patch" else {"", call.name}
-    if rule.tool not in names:
+    if rule.tool not in names or rule.need:  # `needs.judge_need` decides about walls
         return False
     if rule.digest and rule.digest != call_digest(call.name, call.arguments, policy.cwd):
         return False

@@ -2,8 +2,9 @@
 
 A rule file is one JSON object with the lists `allow`, `deny` and `ask`. Each rule is an object with at least one of
 `tool` (the exact name), `contains` (text anywhere in the arguments), `path_contains` (text in a path, as written and as
-resolved), `command` (the first words of a simple command) and `digest` (one exact call; Outlast writes those). A rule
-applies if all its fields match. Anything else in the file is an error, and the agent does not start.
+resolved), `command` (the first words of a simple command), `need` (a wall of the sandbox, such as
+`network:example.org`) and `digest` (one exact call; Outlast writes those). A rule applies if all its fields match.
+Anything else in the file is an error, and the agent does not start.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import msgspec
 
 from outlast.core.errors import ConfigError
 from outlast.runtime.private_file import Table, parsed, read_bytes
+from outlast.runtime.sandbox.port import NeedKind, parse_need
 
 LISTS = ("allow", "deny", "ask")
 FILE_NAME = "permission-rules.json"
 FLAG = "--allow"
 """The origin of rules that were given with `--allow`."""
-_KEYS = ("tool", "contains", "path_contains", "command", "digest")
+_KEYS = ("tool", "contains", "path_contains", "command", "need", "digest")
 _PATH_TOOLS = frozenset({"read", "write", "edit", "apply_patch", "glob", "search"})
 
 
@@ -34,13 +36,14 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
     contains: str = ""
     path_contains: str = ""
     command: tuple[str, ...] = ()
+    need: str = ""
     digest: str = ""
     origin: str = ""
 
     def table(self) -> dict[str, str]:
         """The form used in a rule file."""
         written = {"command": shlex.join(self.command)} if self.command else {}
-        for key in ("tool", "contains", "path_contains", "digest"):
+        for key in ("tool", "contains", "path_contains", "need", "digest"):
             if getattr(self, key):
                 written[key] = getattr(self, key)
         return written
@@ -111,7 +114,21 @@ def _rule(where: str, given: object) -> PermissionRule:
     command = _command(where, fields.pop("command")) if "command" in fields else ()
     if command and fields.get("tool", "bash") != "bash":
         raise ConfigError(f"{where}: command only goes with the tool bash; remove one of the two")
+    if "need" in fields:
+        if command or fields.keys() - {"need", "tool"} or fields.get("tool", "bash") != "bash":
+            raise ConfigError(f"{where}: need stands alone, or with the tool bash; remove the other keys")
+        fields["need"] = _need(where, fields["need"])
     return PermissionRule(**fields, command=command, origin=where)
+
+
+def _need(where: str, text: str) -> str:
+    """Check a wall's name. A network rule may begin with `*.` for every host below a name."""
+    plain = text.replace("network:*.", "network:", 1)
+    try:
+        parsed_need = parse_need(plain if plain != "network:*" else "network:any", Path("/"))
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return text if parsed_need.kind is NeedKind.NETWORK else str(parsed_need)
 
 
 def _command(where: str, text: str) -> tuple[str, ...]:
@@ -135,8 +152,10 @@ _FLAG = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)\s*(?:\((?P<pattern>.*)\))?", re.
 
 
 def parse_flag(text: str) -> PermissionRule:
-    """Parse `--allow TEXT`: `tool`, `bash(first words *)`, or `write(part of a path)`."""
+    """Parse `--allow TEXT`: `tool`, `bash(first words *)`, `write(part of a path)`, or a wall as `network:HOST`."""
     where = f"--allow '{text}'"
+    if text.strip().partition(":")[0] in set(NeedKind) and ":" in text:
+        return PermissionRule(tool="bash", need=_need(where, text.strip()), origin=FLAG)
     found = _FLAG.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f"{where} is not a rule; write a tool's name or tool(pattern), such as bash(git push *)")

@@ -13,11 +13,13 @@ import msgspec
 
 from outlast.core.messages import ToolCall
 from outlast.core.state import SessionState
-from outlast.runtime.permissions.evaluate import Decision, Grant, Policy, call_digest, decide, effective_mode
+from outlast.runtime.permissions.evaluate import Decision, Grant, Policy, Verdict, call_digest, decide, effective_mode
 from outlast.runtime.permissions.mode import PermissionMode
+from outlast.runtime.permissions.needs import has_lifted, judge_need, requested_needs
 from outlast.runtime.permissions.rule_files import save_grant
 from outlast.runtime.permissions.rules import NO_RULES, PermissionRule, RuleSet
 from outlast.runtime.permissions.shell.judge import grantable, head_words, judge
+from outlast.runtime.sandbox.port import Need
 
 _ALL = "always, in this process"
 
@@ -34,12 +36,16 @@ class SessionPolicy:
         search_path: str = "",
         home: Path | None = None,
         project_key: str = "",
+        sandboxed: bool = False,
+        read_only_holds: bool = True,
+        network: str = "ask",
     ) -> None:
         self.ceiling = ceiling
         self.rules = rules
         self.prompting = prompting
         self._project, self._roots, self._search_path = project, roots, search_path
         self._home, self._project_key = home, project_key
+        self._sandboxed, self._read_only_holds, self._network = sandboxed, read_only_holds, network
         self._mode = ceiling
         self._judged_in = ceiling
 
@@ -64,6 +70,10 @@ class SessionPolicy:
             hook=hook,
             search_path=self._search_path,
             cwd=cwd,
+            sandboxed=self._sandboxed and self._mode is not PermissionMode.DANGER_FULL_ACCESS,
+            read_only_holds=self._read_only_holds,
+            network=self._network,
+            closed=(self._home,) if self._home is not None else (),
         )
 
     def judge(
@@ -74,26 +84,40 @@ class SessionPolicy:
         A call that already has an approval request in the log is asked again rather than denied, even if no user can be
         asked in this process.
         """
-        policy = self.policy(session_grants(state.runtime.get("grants")), hook, cwd)
-        if state.plan_mode:
-            policy = msgspec.structs.replace(policy, planning=True)
+        policy = self._for_session(state, hook, cwd)
         self._judged_in = PermissionMode.READ_ONLY if state.plan_mode else policy.mode
         digest = call_digest(call.name, call.arguments, cwd)
         if any(found.call_id == call.id and found.call_digest == digest for found in state.approvals):
             policy = msgspec.structs.replace(policy, prompting=True)
         return decide(call, policy)
 
+    def judge_need(self, need: Need, state: SessionState) -> Verdict:
+        """Decide about a wall that a running command meets."""
+        verdict = judge_need(need, self._for_session(state))
+        return Verdict.DENY if verdict is Verdict.ASK and not self.prompting else verdict
+
+    def has_lifted(self, need: Need, state: SessionState) -> bool:
+        """Whether a rule or an answer of the user names this wall."""
+        return has_lifted(need, self._for_session(state))
+
+    def _for_session(self, state: SessionState, hook: Decision | None = None, cwd: Path | None = None) -> Policy:
+        policy = self.policy(session_grants(state.runtime.get("grants")), hook, cwd)
+        return msgspec.structs.replace(policy, planning=True) if state.plan_mode else policy
+
     def grant(self, call: ToolCall, cwd: Path | None = None) -> dict[str, Any]:
         """Return the grant to store when the user approves a call for the session."""
         digest, looking = call_digest(call.name, call.arguments, cwd), self._judged_in is PermissionMode.READ_ONLY
         mode = str(PermissionMode.READ_ONLY) if looking else ""
-        return Grant(tool=call.name, digest=digest, commands=self._heads(call, cwd), mode=mode).facts()
+        needs = tuple(str(need) for need in requested_needs(call, cwd or self._project))
+        return Grant(tool=call.name, digest=digest, commands=self._heads(call, cwd), needs=needs, mode=mode).facts()
 
     def always(self, call: ToolCall, cwd: Path | None = None) -> None:
         """Add allow rules for this call to the user's own rules of the project; durable only if there is a home."""
-        heads = self._heads(call, cwd)
-        rules = tuple(PermissionRule(tool="bash", command=words, origin=_ALL) for words in heads) or (
-            PermissionRule(tool=call.name, digest=call_digest(call.name, call.arguments, cwd), origin=_ALL),
+        needs, heads = requested_needs(call, cwd or self._project), self._heads(call, cwd)
+        rules = (
+            tuple(PermissionRule(tool="bash", need=str(need), origin=_ALL) for need in needs)
+            or tuple(PermissionRule(tool="bash", command=words, origin=_ALL) for words in heads)
+            or (PermissionRule(tool=call.name, digest=call_digest(call.name, call.arguments, cwd), origin=_ALL),)
         )
         if self._home is not None and self._project_key:
             save_grant(self._home, self._project_key, *rules)

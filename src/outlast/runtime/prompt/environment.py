@@ -53,7 +53,7 @@ _PERMISSIONS = {
     PermissionMode.WORKSPACE_WRITE: "you may change files in the project; other effects are asked about or denied",
     PermissionMode.DANGER_FULL_ACCESS: "you may do anything this user may; take care",
     PermissionMode.PROMPT: "the user is asked about each effect",
-    PermissionMode.ALLOW: "everything is allowed but what a rule denies",
+    PermissionMode.ALLOW: "everything is allowed but what a rule denies; name the walls a command needs lifted",
 }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from outlast.core.text import visible_line
-from outlast.runtime.prompt.git_repository import GitRepository, find_repository, is_inert, read_head
+from outlast.runtime.git_repository import GitRepository, find_repository, is_inert, read_head
 
 SECONDS = 0.5
 OUTPUT_LIMIT = 64 * 1024
@@ -106,7 +106,7 @@ def _line(text: str) -> str:
     return " " * indent + visible_line(text, LINE_LENGTH)
 
 
-def _git_program(search_path: str | None, top: Path) -> str | None:
+def git_program(search_path: str | None, top: Path) -> str | None:
     """Return the git program of the search path, by default this process's; relative entries and those inside the
     repository do not count."""
     if search_path is None:
@@ -152,7 +152,7 @@ def git_outputs(
 ) -> list[str] | None:
     """Run these git commands at the same time; None if git cannot be run without care here, if one of them fails, or if
     they are not done by the deadline."""
-    program = _git_program(search_path, repository.top)
+    program = git_program(search_path, repository.top)
     if program is None or not is_inert(repository):
         return None
     places = (f"--git-dir={repository.folder}", f"--work-tree={repository.top}")

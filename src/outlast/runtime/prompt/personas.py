@@ -16,6 +16,7 @@ import msgspec
 from outlast.core.errors import ConfigError
 from outlast.core.text import visible_line
 from outlast.core.workflow_mode import Workflow
+from outlast.runtime.permissions.consent import content_digest
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt import claude_agents
 from outlast.runtime.prompt.front_matter import Malformed, front_matter, toml_table
@@ -41,6 +42,8 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""
     source: str = "built-in"
     path: str | None = None
+    digest: str = ""
+    """Of the content of a project's file: its persona names a model only after the user's consent to that."""
 
     def mode_under(self, ceiling: PermissionMode) -> PermissionMode:
         """Return the persona's own mode if it permits no more than `ceiling`, else `ceiling`."""
@@ -121,7 +124,8 @@ def _read(root: Path, relative: str, source: str) -> Persona:
     table = toml_table(text) if relative.endswith(".toml") else front_matter(text, body="prompt")
     if relative.startswith(claude_agents.FOLDER):
         table = claude_agents.persona_keys(table)
-    return _persona(table, Path(relative).stem, source, str(root / relative))
+    persona = _persona(table, Path(relative).stem, source, str(root / relative))
+    return msgspec.structs.replace(persona, digest=content_digest(data)) if source == "project" else persona
 
 
 def _persona(table: Mapping[str, object], stem: str, source: str, path: str) -> Persona:

@@ -75,8 +75,8 @@ def _first_commit(git: Path, top: Path) -> str | None:
     if told is not None:
         return f"root {told[1]}"
     # Rarely needed, and listing sessions must start quickly.
+    from outlast.runtime.git_repository import find_repository
     from outlast.runtime.prompt.git_facts import git_outputs
-    from outlast.runtime.prompt.git_repository import find_repository
 
     repository = find_repository(top)
     words = ("rev-list", "--max-parents=0", "HEAD")

@@ -37,7 +37,9 @@ SANDBOX = """\
 What you may do is decided for each call, by the permission mode that you are told in messages and by the user's rules.
 - You ask for more by making the call: if it needs approval, the user is asked and may allow it once, for this session,
   or always. If nobody can be asked, the call is denied. Then do what is possible without it, and say what is left.
-- Unless the mode is danger-full-access or allow, a shell command can write only inside the project, the other writable
-  folders and the folder $TMPDIR; in read-only mode only inside $TMPDIR. A write elsewhere fails with "Permission
-  denied", also for an approved command: that is the sandbox, not the mode bits of the file. Put scratch files into
-  $TMPDIR."""
+- Shell commands run in a sandbox unless the mode is danger-full-access: you may build, test and use git freely there.
+  A command can write inside the project, the other writable folders and /tmp, not to git's configuration and hooks. In
+  read-only and plan mode it works on a throw-away copy: nothing that it writes stays. It reaches only the hosts that
+  the user allows; the user is asked when it connects to a new one.
+- A result that says "blocked by the sandbox" names the wall. Do without it, or make the call again with
+  needs=["network:HOST"], needs=["write:PATH"] and why="...", so that the user can lift this wall."""

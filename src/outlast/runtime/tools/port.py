@@ -16,6 +16,8 @@ from outlast.core.events import EffectClass, Event
 from outlast.core.messages import FilePart, ImagePart, TextPart
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.skills import NO_SKILLS, SkillCatalog
+from outlast.runtime.sandbox.command_sandbox import CommandSandbox
+from outlast.runtime.sandbox.port import Lifted, Need
 
 
 class Spawned(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +81,11 @@ async def no_output(_: str) -> StoredOutput | None:
     return None
 
 
+async def no_wall_lifted(_: Need) -> Lifted:
+    """Lift nothing: for tools that run where nobody can be asked."""
+    return Lifted.NO
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool may know and use. If its task is cancelled, the tool must stop at once and leave no process behind.
 
@@ -101,6 +108,12 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     ask: Callable[[str, list[str]], Awaitable[str]]
     approve: Callable[[str], Awaitable[bool | None]]
     delegate: Callable[[str, str | None], Awaitable[ToolOutcome]]
+    lift: Callable[[Need], Awaitable[Lifted]] = no_wall_lifted
+    """Lifts a wall of the sandbox that a running command met, if the policy or the user says so."""
+    needs: tuple[Need, ...] = ()
+    """The walls that are lifted for this call."""
+    sandbox: CommandSandbox | None = None
+    """What puts a shell command behind walls; None: it is confined by Landlock, or not at all."""
     recall: Callable[[str | None, int | None, int], Awaitable[ToolOutcome]] | None = None
     """Shows events of this session by query or seq (`outlast.runtime.session_recall`); None where no log is open."""
     skills: SkillCatalog = NO_SKILLS

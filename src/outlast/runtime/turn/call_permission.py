@@ -14,6 +14,8 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.decision import Decision, Verdict
 from outlast.runtime.permissions.evaluate import HARMLESS, NOBODY, call_digest
+from outlast.runtime.permissions.needs import requested_needs
+from outlast.runtime.sandbox.port import Lifted, Need
 from outlast.runtime.turn import approvals
 from outlast.runtime.turn.context import TurnContext
 
@@ -28,6 +30,8 @@ class CallPermit(msgspec.Struct, frozen=True, kw_only=True):
     approval: int | None = None
     events: tuple[Event, ...] = ()
     unasked: bool = False
+    needs: tuple[Need, ...] = ()
+    """The walls of the sandbox that are lifted for this call."""
 
 
 class CallRefusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +66,7 @@ class CallPermission:
         if decision.verdict is Verdict.DENY:
             return _refusal("blocked", decision.reason, decision)
         if decision.verdict is Verdict.ALLOW:
-            return CallPermit(unasked=decision.code == HARMLESS)
+            return CallPermit(unasked=decision.code == HARMLESS, needs=self._needs(call, cwd))
         return await self._asked(call, cwd, decision)
 
     async def _asked(self, call: ToolCall, cwd: Path | None, decision: Decision) -> CallPermit | CallRefusal:
@@ -83,7 +87,35 @@ class CallPermission:
         )
         if answer not in GRANTING:
             return _refusal("declined", "the user declined this call.", decision)
-        return CallPermit(approval=seq, events=self._remembered(call, cwd, answer))
+        return CallPermit(approval=seq, events=self._remembered(call, cwd, answer), needs=self._needs(call, cwd))
+
+    async def lift(self, call: ToolCall, need: Need) -> Lifted:
+        """Lift a wall that a running command met, if the policy or the user says so. An answer for the session or for
+        always is recorded before this returns."""
+        gate, state = self._context.gate, self._driver.state
+        verdict = gate.judge_need(need, state)
+        if verdict is Verdict.DENY:
+            return Lifted.NO
+        if verdict is Verdict.ALLOW:
+            return Lifted.NAMED if gate.has_lifted(need, state) else Lifted.YES
+        asked = ToolCall(id=call.id, name=call.name, arguments={**call.arguments, "needs": [str(need)]})
+        _, answer = await approvals.ask_and_wait(
+            self._driver,
+            self._context.answerer,
+            call_id=call.id,
+            name=call.name,
+            arguments=asked.arguments,
+            digest=call_digest(asked.name, asked.arguments),
+            reason=need.reason(),
+            mode=self._context.gate.mode,
+            aside=self._context.observer.waiting_for_person,
+        )
+        if answer in GRANTING and (remembered := self._remembered(asked, None, answer)):
+            await self._driver.write(*remembered)
+        return Lifted.NAMED if answer in GRANTING else Lifted.NO
+
+    def _needs(self, call: ToolCall, cwd: Path | None) -> tuple[Need, ...]:
+        return requested_needs(call, cwd or self._context.project)
 
     def _remembered(self, call: ToolCall, cwd: Path | None, answer: str) -> tuple[Event, ...]:
         if answer == "always":

@@ -14,12 +14,14 @@ from outlast.runtime.agent_config import AgentConfig, Budgets
 from outlast.runtime.clock import Clock, SystemClock
 from outlast.runtime.driver import Driver
 from outlast.runtime.hooks import Hooks
-from outlast.runtime.permissions.decision import Decision
+from outlast.runtime.permissions.decision import Decision, Verdict
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.prompt.environment import EnvironmentFact
 from outlast.runtime.prompt.memory_files import MemoryFile
 from outlast.runtime.prompt.personas import Persona
 from outlast.runtime.prompt.skills import NO_SKILLS, SkillCatalog
+from outlast.runtime.sandbox.command_sandbox import CommandSandbox
+from outlast.runtime.sandbox.port import Need
 from outlast.runtime.tools.port import Tool
 from outlast.runtime.turn.approvals import Answerer
 from outlast.runtime.turn.observer import NullObserver, TurnObserver
@@ -47,6 +49,14 @@ class PermissionPolicy(Protocol):
 
     def judge(self, call: ToolCall, state: SessionState, hook: Decision | None, cwd: Path | None = None) -> Decision:
         """Decide a call. `cwd` is the folder where a shell command starts; None: the project."""
+        ...
+
+    def judge_need(self, need: Need, state: SessionState) -> Verdict:
+        """Decide about a wall of the sandbox that a running command meets."""
+        ...
+
+    def has_lifted(self, need: Need, state: SessionState) -> bool:
+        """Whether a rule or an answer of the user names this wall."""
         ...
 
     def grant(self, call: ToolCall, cwd: Path | None = None) -> dict[str, Any]:
@@ -107,6 +117,10 @@ class TurnContext:
     sub_agent_context: Callable[[TurnContext, str | None], TurnContext] | None = None
     hidden: tuple[Path, ...] = ()
     """Folders whose files a confined command cannot read."""
+    sandbox: CommandSandbox | None = None
+    """What puts shell commands behind walls; None where there is no sandbox on this machine."""
+    external: bool = False
+    """Whether the user said that this machine is itself the wall, so that commands are not confined."""
 
 
 PolicyFactory = Callable[[Driver, TurnContext], TurnPolicy]

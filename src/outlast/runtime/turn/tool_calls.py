@@ -32,6 +32,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.permissions.evaluate import call_digest
 from outlast.runtime.prompt.nested_memory import memory_change
+from outlast.runtime.sandbox.port import Lifted, Need
 from outlast.runtime.session_recall import SessionRecall
 from outlast.runtime.tools.files.atomic_write import settled
 from outlast.runtime.tools.files.write_targets import digest_now, partial_outcome, target_facts
@@ -47,6 +48,7 @@ from outlast.runtime.tools.port import (
 )
 from outlast.runtime.tools.process.shell_folder import is_project, usable_folder
 from outlast.runtime.turn import approvals
+from outlast.runtime.turn.call_changes import CallChanges
 from outlast.runtime.turn.call_permission import GRANTING, CallPermission, CallPermit, CallRefusal
 from outlast.runtime.turn.call_result import CallResult, finished_event
 from outlast.runtime.turn.context import TurnContext
@@ -85,6 +87,7 @@ class ToolExecutor:
         self._run_sub_agent = run_sub_agent
         self._here = whereabouts(context.project)
         self._permission = CallPermission(driver, context, self._run_ready)
+        self._changes = CallChanges(driver, context, self._asked_about_change)
         self._ready: list[ReadyCall] = []
         self._questions: ParallelQuestions | None = None
         self._asking = asyncio.Lock()
@@ -165,7 +168,7 @@ class ToolExecutor:
         return permission
 
     async def _make_ready(self, call: ToolCall, tool: Tool, permit: CallPermit, context: ToolContext) -> None:
-        context = msgspec.structs.replace(context, unasked=permit.unasked)
+        context = msgspec.structs.replace(context, unasked=permit.unasked, needs=permit.needs)
         try:
             target = await tool.target(call.arguments, context)
         except ToolFault as fault:
@@ -244,7 +247,7 @@ class ToolExecutor:
         self.driver.fresh()
         status = "executed"
         try:
-            outcome = await ready.tool.run(call.arguments, ready.context)
+            outcome = await self._changes.run(ready.tool, call, ready.context, ready.started)
         except ToolFault as fault:
             outcome, status = ToolOutcome(text=str(fault), is_error=True), "failed"
         except StaleLease:
@@ -275,6 +278,10 @@ class ToolExecutor:
                 return None
             return await self._asked_user(call, call.arguments, reason) in GRANTING
 
+        async def lift(need: Need) -> Lifted:
+            async with self._asking:
+                return await self._permission.lift(call, need)
+
         async def delegate(prompt: str, persona: str | None) -> ToolOutcome:
             parent = self._questions.context if self._questions is not None else self.context
             return await delegated(self.driver, parent, self._run_sub_agent, call.id, prompt, persona)
@@ -293,6 +300,7 @@ class ToolExecutor:
             spawned=spawned,
             ask=ask,
             approve=approve,
+            lift=lift,
             delegate=delegate,
             recall=recall,
             stored_output=stored_output,
@@ -312,6 +320,12 @@ class ToolExecutor:
                 aside=self.context.observer.waiting_for_person,
             )
         return answer
+
+    async def _asked_about_change(self, call: ToolCall, arguments: dict[str, Any], reason: str) -> bool | None:
+        """Return whether a change that a command made may stay; None if nobody can be asked."""
+        if self.context.depth or not (self.context.prompting or self.context.answerer is not None):
+            return None
+        return await self._asked_user(call, arguments, reason) in GRANTING
 
     # --- after a crash
 
@@ -381,6 +395,7 @@ class ToolExecutor:
             if noted or at == len(results) - 1:
                 await self.driver.write(*events, *noted)
                 events = []
+        await self._changes.recorded(result.call for result in results)
         for _ in results:
             reach("call.finished")
 

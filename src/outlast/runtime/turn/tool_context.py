@@ -16,8 +16,6 @@ from outlast.runtime.tools.port import ToolContext, ToolFault
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.process_identity import hostname
 
-UNCONFINED = frozenset({PermissionMode.DANGER_FULL_ACCESS, PermissionMode.ALLOW})
-
 
 def tool_context(
     context: TurnContext, session_id: str, call_id: str, runtime: Mapping[str, Any] | None = None
@@ -29,6 +27,7 @@ def tool_context(
 
     planning = (runtime or {}).get("workflow_mode") == WorkflowMode.PLAN
     looking = context.gate.mode is PermissionMode.READ_ONLY or planning
+    walled = looking or context.gate.mode is not PermissionMode.DANGER_FULL_ACCESS
     return ToolContext(
         session_id=session_id,
         call_id=call_id,
@@ -44,7 +43,8 @@ def tool_context(
         approve=refused,
         delegate=refused,
         skills=context.skills,
-        confined=looking or context.gate.mode not in UNCONFINED,
+        confined=looking or (walled and not context.external),
+        sandbox=context.sandbox if walled else None,
         looking=looking,
         hidden=context.hidden,
     )

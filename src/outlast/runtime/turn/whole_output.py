@@ -22,6 +22,8 @@ PAGE = 200
 PIECE = 1024 * 1024
 STORED_LIMIT = 24 * 1024 * 1024
 """Maximum compressed size of a stored output. The rest is only counted; the result's excerpt shows the end anyway."""
+UNPACKED_LIMIT = 256 * 1024 * 1024
+"""How many bytes of a stored output are unpacked into memory."""
 
 
 def stored_facts(path: Path) -> dict[str, Any]:
@@ -45,11 +47,14 @@ def stored_facts(path: Path) -> dict[str, Any]:
 
 
 def whole_output(facts: dict[str, Any]) -> bytes | None:
-    """Return the output stored in these facts, or None."""
+    """Return the output stored in these facts, or None. It ends at `UNPACKED_LIMIT`: the facts of an imported session
+    may unpack to any size."""
     whole = facts.get("whole")
     if not isinstance(whole, bytes):
         return None
-    return zlib.decompress(whole) if facts.get("whole_encoding") == "zlib" else whole
+    if facts.get("whole_encoding") != "zlib":
+        return whole[:UNPACKED_LIMIT]
+    return zlib.decompressobj().decompress(whole, UNPACKED_LIMIT)
 
 
 def find_output(store: Store, session_id: str, view: BoundaryView, call_id: str) -> StoredOutput | None:

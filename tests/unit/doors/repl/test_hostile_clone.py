@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.tools.process import landlock
+from outlast.runtime.sandbox import landlock
 from tests.conftest import everything_is_required
 from tests.unit.doors.repl.test_one_shot import Place, call, reply
 
@@ -41,6 +41,7 @@ def denied(place: Place, command: str, *words: str) -> list[str]:
     return json.loads(done.stdout)["denied"]
 
 
+@pytest.mark.usefixtures("asks_first")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("command", ["printf '12345%n' PATH; ls", "printf '%5s%ln' a PATH && ls"])
 def test_printf_does_not_choose_the_program_that_runs(place: Place, mode: str, command: str) -> None:
@@ -49,6 +50,7 @@ def test_printf_does_not_choose_the_program_that_runs(place: Place, mode: str, c
     assert not (place.project / "hacked").exists()
 
 
+@pytest.mark.usefixtures("asks_first")
 def test_injected_model_alone_cannot_build_and_run_a_program(place: Place) -> None:
     """Each step but the last is allowed: it makes a folder, brings an executable file, and writes its content."""
     steps = [
@@ -63,6 +65,7 @@ def test_injected_model_alone_cannot_build_and_run_a_program(place: Place) -> No
     assert not (place.project / "hacked").exists()
 
 
+@pytest.mark.usefixtures("asks_first")
 @pytest.mark.parametrize("mode", MODES)
 def test_pattern_does_not_become_an_output_file(place: Place, mode: str) -> None:
     [told] = denied(place, "uniq ./[ab].txt", "--permission-mode", mode)
@@ -71,8 +74,11 @@ def test_pattern_does_not_become_an_output_file(place: Place, mode: str) -> None
 
 
 @pytest.mark.usefixtures("_landlock")
+@pytest.mark.parametrize("sandbox", ["auto", "none"])
 @pytest.mark.parametrize("mode", MODES)
-def test_command_that_was_allowed_cannot_read_the_home_and_writes_as_far_as_its_mode(place: Place, mode: str) -> None:
+def test_command_that_was_allowed_cannot_read_the_home_and_writes_as_far_as_its_mode(
+    place: Place, mode: str, sandbox: str
+) -> None:
     (place.home / "state").mkdir(parents=True)
     (place.home / "state" / "token").write_text("THE-TOKEN")
     (place.home / "config.toml").write_text(f'token = "{"T" * 40}"\n')
@@ -83,11 +89,20 @@ def test_command_that_was_allowed_cannot_read_the_home_and_writes_as_far_as_its_
         "for name in ('state/token', 'config.toml', 'outlast.db'):\n"
         "    try:\n"
         "        print(name, (home / name).read_bytes())\n"
-        "    except PermissionError:\n"
+        "    except OSError:\n"
         "        print(name, 'is closed')\n"
         "pathlib.Path('made').touch()\n"
     )
-    words = ("--permission-mode", mode, "--allow", "bash(env *)", "--output-format", "stream-json")
+    words = (
+        "--sandbox",
+        sandbox,
+        "--permission-mode",
+        mode,
+        "--allow",
+        "bash(env *)",
+        "--output-format",
+        "stream-json",
+    )
     place.says(call("bash", command=f"env OTHER={place.home} python3 run.py"), *[reply("Done.")] * 3)
     done = place.run("-p", "x", "--model", place.model, *words)
     assert done.stdout.count("is closed") >= 3
@@ -96,6 +111,7 @@ def test_command_that_was_allowed_cannot_read_the_home_and_writes_as_far_as_its_
     assert (place.project / "made").exists() is (mode == "workspace-write")
 
 
+@pytest.mark.usefixtures("asks_first")
 def test_what_was_always_allowed_is_denied_in_read_only_mode(place: Place) -> None:
     place.home.mkdir()
     (place.home / "permission-rules.json").write_text('{"allow": [{"command": "touch"}, {"command": "env"}]}')

@@ -179,6 +179,7 @@ def test_a_linked_config_file_stays_a_link(place: Place) -> None:
     assert kept.read_text() == 'model = "local"\n'
 
 
+@pytest.mark.usefixtures("asks_first")
 def test_what_nobody_can_be_asked_about_is_denied_and_named_with_its_flag(place: Place) -> None:
     place.says(call("bash", command="install /dev/null made.txt"), *[reply("It was denied.")] * 8)
     done = place.run("-p", "make it", "--model", place.model)
@@ -190,6 +191,7 @@ def test_what_nobody_can_be_asked_about_is_denied_and_named_with_its_flag(place:
     assert (place.project / "made.txt").exists()
 
 
+@pytest.mark.usefixtures("asks_first")
 def test_what_is_denied_to_a_sub_agent_is_named_too(place: Place) -> None:
     shell, task = call("bash", command="install /dev/null made.txt"), call("task", prompt="Look into the parser.")
     place.says(shell, reply("One."), task, reply("Two."))
@@ -257,6 +259,7 @@ def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Pl
 # --- how a turn ended, as an exit code
 
 
+@pytest.mark.usefixtures("asks_first")
 def test_a_denied_command_is_reported_once_and_the_turn_is_completed(place: Place) -> None:
     """Defect 10 of the terminal trial: one denial, one answer, exit code 0."""
     denied = call("bash", command="install /dev/null made.txt")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT, UNSET, repository_fault
+from outlast.runtime.permissions.shell.git import GIT_ENVIRONMENT, repository_fault
+from outlast.runtime.shell_variables import UNSET
 from tests.conftest import needs
 from tests.unit.runtime.permissions.place import CLEAN_CONFIG
 

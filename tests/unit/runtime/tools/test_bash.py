@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from outlast.runtime.sandbox import landlock
 from outlast.runtime.tools.builtin.bash import IN_MEMORY
 from outlast.runtime.tools.port import Spawned
-from outlast.runtime.tools.process import landlock
 from tests.unit.runtime.tools.setting import Setting
 
 

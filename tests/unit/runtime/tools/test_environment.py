@@ -19,7 +19,7 @@ def test_secrets_and_meddlers_are_dropped(name: str) -> None:
     assert name not in clean_environment({name: "x"})
 
 
-@pytest.mark.parametrize("name", ["PATH", "HOME", "LANG", "USER", "VIRTUAL_ENV", "EDITOR", "SSH_AUTH_SOCK", "CI"])
+@pytest.mark.parametrize("name", ["PATH", "HOME", "LANG", "USER", "VIRTUAL_ENV", "EDITOR", "TERM_PROGRAM", "CI"])
 def test_ordinary_names_are_kept(name: str) -> None:
     assert clean_environment({name: "x"})[name] == "x"
 
@@ -62,3 +62,15 @@ def test_a_locale_in_which_a_backslash_may_be_half_a_character_is_replaced(
 
 def test_empty_elements_of_path_which_mean_the_current_folder_are_left_out() -> None:
     assert clean_environment({"PATH": ":/usr/bin::/bin:"})["PATH"] == "/usr/bin:/bin"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SSH_AUTH_SOCK", "SSH_AGENT_PID", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "TMUX", "TMUX_PANE",
+        "STY", "DOCKER_HOST", "CONTAINER_HOST", "XDG_RUNTIME_DIR", "DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY",
+        "WAYLAND_SOCKET", "NVIM", "VSCODE_IPC_HOOK_CLI", "GPG_AGENT_INFO",
+    ],
+)  # fmt: skip
+def test_m6_programs_that_act_for_any_client_are_not_named(name: str) -> None:
+    assert name not in clean_environment({name: "x"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.tools.process import landlock
+from outlast.runtime.sandbox import landlock
 from tests.conftest import everything_is_required
 from tests.unit.runtime.tools.setting import Setting
 
@@ -223,12 +223,19 @@ async def test_project_inside_the_home_can_be_read(setting: Setting) -> None:
     assert "the key" not in outcome.text
 
 
-async def test_home_inside_the_project_is_not_hidden(setting: Setting) -> None:
+async def test_home_inside_the_project_is_hidden_too(setting: Setting) -> None:
     home = setting.project / ".outlast"
     home.mkdir()
     (home / "config.toml").write_text("the key")
+    (setting.project / "src").mkdir()
     context = setting.context(hidden=(home,), state_dir=home / "state")
-    assert (await setting.run("bash", context, command="cat .outlast/config.toml; cat ../secret.txt")).text
+    command = (
+        "echo own > src/new; cat src/new; cat ../secret.txt; cat .outlast/config.toml; echo x > .outlast/config.toml"
+    )
+    outcome = await setting.run("bash", context, command=command)
+    assert outcome.text.startswith("own\nsecret\n")
+    assert (home / "config.toml").read_text() == "the key"
+    assert outcome.text.count("ermission denied") == 2
 
 
 def test_what_is_hidden_is_left_out_of_what_can_be_read_and_links_grant_nothing(tmp_path: Path) -> None:
@@ -236,14 +243,16 @@ def test_what_is_hidden_is_left_out_of_what_can_be_read_and_links_grant_nothing(
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "user" / "way-in").symlink_to(tmp_path / "user" / ".outlast")
     (tmp_path / "user" / "all").symlink_to("/")
-    found = landlock._readable([str(tmp_path / "user/.outlast")], [str(tmp_path / "user/.outlast/state")])
+    home, user = str(tmp_path / "user/.outlast"), str(tmp_path / "user")
+    found = landlock._without([home], ["/", f"{home}/state"])
     ours = {path for path in found if path.startswith(f"{tmp_path}/")}
     assert ours == {str(tmp_path / name) for name in ("user/work", "other", "closed", "user/.outlast/state")}
     assert "/" not in found
     assert str(tmp_path) not in found
     assert "/etc" in found
-    assert landlock._readable([], [str(tmp_path)]) == []
-    assert landlock._readable([str(tmp_path / "user/.outlast")], [str(tmp_path / "user")]) == []
+    assert landlock._without([], [user]) == [user]
+    assert landlock._without([home], [user]) == [f"{user}/work"]
+    assert landlock._without([home], [home]) == [home]
 
 
 async def test_confined_command_cannot_read_the_environment_of_the_agent_even_as_root(setting: Setting) -> None:

@@ -20,7 +20,7 @@ CONTRACT: dict[str, tuple[str, list[str], list[str]]] = {
         ["pattern"],
         ["path", "glob", "output", "before", "after", "ignore_case", "type", "limit"],
     ),
-    "bash": ("N", ["command"], ["timeout", "background"]),
+    "bash": ("N", ["command"], ["timeout", "background", "needs", "why"]),
     "bash_output": ("R", ["job_id"], []),
     "bash_kill": ("N", ["job_id"], []),
     "todo": ("R", ["items"], []),

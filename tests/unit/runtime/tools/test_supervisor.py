@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.runtime.tools.process import supervisor
+from outlast.runtime.sandbox import supervisor
 from outlast.runtime.tools.process.shell_command import CommandSpec, begin
 from tests.unit.runtime.tools.setting import PATH
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from outlast.runtime.public_address import forbidden, is_odd_number
 from outlast.runtime.tools.builtin import web_fetch
 from outlast.runtime.tools.builtin.web_fetch import WebFetch, checked
 from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.runtime.tools.web.html_text import readable
-from outlast.runtime.tools.web.public_address import forbidden, is_odd_number
 from tests.conftest import needs
 from tests.unit.runtime.tools.setting import Setting
 
@@ -89,7 +89,9 @@ def redirect(to: str) -> bytes:
         "224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1",
         "fd00:ec2::254", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "::127.0.0.1",
         "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:7f00:1::", "2002:a00:1::1", "2001:db8::1", "100::1",
-        "not an address",
+        "168.63.129.16", "192.0.0.192", "192.0.0.9", "64:ff9b:1::1", "64:ff9b:1::7f00:1", "::ffff:0:127.0.0.1",
+        "::ffff:0:10.0.0.1", "::ffff:0:a9fe:a9fe", "fec0::1", "feff::1", "::ffff:168.63.129.16",
+        "64:ff9b::a83f:8110", "not an address",
     ],
 )  # fmt: skip
 def test_address_near_us_is_forbidden(address: str) -> None:

@@ -103,7 +103,8 @@ class Guard:
 
         A link to the page itself may be followed from any site: the page alone shows nothing and sends nothing.
         """
-        origins, sites = header_values(scope, b"origin"), header_values(scope, b"sec-fetch-site")
+        origins = header_values(scope, b"origin")
+        sites = [site.strip().lower() for site in header_values(scope, b"sec-fetch-site")]
         if any(not self._hosts.allows_origin(scope, origin) for origin in origins) or len(origins) > 1:
             raise Refusal(403, "a page of another origin may not ask here")
         if len(sites) > 1 or (FOREIGN_SITES.intersection(sites) and not _follows_link(scope)):

@@ -6,7 +6,9 @@ from rich.text import Text
 
 from outlast.app.models import model_for, overview
 from outlast.app.permissions import modes_under
+from outlast.app.sandbox import sandbox_word
 from outlast.app.sessions.context_usage import context_use
+from outlast.app.sessions.pending_approvals import opened_walls, session_walls
 from outlast.app.turn_setup import personas_here
 from outlast.core.errors import OutlastError
 from outlast.core.workflow_mode import Workflow
@@ -92,6 +94,11 @@ async def _show_rights(controller: ReplController, ceiling: str) -> None:
     controller.put(Text(f"  from     {readable(str(facts.get('permission_rules_source') or '-'))}"))
     grants: list[object] = controller.session.state.runtime.get("grants") or []
     controller.put(Text(f"  granted  {len(grants)} for this session"))
+    settings = controller.repl_session.agent.settings
+    word = sandbox_word(settings, str(facts["permission_mode"]))
+    controller.put(Text(f"  sandbox  {word}  (network: {settings.network})"))
+    walls = opened_walls(session_walls(controller.session.state))
+    controller.put(Text(f"  lifted   {readable(walls) or 'no wall'}, for this session"))
     planning = "on: nothing may be changed" if controller.repl_session.plan_mode else "off"
     controller.put(Text(f"  planning {planning}  (/plan or Shift-Tab)"))
     controller.put(Text(f"  workflow {controller.workflow}  (/workflow)"))

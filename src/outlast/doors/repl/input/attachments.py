@@ -19,6 +19,7 @@ import msgspec
 from outlast.core.errors import OutlastError
 from outlast.core.image_header import picture_of
 from outlast.core.messages import FilePart, ImagePart, Part, TextPart, text_of
+from outlast.runtime.private_file import make_private_folder
 
 LARGEST_TEXT = 256 * 1024
 LARGEST_PICTURE = 5 * 1024 * 1024
@@ -162,7 +163,7 @@ async def _output(*words: str) -> bytes:
 
 def _kept(folder: Path, data: bytes) -> Path:
     """Write a file that only its owner may read. The REPL deletes it on exit; the log then holds what was sent."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     path = folder / f"pasted-{secrets.token_hex(4)}.png"
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(data)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from outlast.runtime.private_file import make_private_folder
+
 
 class InputHistory(FileHistory):
     """A history file that ignores write errors: a full disk or a lost file must not block the input."""
@@ -21,7 +23,7 @@ class InputHistory(FileHistory):
 def typed_before(path: Path) -> History:
     """Open the history file, or keep the history in memory if the home cannot be written."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
     except OSError:
         return InMemoryHistory()

@@ -59,6 +59,7 @@ class StatusLine:
     def __init__(self) -> None:
         self.session = ""
         self.mode = ""
+        self.sandbox = ""
         self.model = ""
         self.lane = ""
         self.window = 0
@@ -88,6 +89,8 @@ class StatusLine:
         model = short_model(self.model) or "no model"
         pieces = [] if brief >= BRIEFEST else [("class:status", self.session or "new session")]
         pieces += [("class:status.mode", self.mode)]
+        if self.sandbox and brief < 3:
+            pieces += [("class:status", self.sandbox)]
         pieces += [("class:status", model if brief < 2 else cut(model.rpartition(":")[2], 16))]
         if self.lane:
             pieces += [("class:status.mode", self.lane)]

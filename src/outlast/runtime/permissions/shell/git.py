@@ -11,11 +11,13 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
+from outlast.runtime.git_repository import is_harmless_setting, setting_names
 from outlast.runtime.permissions.shell.arguments import CommandArguments, Grammar, OptionKind, arguments, grammar
 from outlast.runtime.permissions.shell.command_scope import CommandScope
-from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word, names
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word
 
 _SETTINGS = {
     "core.fsmonitor": "false",
@@ -34,12 +36,6 @@ GIT_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     }
 )
 """Set for every shell. Commit hooks stay on: the user is asked about commits, and an approved one runs as written."""
-
-UNSET = names(
-    "BASH_ENV ENV CDPATH GLOBIGNORE SHELLOPTS BASHOPTS POSIXLY_CORRECT PROMPT_COMMAND PS4 GREP_OPTIONS "
-    "RIPGREP_CONFIG_PATH GIT_EXTERNAL_DIFF GIT_CONFIG_PARAMETERS GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE LESSOPEN"
-)
-"""Variables (and every BASH_FUNC_*) that change the meaning of a plain command: remove them from every shell."""
 
 _DIFF_FLAGS = "puswbRaz"
 _DIFF = (
@@ -184,20 +180,11 @@ def _only_looks(name: str, given: CommandArguments) -> None:
 
 # --- the repository's own configuration
 
-_HARMLESS = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
-    r"|safecrlf|abbrev|quotepath|longpaths|untrackedcache|preloadindex|sparsecheckout(cone)?|commitgraph|protectntfs)"
-    r"|remote\..*\.(url|pushurl|fetch|push|tagopt|prune|gh-resolved)"
-    r"|branch\..*\.(remote|merge|rebase|description|vscode-merge-base|gh-merge-base|pushremote)"
-    r"|user\.(name|email)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)"
-    r"|gc\..*|pack\.[a-z]*|submodule\.(active|.*\.(url|active|branch|update))|lfs\.repositoryformatversion"
-    r"|extensions\.(worktreeconfig|objectformat|refstorage)|index\.(version|threads)|feature\.manyfiles"
-    r"|color\..*|advice\..*|commit\.(verbose|cleanup)|merge\.(ff|conflictstyle)|rerere\.(enabled|autoupdate)"
-    r"|status\.(short|branch|relativepaths|showuntrackedfiles|renames|aheadbehind|showstash)|fetch\.(prune|parallel)"
-    r"|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
+_ALSO_HARMLESS = re.compile(
+    r"color\..*|status\.(short|branch|relativepaths|showuntrackedfiles|renames|aheadbehind|showstash)|commit\.cleanup"
+    r"|gc\.[a-z.]*|pack\.[a-z]*|extensions\.refstorage"
 )
-_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
-_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+"""Besides what `git_repository` knows: more settings that run nothing when somebody looks."""
 
 
 def repository_fault(folder: str) -> str | None:
@@ -304,30 +291,16 @@ def _submodule_fault(place: str, top: str) -> str | None:
 
 
 def _config_fault(path: str) -> str | None:
-    """Read the file as git does: whole, with lines that end at a line feed and nowhere else."""
+    """Return why a configuration file needs a question; None if each of its settings is known to run nothing."""
     if not os.path.lexists(path):
         return None
-    data = _start(path, _LONGEST_CONFIG + 1)
-    if data is None or len(data) > _LONGEST_CONFIG:
+    folder, name = os.path.split(path)
+    settings = setting_names(Path(folder), name)
+    if settings is None:
         return _UNREADABLE
-    try:
-        lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
-    except UnicodeDecodeError:
-        return _UNREADABLE
-    section = ""
-    for line in lines:
-        rest = line.replace("\t", " ").strip(" ")
-        if not rest.isprintable():
-            return _UNREADABLE
-        if rest.startswith("[") and (header := _SECTION.fullmatch(rest)):
-            section = ".".join(filter(None, (header[1], header[2]))).lower()
-            rest = header[3].strip()
-        if not rest or rest[0] in "#;":
-            continue
-        setting = _SETTING.fullmatch(rest)
-        if setting is None or rest.endswith("\\"):
-            return _UNREADABLE
-        key = f"{section}.{setting[1].lower()}"
-        if not _HARMLESS.fullmatch(key) or "::" in (setting[2] or ""):
-            return f"runs git in a repository whose configuration may run programs ({key})"
+    if b"::" in (_start(path, _LONGEST_CONFIG) or b""):  # an address that names a program
+        return "runs git in a repository whose configuration may run programs (::)"
+    for setting in settings:
+        if setting == "core.hookspath" or not (is_harmless_setting(setting) or _ALSO_HARMLESS.fullmatch(setting)):
+            return f"runs git in a repository whose configuration may run programs ({setting})"
     return None

@@ -3,27 +3,30 @@
 A command passes if both parsers agree on it (`tokenizer`, `grammar_check`) and each simple command is known to be
 harmless with these exact arguments (`known_programs`, `special_programs`, `git`) or matches an allow rule or a grant.
 Every other command needs a question. The caller must run exactly the text that was judged, by bash, in the policy's
-`cwd` or else the project, with `git.GIT_ENVIRONMENT` set and `git.UNSET` unset.
+`cwd` or else the project, with `git.GIT_ENVIRONMENT` set and `shell_variables.UNSET` unset.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 
 import msgspec
 
 from outlast.runtime.permissions.decision import Policy, Verdict
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.permissions.paths import inside, writing_fault
+from outlast.runtime.permissions.rule_files import ALWAYS
 from outlast.runtime.permissions.rules import PermissionRule
 from outlast.runtime.permissions.shell.arguments import Grammar, OptionKind, arguments
 from outlast.runtime.permissions.shell.command_scope import CommandScope
 from outlast.runtime.permissions.shell.grammar_check import confirm
+from outlast.runtime.permissions.shell.grants import grantable, head_words, is_covered
 from outlast.runtime.permissions.shell.known_programs import BUILTINS, READERS, TALKERS, WRITERS
 from outlast.runtime.permissions.shell.special_programs import SPECIAL
-from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, names, scan
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, scan
+
+__all__ = ["Judgement", "grantable", "head_words", "judge", "read_commands"]
 
 _PYTHON = re.compile(r"python3\.\d+")
 _SYSTEM = ("/bin/", "/usr/bin/")
@@ -79,7 +82,7 @@ def _pass(
         scope.at = number
         try:
             _redirections(simple, scope)
-            if _is_allowed(command, simple, policy):
+            if _is_allowed(command, simple, policy, scope):
                 ruled += 1
             else:
                 _harmless(simple, scope)
@@ -99,24 +102,28 @@ def _redirections(simple: Simple, scope: CommandScope) -> None:
 # --- commands the user has allowed
 
 
-def _is_allowed(command: str, simple: Simple, policy: Policy) -> bool:
+def _is_allowed(command: str, simple: Simple, policy: Policy, scope: CommandScope) -> bool:
     text = command[slice(*simple.span)]
-    if any(_covers(rule, simple, text) for rule in policy.rules.allow):
+    if any(_covers(rule, simple, text, scope) for rule in policy.rules.allow):
         return True
-    return any(
-        _begins(simple.argv, words) for grant in policy.grants if grant.tool == "bash" for words in grant.commands
-    )
+    heads = (words for grant in policy.grants if grant.tool == "bash" for words in grant.commands)
+    return any(is_covered(simple, words, scope) for words in heads)
 
 
-def _covers(rule: PermissionRule, simple: Simple, text: str) -> bool:
-    """Whether the rule allows this simple command. Rules for a whole call (digest, tool alone) or a path never do."""
-    if rule.tool not in {"", "bash"} or rule.path_contains or rule.digest or not (rule.command or rule.contains):
+def _covers(rule: PermissionRule, simple: Simple, text: str, scope: CommandScope) -> bool:
+    """Whether the rule allows this simple command. Rules for a whole call (digest, tool alone) or a path never do. A
+    rule that the user wrote covers all that begins with its words, one that comes from an answer less (`grants`)."""
+    if (
+        rule.tool not in {"", "bash"}
+        or rule.path_contains
+        or rule.digest
+        or rule.need
+        or not (rule.command or rule.contains)
+    ):
         return False
-    return _begins(simple.argv, rule.command) and rule.contains in text
-
-
-def _begins(argv: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    return argv[: len(words)] == words
+    if rule.origin.startswith(ALWAYS):
+        return bool(rule.command) and is_covered(simple, rule.command, scope)
+    return simple.argv[: len(rule.command)] == rule.command and rule.contains in text
 
 
 # --- commands known to be harmless
@@ -180,47 +187,3 @@ def _short(command: str, simple: Simple) -> str:
     text = command[slice(*simple.span)]
     shown = text if len(text) <= 120 else f"{text[:100]} ... ({len(text)} characters)"
     return shown if shown.isprintable() and shown.isascii() else ascii(shown)[1:-1]
-
-
-# --- commands a session may allow by their first words
-
-_ONE = names(
-    "pytest ruff mypy pyright black isort flake8 pylint tox nox tsc eslint prettier jest vitest ctest ninja phpunit "
-    "rspec rubocop shellcheck hadolint golangci-lint"
-)
-_TWO: dict[str, frozenset[str]] = {
-    "git": names("add commit stash switch restore checkout"),
-    "npm": frozenset({"test", "ci", "install"}),
-    "yarn": frozenset({"test", "build", "lint", "install"}),
-    "pnpm": frozenset({"test", "build", "lint", "install"}),
-    "cargo": names("build test check clippy fmt doc bench"),
-    "go": names("build test vet fmt list"),
-    "make": names("all test check lint fmt format build clean docs"),
-    "mvn": names("test compile verify package"),
-    "gradle": names("test build check"),
-    "dotnet": names("build test restore format"),
-    "deno": names("test lint fmt check"),
-    "bun": frozenset({"test", "install"}),
-    "mix": frozenset({"test", "compile", "format"}),
-}
-_MODULES = names("pytest unittest mypy ruff black isort flake8 pylint tox nox")
-
-
-def head_words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the first words under which a session may allow commands like this; None if only this exact call."""
-    first, second, third = (*argv, "", "", "")[:3]
-    if first in _ONE:
-        return (first,)
-    if second in _TWO.get(first, ()):
-        return (first, second)
-    if first in {"npm", "yarn", "pnpm", "bun"} and second == "run" and third and not third.startswith("-"):
-        return (first, second, third)
-    if (first in {"python", "python3"} or _PYTHON.fullmatch(first)) and second == "-m" and third in _MODULES:
-        return (first, second, third)
-    return None
-
-
-def grantable(simples: Iterable[Simple]) -> tuple[tuple[str, ...], ...]:
-    """Return the first words of all commands, or nothing if one of them has none."""
-    heads = [head_words(simple.argv) for simple in simples]
-    return tuple(dict.fromkeys(head for head in heads if head)) if all(heads) else ()

@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +19,14 @@ import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
+from outlast.runtime.private_file import make_private_folder
+from outlast.runtime.sandbox import landlock
+from outlast.runtime.sandbox.command_sandbox import PreparedCommand
+from outlast.runtime.sandbox.port import CommandRequest, Lifted, Need
+from outlast.runtime.sandbox.session_sandbox import SandboxFailure
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.output_limit import TEXT_LIMIT, bounded_file
 from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
-from outlast.runtime.tools.process import landlock
 from outlast.runtime.tools.process.background_jobs import Jobs
 from outlast.runtime.tools.process.environment import sealed
 from outlast.runtime.tools.process.shell_command import CommandResult, CommandSpec, ShellCommand, begin
@@ -58,6 +63,14 @@ class BashArguments(ToolArguments, frozen=True, kw_only=True):
     background: Annotated[
         bool, Meta(description="Return at once with a job id; read it with bash_output, end it with bash_kill.")
     ] = False
+    needs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Walls of the sandbox that it cannot do without, such as network:HOST, write:PATH, read:PATH, "
+            "localhost:PORT or socket:PATH. The user is asked. Leave it out unless the sandbox blocked the command."
+        ),
+    ] = ()
+    why: Annotated[str, Meta(description="With needs: one sentence for the user that says why.")] | None = None
 
 
 def folder_of(context: ToolContext) -> Path:
@@ -68,17 +81,87 @@ def folder_of(context: ToolContext) -> Path:
 def temporary_folder(context: ToolContext) -> Path:
     """Create and return the session's own temporary folder, which a confined command can write to."""
     temporary = folder_of(context) / "tmp"
-    temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(temporary)
     return temporary
 
 
-def order_of(
+class OrderedCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that is ready to start, and what keeps it behind walls; None: no sandbox of a session."""
+
+    spec: CommandSpec
+    folder: Path
+    walls: PreparedCommand | None = None
+    questions: WallQuestions | None = None
+
+    def close(self) -> None:
+        if self.walls is not None:
+            self.walls.close()
+
+
+async def order_of(
     command: str, context: ToolContext, log: Path, seconds: float, report: FolderReport | None = None
-) -> CommandSpec:
-    """Build the command, confined if the context asks for it and the OS can. Raises ToolFault if the folder where it
-    was judged to start is no longer there."""
+) -> OrderedCommand:
+    """Build the command, behind the walls that the context asks for and the machine offers. Raises ToolFault if the
+    folder where it was judged to start is no longer there, or if the sandbox cannot be started."""
     temporary = temporary_folder(context)
     folder = _start_folder(context)
+    environment, argv = _shell_of(command, context, temporary, folder, report)
+    if context.sandbox is None:
+        spec = _unwalled(argv, context, environment, folder, log, seconds)
+        return OrderedCommand(spec=spec, folder=folder)
+    request = CommandRequest(
+        session_id=context.session_id,
+        call_id=context.call_id,
+        argv=argv,
+        cwd=folder,
+        project=context.project,
+        roots=context.roots,
+        environment=environment,
+        private=temporary,
+        looking=context.looking,
+        needs=context.needs,
+        shown=tuple(home / SKILLS for home in context.hidden),
+    )
+    questions = WallQuestions(context)
+    try:
+        walls = await asyncio.to_thread(context.sandbox.prepare, request, questions.ask)
+    except SandboxFailure as error:
+        raise ToolFault(f"the command was not started: {error}") from error
+    spec = CommandSpec(log=log, seconds=seconds, **walls.spec)
+    return OrderedCommand(spec=spec, folder=folder, walls=walls, questions=questions)
+
+
+class WallQuestions:
+    """Asks about walls that a running command meets. The time limit of the command stands still meanwhile."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self.command: ShellCommand | None = None
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+
+    def ask(self, need: Need) -> Future[Lifted]:
+        """Ask from any thread; nothing is lifted once the call's event loop is gone."""
+        if self._loop.is_closed():
+            refused: Future[Lifted] = Future()
+            refused.set_result(Lifted.NO)
+            return refused
+        return asyncio.run_coroutine_threadsafe(self._ask(need), self._loop)
+
+    async def _ask(self, need: Need) -> Lifted:
+        command = self.command
+        if command is not None:
+            command.pause()
+        try:
+            return await self._context.lift(need)
+        finally:
+            if command is not None:
+                command.go_on()
+
+
+def _shell_of(
+    command: str, context: ToolContext, temporary: Path, folder: Path, report: FolderReport | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the environment and the command line of the shell that runs the command."""
     environment = {
         **context.environment,
         "TMPDIR": str(temporary),
@@ -91,10 +174,18 @@ def order_of(
     start = (shell, "--noprofile", "--norc") if shell else ("/bin/sh",)
     if shell and context.unasked:
         command = sealed(command, environment)
+    return environment, (*start, "-c", "--", command)  # without `--`, a command that begins with - would be options
+
+
+def _unwalled(
+    argv: tuple[str, ...], context: ToolContext, environment: dict[str, str], folder: Path, log: Path, seconds: float
+) -> CommandSpec:
+    """Return a command without a sandbox, confined by Landlock where the context asks for it and the kernel can."""
+    temporary = temporary_folder(context)
     confined = context.confined and landlock.available()
     roots = () if context.looking else context.roots
     return CommandSpec(
-        argv=(*start, "-c", "--", command),  # without `--`, a command that begins with - would be read as options
+        argv=argv,
         cwd=folder,
         environment=environment,
         log=log,
@@ -114,9 +205,11 @@ def _start_folder(context: ToolContext) -> Path:
     return context.shell.path
 
 
-async def launched(order: CommandSpec, context: ToolContext) -> ShellCommand:
+async def launched(order: OrderedCommand, context: ToolContext) -> ShellCommand:
     """Start a command. It is recorded before it runs; if recording fails, it never runs."""
-    command = begin(order)
+    command = begin(order.spec, order.walls.session if order.walls is not None else None)
+    if order.questions is not None:
+        order.questions.command = command
     try:
         await context.spawned(command.spawned)
         command.go()
@@ -164,7 +257,7 @@ class Bash:
             return await self._in_background(arguments, context)
         log = folder_of(context) / "output" / f"{secrets.token_hex(8)}.log"
         report = FolderReport(temporary_folder(context)) if context.shell is not None else None
-        order = order_of(arguments.command, context, log, arguments.timeout or SECONDS, report)
+        order = await order_of(arguments.command, context, log, arguments.timeout or SECONDS, report)
         began = time.monotonic()
         kept = False
         try:
@@ -173,12 +266,13 @@ class Bash:
             kept = outcome.whole_file is not None
             return outcome if report is None else _in_folder(outcome, arguments.command, ended, order, report, context)
         finally:
+            order.close()
             if report is not None:
                 report.discard()
             if not kept:
                 log.unlink(missing_ok=True)
 
-    async def _in_foreground(self, order: CommandSpec, context: ToolContext) -> CommandResult:
+    async def _in_foreground(self, order: OrderedCommand, context: ToolContext) -> CommandResult:
         command = await launched(order, context)
         try:
             await _watched(command, context)
@@ -191,8 +285,15 @@ class Bash:
         self.jobs.want_room(context.session_id)
         job_id = f"job-{secrets.token_hex(4)}"
         log = folder_of(context) / "jobs" / f"{job_id}.log"
-        order = order_of(arguments.command, context, log, arguments.timeout or 0)
-        command = await launched(order, context)
+        limits = context.sandbox.limits if context.sandbox is not None else None
+        most = limits.job_seconds if limits is not None else 0
+        order = await order_of(arguments.command, context, log, arguments.timeout or most)
+        try:
+            command = await launched(order, context)
+        except BaseException:
+            order.close()
+            raise
+        command.ended.add_done_callback(lambda _: order.close())
         self.jobs.add(context.session_id, job_id, arguments.command, command)
         facts = {"job_id": job_id, "pid": command.spawned.pid, **_confinement(order, context)}
         text = f"Started as {job_id}; read it with bash_output, end it with bash_kill."
@@ -220,8 +321,9 @@ def _told_on(path: Path, told_to: int, context: ToolContext) -> int:
         return told_to  # a command may delete anything it can write, including its log
 
 
-def told(ended: CommandResult, order: CommandSpec, seconds: float, context: ToolContext) -> ToolOutcome:
+def told(ended: CommandResult, ordered: OrderedCommand, seconds: float, context: ToolContext) -> ToolOutcome:
     """Convert the end of a command into an outcome: its output, then notes on how it ended."""
+    order, walls = ordered.spec, ordered.walls
     try:
         text, is_excerpt = bounded_file(order.log, ended.total, TEXT_LIMIT, context.call_id)
     except FileNotFoundError:
@@ -233,9 +335,12 @@ def told(ended: CommandResult, order: CommandSpec, seconds: float, context: Tool
         "seconds": round(seconds, 3),
         "bytes": ended.total,
         "processes_ended": ended.left,
-        **_confinement(order, context),
+        **_confinement(ordered, context),
     }
     notes = [*_notes(ended, order), *_sandbox_notes(ended, order, text)]
+    if walls is not None:
+        notes += walls.notes(ended.code, ended.signal, text)
+        facts |= walls.ended_facts()
     body = "\n".join(part for part in (text.rstrip("\n"), *notes) if part) or "(no output)"
     whole = order.log.read_bytes() if is_excerpt and ended.stored <= IN_MEMORY else None
     return ToolOutcome(
@@ -275,7 +380,7 @@ def _in_folder(
     outcome: ToolOutcome,
     command: str,
     ended: CommandResult,
-    order: CommandSpec,
+    order: OrderedCommand,
     report: FolderReport,
     context: ToolContext,
 ) -> ToolOutcome:
@@ -283,12 +388,12 @@ def _in_folder(
     expect."""
     folder = report.read() if ended.reason == "exited" and ended.signal is None else None
     notes = _start_notes(context)
-    if folder is not None and folder != os.path.realpath(order.cwd):
+    if folder is not None and folder != os.path.realpath(order.folder):
         fault = folder_fault(folder, context.roots)
         after = f"; it {fault}, so the next command starts in the project's folder" if fault else ""
         notes.append(f"[the folder is now {folder}{after}]")
     elif folder is None and changes_folder(command):
-        notes.append(f"[the folder of this command was not kept; the next command starts in {order.cwd}]")
+        notes.append(f"[the folder of this command was not kept; the next command starts in {order.folder}]")
     facts = outcome.facts if folder is None else {**outcome.facts, "cwd": folder}
     return msgspec.structs.replace(outcome, text="\n".join((outcome.text, *notes)), facts=facts)
 
@@ -297,7 +402,10 @@ def _start_notes(context: ToolContext) -> list[str]:
     return [context.shell.note] if context.shell is not None and context.shell.note is not None else []
 
 
-def _confinement(order: CommandSpec, context: ToolContext) -> dict[str, Any]:
+def _confinement(ordered: OrderedCommand, context: ToolContext) -> dict[str, Any]:
+    if ordered.walls is not None:
+        return {"confined": True, **ordered.walls.facts()}
+    order = ordered.spec
     if not context.confined or order.writable is not None:
         return {"confined": order.writable is not None}
     return {"confined": False, "why_not_confined": landlock.available().reason}

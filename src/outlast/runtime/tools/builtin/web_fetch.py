@@ -16,11 +16,12 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
+from outlast.runtime.public_address import forbidden, is_odd_number
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.output_limit import TEXT_LIMIT, bounded, cut
 from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
+from outlast.runtime.tools.web.charset import decoded
 from outlast.runtime.tools.web.html_text import readable
-from outlast.runtime.tools.web.public_address import forbidden, is_odd_number
 
 if TYPE_CHECKING:  # h11 is imported at the first fetch
     from outlast.runtime.tools.web.http_get import HttpReply
@@ -74,9 +75,9 @@ class WebFetch:
         try:
             async with asyncio.timeout(self.seconds):
                 url, reply = await self._fetched(arguments.url)
+                return await asyncio.to_thread(told, arguments.url, url, reply, context.call_id)
         except TimeoutError as error:
             raise ToolFault(f"{arguments.url} did not answer within {self.seconds:g} s; try another source") from error
-        return told(arguments.url, url, reply, context.call_id)
 
     async def _fetched(self, url: str) -> tuple[str, HttpReply]:
         for _ in range(REDIRECTS + 1):
@@ -154,11 +155,7 @@ def told(asked: str, url: str, reply: HttpReply, call_id: str | None = None) -> 
     facts = {"url": url, "status": reply.status, "media_type": media_type, "bytes": len(reply.body), "untrusted": True}
     if not _is_text(media_type, reply.body):
         raise ToolFault(f"{asked} is {media_type}, {len(reply.body)} bytes; only text is read, fetch it with a command")
-    charset = reply.headers.get("content-type", "").partition("charset=")[2].strip("\"' ;") or "utf-8"
-    try:
-        text = reply.body.decode(charset, "replace")
-    except LookupError:
-        text = reply.body.decode("utf-8", "replace")
+    text = decoded(reply.body, reply.headers.get("content-type", ""))
     if "html" in media_type:
         text = readable(text)
     note = f"\n[... cut after {SIZE_LIMIT} bytes]" if reply.cut else ""

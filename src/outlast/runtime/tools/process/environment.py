@@ -7,37 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 
-from outlast.runtime.permissions.shell.git import UNSET
-
-SECRET = (
-    "*_API_KEY", "*_KEY", "*_KEY_ID", "*APIKEY*", "*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*",
-    "*CREDENTIAL*", "*_PAT", "*_DSN", "AWS_*", "AZURE_*", "GOOGLE_APPLICATION_*", "OPENAI_*", "ANTHROPIC_*",
-    "GEMINI_*", "OUTLAST_*",
-)  # fmt: skip
-MEDDLING = (
-    "BASH_ENV",
-    "ENV",
-    "BASH_FUNC_*",
-    "PROMPT_COMMAND",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "PS4",
-    "LD_PRELOAD",
-    "LD_AUDIT",
-    *UNSET,
-)
-"""Variables that make a shell or a program run something before the command that was judged."""
-
-QUIET = {
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_EDITOR": "true",
-}
-"""No user is there to scroll, answer or edit."""
+from outlast.runtime.shell_variables import MEDDLING, QUIET, SECRET, SOCKETS
 
 SEALED = frozenset(
     {"PATH", "IFS", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "EXECIGNORE", *MEDDLING}
@@ -81,4 +51,4 @@ def _is_read_bytewise(environ: Mapping[str, str]) -> bool:
 
 @cache
 def _harmless(name: str) -> bool:
-    return not any(fnmatchcase(name.upper(), pattern) for pattern in (*SECRET, *MEDDLING))
+    return not any(fnmatchcase(name.upper(), pattern) for pattern in (*SECRET, *MEDDLING, *SOCKETS))

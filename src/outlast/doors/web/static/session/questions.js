@@ -130,12 +130,9 @@ function exactly(question) {
   if (question.name === "exit_plan") return el("pre.command", { dir: "auto" }, exactNodes(String(given.plan ?? "")));
   if (question.diff) return diffView(question.diff, { exact: true });
   if (question.name === "bash" && typeof given.command === "string") {
-    const others = Object.entries(given).filter(([name]) => name !== "command");
     return [
       el("pre.command", { dir: "ltr" }, exactNodes(given.command)),
-      others.map(([name, value]) =>
-        el("p.other", {}, exactNodes(`${name} = ${typeof value === "string" ? value : JSON.stringify(value)}`)),
-      ),
+      details(given, question.reason ?? "").map((line) => el("p.other", {}, exactNodes(line))),
     ];
   }
   return el(
@@ -146,4 +143,31 @@ function exactly(question) {
       el("dd.mono", { dir: "ltr" }, exactNodes(typeof value === "string" ? value : JSON.stringify(value, null, 1))),
     ]),
   );
+}
+
+const OPENED = {
+  network: "the network to ",
+  write: "writing to ",
+  read: "reading ",
+  localhost: "port ",
+  socket: "the socket ",
+};
+
+/** A wall of the sandbox in words: `network:example.org` is "the network to example.org". */
+function opened(need) {
+  const [kind, ...rest] = String(need).split(":");
+  if (!Object.hasOwn(OPENED, kind) || !rest.length) return String(need);
+  return `${OPENED[kind]}${rest.join(":")}${kind === "localhost" ? " of this machine" : ""}`;
+}
+
+/** What a command was given besides its text, a line each. The model's words are quoted, unless the reason has them. */
+function details(given, reason) {
+  return Object.entries(given).flatMap(([name, value]) => {
+    if (name === "command") return [];
+    if (name === "needs" && Array.isArray(value)) return value.length ? [`opens ${value.map(opened).join(" and ")}`] : [];
+    if (name === "why" && typeof value === "string") {
+      return reason.includes(`"${value}"`) ? [] : [`the model says: "${value}"`];
+    }
+    return [`${name} = ${typeof value === "string" ? value : JSON.stringify(value)}`];
+  });
 }

@@ -117,18 +117,30 @@ def is_inert(repository: GitRepository) -> bool:
 
 
 def _is_harmless(folder: Path, name: str) -> bool:
+    settings = setting_names(folder, name)
+    return settings is not None and all(is_harmless_setting(setting) for setting in settings)
+
+
+def is_harmless_setting(setting: str) -> bool:
+    """Whether this setting, in lower case, is known to run nothing when git is run with another hooks path."""
+    return _HARMLESS.fullmatch(setting) is not None
+
+
+def setting_names(folder: Path, name: str) -> list[str] | None:
+    """Return the settings that a configuration file makes, in lower case; None if git could read it otherwise."""
     data = read_inside(folder, name, CONFIG_LIMIT + 1)
     if data is None or len(data) > CONFIG_LIMIT:
-        return False
+        return None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return False
+        return None
     section = ""
+    names: list[str] = []
     for line in text.replace("\r\n", "\n").split("\n"):
         line = line.replace("\t", " ").strip(" ")
         if not line.isprintable() or line.endswith("\\"):
-            return False
+            return None
         if not line or line[0] in "#;":
             continue
         header = _SECTION.fullmatch(line)
@@ -136,9 +148,10 @@ def _is_harmless(folder: Path, name: str) -> bool:
             section = ".".join(filter(None, (header[1], header[2]))).lower()
             continue
         setting = _SETTING.fullmatch(line)
-        if setting is None or not _HARMLESS.fullmatch(f"{section}.{setting[1].lower()}"):
-            return False
-    return True
+        if setting is None:
+            return None
+        names.append(f"{section}.{setting[1].lower()}")
+    return names
 
 
 def read_head(repository: GitRepository) -> GitHead:

@@ -5,8 +5,9 @@ command's subreaper: every process the command forks, daemonises or moves to ano
 them all when the command ends, is told to stop or times out, or when the agent dies, even by SIGKILL (the socket
 closes). It also writes the output: a head and a tail of at most `limit` bytes in total, which bounds memory and disk.
 
-It runs as `python -I -S` and imports little, since every command waits for it. On systems without subreaper and /proc
-(macOS) it kills the command's process group, which a daemon can leave.
+It runs as `python -I -S` and imports little, since every command waits for it; inside a session's sandbox
+`session_init` forks it. On systems without subreaper and /proc (macOS) it kills the command's process group, which a
+daemon can leave.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing `typing` would take longer than all other imports
     from collections.abc import Callable
 
-    Confine = Callable[[list[str], list[str], list[str]], None]
+    Confine = Callable[[list[str], list[str], list[str], bool], None]
 
 LINUX = sys.platform == "linux"
 CONTROL = 0
@@ -42,9 +43,11 @@ class SupervisorSettings:
         self.limit = int(fields[2])
         self.tail = int(fields[3])
         self.cwd = fields[4]
-        self.confined = fields[5] == b"1"
-        rest = iter(fields[6:])
-        self.writable, self.hidden, self.shown = [[next(rest) for _ in range(int(next(rest)))] for _ in range(3)]
+        self.confined, self.network = fields[5] != b"0", fields[5] == b"1"
+        self.file_size, self.processes = (int(number) for number in fields[6].split())
+        rest = iter(fields[7:])
+        lists = [[next(rest) for _ in range(int(next(rest)))] for _ in range(4)]
+        self.writable, self.hidden, self.shown, self.made = lists
         pairs = [next(rest).split(b"=", 1) for _ in range(int(next(rest)))]
         self.environment = dict(pairs)
         self.argv = list(rest)
@@ -105,7 +108,11 @@ def become_subreaper() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def become_command(settings: SupervisorSettings, output: int, confine: Confine) -> None:
+SECCOMP = b"@seccomp@"
+"""The word of a bubblewrap command that stands for the descriptor of the system call filter."""
+
+
+def become_command(settings: SupervisorSettings, output: int, confine: Confine | None, program: bytes) -> None:
     """In the child: drop the control socket, the log and the terminal, then apply the restrictions, then exec."""
     try:
         os.setpgid(0, 0)
@@ -116,31 +123,81 @@ def become_command(settings: SupervisorSettings, output: int, confine: Confine) 
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(settings.cwd)
-        if settings.confined:
+        limit_resources(settings)
+        if settings.confined and confine is not None:
             lists = (settings.writable, settings.hidden, settings.shown)
-            confine(*([os.fsdecode(path) for path in paths] for paths in lists))
-        os.execvpe(settings.argv[0], settings.argv, settings.environment)  # noqa: S606
+            writable, hidden, shown = ([os.fsdecode(path) for path in paths] for paths in lists)
+            confine(writable, hidden, shown, settings.network)
+        argv = [filter_descriptor(program) if word == SECCOMP else word for word in settings.argv]
+        os.execvpe(argv[0], argv, settings.environment)  # noqa: S606
     except OSError as error:
         os.write(2, f"the command could not be started: {error}\n".encode(errors="backslashreplace"))
     finally:
         os._exit(127)
 
 
-def descendants() -> dict[int, int]:
-    """Return every process below this one, with its process group. Orphans are included: a subreaper adopts them."""
-    below: dict[int, list[tuple[int, int]]] = {}
+def limit_resources(settings: SupervisorSettings) -> None:
+    """Lower the limits of this process; the user's own limits stay where they are lower."""
+    import resource
+
+    wanted = ((resource.RLIMIT_FSIZE, settings.file_size), (resource.RLIMIT_NPROC, settings.processes))
+    for kind, most in (*wanted, (resource.RLIMIT_CORE, 0)):
+        if most or kind == resource.RLIMIT_CORE:
+            _, hard = resource.getrlimit(kind)
+            bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (bound, bound))
+
+
+def filter_descriptor(program: bytes) -> bytes:
+    """Return the number of a new descriptor from which bubblewrap reads the filter."""
+    file = os.memfd_create("seccomp", 0)
+    os.write(file, program)
+    os.lseek(file, 0, os.SEEK_SET)
+    return str(file).encode()
+
+
+def remove_tree(folder: bytes) -> None:
+    """Remove a throw-away folder. What cannot be removed stays until the session's sandbox ends."""
+    for path, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            _remove(os.unlink, os.path.join(path, name))
+        for name in folders:
+            whole = os.path.join(path, name)
+            _remove(os.unlink if os.path.islink(whole) else os.rmdir, whole)
+    _remove(os.rmdir, folder)
+
+
+def _remove(remove: Callable[[bytes], None], path: bytes) -> None:
+    try:
+        remove(path)
+    except OSError:
+        return
+
+
+def processes() -> dict[int, tuple[int, int]]:
+    """Return every process that /proc shows, with its parent and its process group."""
+    found: dict[int, tuple[int, int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
-                below.setdefault(int(fields[1]), []).append((int(name), int(fields[2])))
+                found[int(name)] = (int(fields[1]), int(fields[2]))
             except (OSError, IndexError):
                 continue  # the process has ended
+    return found
+
+
+def descendants(ancestor: int, but: tuple[int, ...] = ()) -> dict[int, int]:
+    """Return every process below this one, with its process group, except those in `but` and all below them. Orphans
+    are included: a subreaper adopts them."""
+    below: dict[int, list[tuple[int, int]]] = {}
+    for pid, (parent, group) in processes().items():
+        below.setdefault(parent, []).append((pid, group))
     found: dict[int, int] = {}
-    waiting = [os.getpid()]
+    waiting = [ancestor]
     while waiting:
-        children = [child for child in below.get(waiting.pop(), []) if child[0] not in found]
+        children = [child for child in below.get(waiting.pop(), []) if child[0] not in found and child[0] not in but]
         found.update(children)
         waiting.extend(pid for pid, _ in children)
     return found
@@ -153,31 +210,31 @@ def send(number: int, group: int) -> int:
     signals a whole group at once. Never this process's own group, which a process below may have joined.
     """
     if not LINUX:
-        _signal(-group, number)
+        send_signal(-group, number)
         return 1
-    found = descendants()
+    found = descendants(os.getpid())
     for pgid in set(found.values()) - {os.getpgrp(), 0}:
-        _signal(-pgid, number)
+        send_signal(-pgid, number)
     for pid in found:
-        _signal(pid, number)
+        send_signal(pid, number)
     return len(found)
 
 
-def _signal(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return  # it is gone, or a set-uid program made it another user's: we may not signal it
 
 
-def _woken(*_: object) -> None:
+def ignore(*_: object) -> None:
     """Handler that lets the signal interrupt the wait; the caller then checks what happened."""
 
 
 class Supervision:
     """Runs one command, from its start to the end of every process below it."""
 
-    def __init__(self, settings: SupervisorSettings, confine: Confine) -> None:
+    def __init__(self, settings: SupervisorSettings, confine: Confine | None, program: bytes) -> None:
         self.settings = settings
         self.sink = Sink(settings.limit, settings.tail)
         self.status: int | None = None
@@ -188,15 +245,19 @@ class Supervision:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self.told_to_stop = False
+        self.deadline = float("inf")
+        self.paused_at = 0.0
         self.flowing = True
         self.left = 0
-        signal.signal(signal.SIGCHLD, _woken)
+        signal.signal(signal.SIGCHLD, ignore)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._stop)
+        for folder in settings.made:
+            os.makedirs(folder, 0o700)
         self.output, ours = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            become_command(settings, ours, confine)
+            become_command(settings, ours, confine, program)
         os.close(ours)
         os.set_blocking(self.output, False)
         self.poll = select.poll()
@@ -207,9 +268,10 @@ class Supervision:
         self.told_to_stop = True
 
     def run(self) -> None:
-        deadline = time.monotonic() + self.settings.seconds if self.settings.seconds else float("inf")
-        while self.status is None and not self.told_to_stop and time.monotonic() < deadline:
-            self.attend(min(0.5, max(0.0, deadline - time.monotonic())))
+        self.deadline = time.monotonic() + self.settings.seconds if self.settings.seconds else float("inf")
+        while self.status is None and not self.told_to_stop and (self.paused_at or time.monotonic() < self.deadline):
+            left = 0.5 if self.paused_at else self.deadline - time.monotonic()
+            self.attend(min(0.5, max(0.0, left)))
             self.reap()
         if self.status is None:
             self.reason = "stopped" if self.told_to_stop else "timeout"
@@ -218,6 +280,8 @@ class Supervision:
             self.end_all()
         self.drain()
         self.sink.finish()
+        for folder in self.settings.made:
+            remove_tree(folder)
         self.report()
 
     def attend(self, seconds: float) -> None:
@@ -228,10 +292,24 @@ class Supervision:
             elif end == self.output:
                 self.pump()
             else:
-                self.told_to_stop = True  # a stop request or a closed socket: both mean stop
-                self.poll.unregister(CONTROL)
+                self.hear()
         if os.getppid() != self.parent:
             self.told_to_stop = True
+
+    def hear(self) -> None:
+        """Read what the agent says: `p` stops the clock of the time limit, `g` lets it go on, the end means stop."""
+        try:
+            words = os.read(CONTROL, 64)
+        except OSError:
+            words = b""
+        if not words:
+            self.told_to_stop = True
+            self.poll.unregister(CONTROL)
+        elif words.endswith(b"p"):
+            self.paused_at = self.paused_at or time.monotonic()
+        elif self.paused_at:
+            self.deadline += time.monotonic() - self.paused_at
+            self.paused_at = 0.0
 
     def pump(self) -> bool:
         try:
@@ -288,10 +366,11 @@ class Supervision:
             return  # the agent is gone
 
 
-def main(confine: Confine) -> None:
-    """`confine` is `landlock.confine`, passed in because importing the package by name would take too long here."""
+def main(confine: Confine | None, program: bytes = b"") -> None:
+    """`confine` is `landlock.confine`, passed in because importing the package by name would take too long here.
+    `program` is the filter of system calls that bubblewrap installs."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     settings = received()
     if settings is not None:
         become_subreaper()
-        Supervision(settings, confine).run()
+        Supervision(settings, confine, program).run()

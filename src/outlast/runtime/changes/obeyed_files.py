@@ -1,0 +1,52 @@
+"""Files that other programs obey although they are versioned: CI, agents' settings and memory, editor tasks, git hooks.
+
+A command may change them, since `git switch` must. Every such change is named in the result of the command, and one
+that does not come from a commit of the repository is asked about (`turn.call_changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from outlast.runtime.changes.change_set import ChangedFile
+from outlast.runtime.permissions.paths import obeyed_part
+
+_LISTED = (
+    "agents.md agents.override.md claude.md claude.local.md gemini.md copilot-instructions.md outlast.md "
+    ".cursorrules .windsurfrules .clinerules .goosehints .aider.conf.yml .mcp.json mcp.json opencode.json "
+    ".claude .cursor .codex .gemini .opencode .windsurf .roo .continue .junie .amazonq .kiro .vscode .idea .zed "
+    ".fleet .devcontainer .devcontainer.json .nvim.lua .husky .githooks lefthook.yml lefthook.yaml lefthook.toml "
+    ".lefthook.yml .lefthook.yaml .lefthook.toml .lefthook .pre-commit-config.yaml .overcommit.yml .gitmodules "
+    ".gitattributes .gitlab-ci.yml .circleci .travis.yml .drone.yml .woodpecker .woodpecker.yml .buildkite "
+    ".appveyor.yml appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml cloudbuild.yaml .cirrus.yml "
+    ".semaphore jenkinsfile .envrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .tool-versions mise.toml .mise.toml "
+    "sitecustomize.py usercustomize.py .dir-locals.el .exrc .gdbinit .lldbinit"
+)
+_NAMES = frozenset(_LISTED.split())
+_PAIRS = frozenset(
+    {
+        (".github", "workflows"),
+        (".github", "actions"),
+        (".gitea", "workflows"),
+        (".forgejo", "workflows"),
+        (".cargo", "config.toml"),
+        (".cargo", "config"),
+    }
+)
+_ENVIRONMENTS = frozenset({".venv", "venv", ".direnv", ".local", ".bin"})
+"""Folders that are obeyed and made by package managers: they are not versioned."""
+
+
+def is_obeyed(path: str) -> bool:
+    """Whether other programs obey this file of a project."""
+    parts = [part.casefold().rstrip(". ") for part in path.split("/") if part]
+    if any(part in _ENVIRONMENTS for part in parts):
+        return False
+    if any(part in _NAMES for part in parts) or any(pair in _PAIRS for pair in pairwise(parts)):
+        return True
+    return obeyed_part(path) is not None
+
+
+def obeyed_files(files: Iterable[ChangedFile]) -> list[ChangedFile]:
+    return [file for file in files if is_obeyed(file.path)]

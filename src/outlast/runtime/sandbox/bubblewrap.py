@@ -1,0 +1,170 @@
+"""The command lines of bubblewrap: one for the namespaces of a session, one for the mounts of each command.
+
+Mounts are sorted by path, so that a mount never covers one inside it: a hidden home may hold a visible project, and a
+project may hold a hidden folder. Paths that do not exist need no mount: the file system of a command is read-only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from outlast.runtime.sandbox.port import CommandWalls, NeedKind
+
+SECCOMP = "@seccomp@"
+"""Replaced by the supervisor with the descriptor of the system call filter."""
+KERNEL_PATHS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/kcore", "/proc/keys", "/proc/acpi")
+"""Read-only for every command: where the agent runs as root, the kernel would let its commands write there."""
+REPLACED = ("/run", "/tmp", "/var/tmp")  # noqa: S108
+"""Folders of the machine that no command sees: it has an empty one, or the session's own, in their place."""
+SYSTEM_PROFILES = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
+"""Where NixOS keeps its programs: links into a store that is read-only, not sockets."""
+
+
+class Mount(msgspec.Struct, frozen=True, order=True):
+    """A mount at `path`. Of two mounts at the same path, the one with the higher `rank` stays visible."""
+
+    path: str
+    rank: int
+    options: tuple[str, ...]
+
+
+class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """Folders of a session's sandbox. `temporary` is a bounded tmpfs that the session's namespaces mount there."""
+
+    temporary: Path
+
+    @property
+    def shared(self) -> Path:
+        """What commands see as /tmp."""
+        return self.temporary / "tmp"
+
+    @property
+    def empty_folder(self) -> Path:
+        return self.temporary / "empty"
+
+    @property
+    def empty_file(self) -> Path:
+        return self.temporary / "nothing"
+
+    @property
+    def layers(self) -> Path:
+        """Where throw-away layers of read-only commands lie."""
+        return self.temporary / "layers"
+
+
+def session_argv(
+    program: str, places: SessionPlaces, tmp_size: int, overlays: Iterable[tuple[Path, Path, Path]] = ()
+) -> list[str]:
+    """Return the start of the command line that creates the namespaces of a session; the init's own follows it.
+
+    `overlays` are caches as (the user's own folder, upper layer, work folder)."""
+    argv = [program, "--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
+    argv += ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
+    argv += ["--size", str(tmp_size), "--perms", "0700", "--tmpfs", str(places.temporary)]
+    for lower, upper, work in overlays:
+        argv += ["--overlay-src", str(lower), "--overlay", str(upper), str(work), str(lower)]
+    return [*argv, "--as-pid-1", "--new-session", "--die-with-parent", "--"]
+
+
+def command_argv(
+    program: str,
+    walls: CommandWalls,
+    places: SessionPlaces,
+    *,
+    cwd: Path,
+    layer: Path | None = None,
+    writable: Sequence[Path] = (),
+    protection: Sequence[Mount] = (),
+) -> list[str]:
+    """Return the start of the command line that runs one command inside the session's namespaces.
+
+    `writable` are folders besides the roots, such as caches; they are visible even inside a hidden folder. `layer` is
+    the folder for the throw-away layers of a read-only command; without it the roots are read-only. `protection` keeps
+    git's own files from being changed."""
+    argv = [program, "--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), "--ro-bind", "/", "/"]
+    argv += ["--dev", "/dev", "--bind", "/proc", "/proc"]
+    for path in KERNEL_PATHS:
+        argv += ["--ro-bind-try", path, path]
+    visible = [os.path.realpath(path) for path in (*walls.shown, *walls.roots, *writable)]
+    mounts = [
+        *_places(places),
+        *_hidden(walls, places, visible),
+        *(Mount(os.path.realpath(path), 4, ("--bind", str(path))) for path in writable),
+        *_roots(walls, layer),
+        *(() if walls.read_only else protection),
+        *_lifted(walls),
+    ]
+    for mount in sorted(mounts, key=lambda one: (Path(one.path).parts, one.rank)):
+        argv += [*mount.options, mount.path]
+        if mount.options == ("--tmpfs",):
+            argv += ["--chmod", "0755", mount.path]
+    argv += _sealed(walls, visible)
+    return [
+        *argv, "--cap-drop", "ALL", "--new-session", "--chdir", str(cwd), "--seccomp", SECCOMP, "--"
+    ]  # fmt: skip
+
+
+def _places(places: SessionPlaces) -> list[Mount]:
+    """Return the mounts that every command has: an empty /run, and the session's own /tmp."""
+    mounts = [Mount("/run", 0, ("--tmpfs",)), Mount("/tmp", 0, ("--bind", str(places.shared)))]  # noqa: S108
+    if not os.path.islink("/var/tmp"):  # noqa: S108
+        mounts.append(Mount("/var/tmp", 0, ("--bind", str(places.shared))))  # noqa: S108
+    return [*mounts, *(Mount(path, 0, ("--ro-bind-try", path)) for path in SYSTEM_PROFILES if os.path.exists(path))]
+
+
+def _hidden(walls: CommandWalls, places: SessionPlaces, visible: Sequence[str]) -> list[Mount]:
+    mounts: list[Mount] = []
+    for path in {os.path.realpath(path) for path in walls.hidden}:
+        holds_visible = any(_is_inside(one, path) for one in visible)
+        if path in visible or (_is_replaced(path) and not holds_visible and not _is_below(path, visible)):
+            continue
+        if not os.path.isdir(path):
+            mounts.append(Mount(path, 1, ("--ro-bind-try", str(places.empty_file))))
+        elif holds_visible:
+            mounts.append(Mount(path, 1, ("--tmpfs",)))
+        else:
+            mounts.append(Mount(path, 1, ("--ro-bind-try", str(places.empty_folder))))
+    covered = [one for one in visible if _is_replaced(one) or _is_below(one, [mount.path for mount in mounts])]
+    return [*mounts, *(Mount(one, 2, ("--ro-bind-try", one)) for one in covered)]
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path != folder and path.startswith(folder.rstrip("/") + "/")
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or _is_inside(path, folder) for folder in folders)
+
+
+def _is_replaced(path: str) -> bool:
+    return _is_below(path, REPLACED)
+
+
+def _sealed(walls: CommandWalls, visible: Sequence[str]) -> list[str]:
+    """Return options that make the hidden folders with visible ones inside read-only, after all mounts are made."""
+    paths = {os.path.realpath(path) for path in walls.hidden if os.path.isdir(path)} - set(visible)
+    around = [path for path in paths if any(_is_inside(one, path) for one in visible)]
+    return [word for path in sorted(around) for word in ("--remount-ro", path)]
+
+
+def _roots(walls: CommandWalls, layer: Path | None) -> list[Mount]:
+    roots = [os.path.realpath(root) for root in walls.roots]
+    if not walls.read_only:
+        return [Mount(root, 5, ("--bind", root)) for root in roots]
+    if layer is None:
+        return [Mount(root, 5, ("--ro-bind", root)) for root in roots]
+    outer = [root for root in roots if not any(Path(root).is_relative_to(one) for one in roots if one != root)]
+    return [
+        Mount(root, 5, ("--overlay-src", root, "--overlay", str(layer / f"{at}"), str(layer / f"{at}.work")))
+        for at, root in enumerate(outer)
+    ]
+
+
+def _lifted(walls: CommandWalls) -> list[Mount]:
+    writable = [*walls.granted(NeedKind.WRITE), *walls.granted(NeedKind.SOCKET)]
+    mounts = [Mount(path, 9, ("--ro-bind-try", path)) for path in walls.granted(NeedKind.READ)]
+    return [*mounts, *(Mount(path, 9, ("--bind-try", path)) for path in writable)]

@@ -1,0 +1,1 @@
+"""Findings of the security trial and the tests that show each of them closed."""
