@@ -3,5 +3,5 @@ try {
   const theme = JSON.parse(localStorage.getItem("outlast.theme"));
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // as the system has it
+  // as the system
 }

@@ -38,7 +38,7 @@ function leave(event, field, sidebar) {
   }
 }
 
-/** True when the key meant something. */
+/** True if the key was handled. */
 function act(event, sidebar, pane) {
   const inTranscript = event.target.closest?.(".transcript, .view, .menu");
   switch (event.key) {

@@ -9,7 +9,7 @@ export class ApiError extends Error {
     this.status = status;
   }
 
-  /** Whether the same request may well succeed later: the server is away, busy or starting. */
+  /** Whether a retry may succeed: the server is unreachable, busy or starting. */
   get passing() {
     return this.status === 0 || this.status === 401 || this.status === 429 || this.status >= 500;
   }
@@ -28,7 +28,7 @@ async function detailOf(response) {
     const { detail } = await response.json();
     if (typeof detail === "string" && detail) return detail;
   } catch {
-    // no JSON: the status has to do
+    // not JSON: use the status
   }
   return `The server answered ${response.status} ${response.statusText}`.trim();
 }

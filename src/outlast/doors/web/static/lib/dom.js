@@ -58,13 +58,13 @@ function fill(node, children) {
   return node;
 }
 
-/** Put these in the place of all that is there. */
+/** Replace all children by these. */
 export function replace(node, ...children) {
   node.replaceChildren();
   return fill(node, children);
 }
 
-/** A link to another page; only http, https and mailto, and the other page learns nothing of ours. */
+/** A link to another page; only http, https and mailto, and the other page gets no referrer and no opener. */
 export function outside(address, ...children) {
   let url;
   try {

@@ -45,7 +45,7 @@ const STROKES = {
   play: ["M8 5v14l11-7-11-7Z"],
 };
 
-/** A drawing that says nothing by itself: the button it is on has the name. */
+/** A decorative icon: its button carries the name. */
 export function icon(name, extra = "") {
   const shape = svg(
     "svg.icon",

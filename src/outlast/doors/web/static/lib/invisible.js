@@ -35,14 +35,14 @@ export function oneLine(text, longest = 120) {
   return characters.length <= longest ? line : `${characters.slice(0, longest - 1).join("")}…`;
 }
 
-/** For what is to be approved: everything that cannot be seen is spelled out, tabs and spaces at ends of lines too. */
+/** For approvals: every invisible character is spelled out, also tabs and spaces at line ends. */
 export function exact(text) {
   return exactPieces(text)
     .map(([piece]) => piece)
     .join("");
 }
 
-/** The same as nodes, with what was spelled out marked. */
+/** The same as nodes, with marks on the spelled-out characters. */
 export function exactNodes(text) {
   return exactPieces(text).map(([piece, strange]) => (strange ? el("mark.spelled", {}, piece) : piece));
 }

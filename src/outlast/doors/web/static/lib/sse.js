@@ -8,9 +8,9 @@ export async function* frames(body) {
   try {
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) return; // a frame that was not finished is not one
+      if (done) return; // an incomplete frame is dropped
       rest += value;
-      // A carriage return at the very end may be half of an end of line.
+      // A final carriage return may be half of a line end.
       const lines = rest.split(/\r\n|\n|\r(?!$)/);
       rest = lines.pop();
       for (const line of lines) {

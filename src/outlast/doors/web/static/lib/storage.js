@@ -11,7 +11,7 @@ export function kept(name, otherwise = null) {
   }
 }
 
-/** Remember it; nothing, an empty text and an empty list are forgotten. False when there is no room for it. */
+/** Store a value; null and empty values are removed. False if storage is full. */
 export function keep(name, value) {
   const empty = value === null || value === undefined || value === "" || (Array.isArray(value) && !value.length);
   try {
@@ -23,7 +23,7 @@ export function keep(name, value) {
   }
 }
 
-/** The names that begin so. */
+/** The stored names with this prefix. */
 export function keptNames(beginning) {
   const names = [];
   try {

@@ -3,7 +3,7 @@
 
 const PLACES = 4;
 
-/** A function that gives the place back; null when all are taken. Without locks every tab just takes one. */
+/** A function that releases the slot; null if all are taken. Without Web Locks every tab gets one. */
 export async function takeSlot() {
   if (!navigator.locks) return () => {};
   for (let n = 0; n < PLACES; n++) {

@@ -37,7 +37,7 @@ export function clock(value) {
     : "";
 }
 
-/** The local day as a number, for comparing; null when there is none. */
+/** The local day as a number, for comparing; null if there is none. */
 export function dayOf(value) {
   const date = dateOf(value);
   if (!date || Number.isNaN(date.getTime())) return null;

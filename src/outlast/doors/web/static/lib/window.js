@@ -4,7 +4,7 @@
  *  place when a height differs from the guess or when items are inserted before them. If the reader is at the end, the
  *  list stays at the end while it grows. */
 
-const NEAR = 900; // pixels drawn above and below what is seen
+const NEAR = 900; // pixels drawn above and below the viewport
 const AT_END = 40;
 
 export class WindowedList {
@@ -49,7 +49,7 @@ export class WindowedList {
     cancelAnimationFrame(this.frame);
   }
 
-  /** These items, in this order. */
+  /** Set the items and their order. */
   show(keys) {
     const anchor = this.anchor();
     this.keys = keys;
@@ -82,7 +82,7 @@ export class WindowedList {
     this.render(null);
   }
 
-  /** Bring an item into sight; false when it is not among them. */
+  /** Scroll an item into view; false if it is not in the list. */
   reveal(key) {
     if (!this.index.has(key)) return false;
     this.stick = false;
@@ -132,7 +132,7 @@ export class WindowedList {
     return low;
   }
 
-  /** What is looked at: the first item in sight, and how far below the upper edge it begins. */
+  /** The reader's position: the first visible item and its distance from the upper edge. */
   anchor() {
     this.layOut();
     if (this.stick || !this.keys.length) return null;
@@ -147,7 +147,7 @@ export class WindowedList {
   render(anchor) {
     const { scroller } = this;
     const height = scroller.clientHeight;
-    if (!height) return; // it is not shown, and nothing can be measured
+    if (!height) return; // hidden: nothing can be measured
     let top = 0;
     for (let round = 0; round < 8 && (this.stale || !round); round++) {
       this.layOut();
@@ -155,7 +155,7 @@ export class WindowedList {
       this.drawRange(top - NEAR, top + height + NEAR);
       this.measure();
     }
-    this.layOut(); // what is looked at is found by these offsets: they must be those of what is drawn
+    this.layOut(); // the reader's position depends on the offsets of the drawn items
     top = this.target(anchor, height);
     this.position();
     if (Math.abs(scroller.scrollTop - top) >= 1) {
@@ -174,7 +174,7 @@ export class WindowedList {
     return Math.min(last, Math.max(0, n === undefined ? this.scroller.scrollTop : this.offsets[n] - anchor.delta));
   }
 
-  /** Draw what lies there and nothing else. */
+  /** Draw exactly the items in this range. */
   drawRange(from, to) {
     const first = this.keys.length ? this.at(Math.max(0, from)) : 0;
     const last = this.keys.length ? this.at(Math.max(0, to)) : -1;
@@ -206,7 +206,7 @@ export class WindowedList {
     return node;
   }
 
-  /** One that is moved keeps the focus. */
+  /** Keep the focus of a moved node. */
   move(node, before) {
     const focused = node.contains(document.activeElement) ? document.activeElement : null;
     this.body.insertBefore(node, before);
@@ -221,7 +221,7 @@ export class WindowedList {
     node.remove();
   }
 
-  /** True when a height turned out to be another one. */
+  /** True if a height changed. */
   measure() {
     let changed = false;
     for (const [key, node] of this.nodes) {
@@ -241,7 +241,7 @@ export class WindowedList {
     const { scrollTop, clientHeight, scrollHeight } = this.scroller;
     const left = scrollHeight - clientHeight - scrollTop;
     if (this.follows && left <= 2)
-      this.stick = true; // also when it became shorter, and was moved by that
+      this.stick = true; // also if the list became shorter
     else if (scrollTop !== this.setTop) this.stick = this.follows && left <= AT_END && scrollTop > this.lastTop;
     this.lastTop = scrollTop;
     this.setTop = -1;
@@ -254,7 +254,7 @@ export class WindowedList {
       this.wasHidden = true;
       return;
     }
-    // By the old heights: that is what was being looked at. One that was hidden has forgotten where it was.
+    // Use the old heights: they give the reader's position. A hidden list has lost its own.
     const anchor = this.wasHidden && !this.stick ? this.seen : this.anchor();
     const own = entries.some((entry) => entry.target === this.scroller);
     this.wasHidden = false;
@@ -262,7 +262,7 @@ export class WindowedList {
   }
 }
 
-/** What can have the focus in it, itself included. */
+/** The focusable nodes in it, including itself. */
 function usable(node) {
   if (!node) return [];
   return [node, ...node.querySelectorAll("a, button, [tabindex]")].filter((one) => one.tabIndex >= 0);

@@ -16,7 +16,7 @@ export async function rename(session) {
   if (answer?.title.trim()) await trying(() => changeSession(session.id, { title: answer.title.trim() }));
 }
 
-/** What the next turns work with. A mode that permits more than the server may is not among the choices. */
+/** Settings of the next turns. Modes above the server's own are not offered. */
 async function settings(session) {
   const info = await trying(() => readInfo());
   if (!info || here().id !== session.id) return;

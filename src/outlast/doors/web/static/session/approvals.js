@@ -9,7 +9,7 @@ export class Approvals {
   constructor(session) {
     this.session = session;
     this.questions = [];
-    this.newest = null; // the reading that counts
+    this.newest = null; // the newest request
   }
 
   close() {
@@ -22,7 +22,7 @@ export class Approvals {
     if (kind === "ToolCallStarted" && body?.name === TASK) this.lookBelow();
   }
 
-  /** The newest reading counts, in whatever order they come back. */
+  /** The newest request counts, in any order of the responses. */
   async read({ ifOthers = false } = {}) {
     const reading = (this.newest = {});
     try {
@@ -41,12 +41,12 @@ export class Approvals {
     this.session.changed("questions", "state");
   }
 
-  /** One of the session's own was answered: event `seq`. */
+  /** Event `seq` answered one of the session's own questions. */
   answered(seq) {
     this.put(this.questions.filter((one) => one.session_id !== this.session.id || one.approval_id !== seq));
   }
 
-  /** What a sub-agent asks is in its own log: while one is at work it is looked for. */
+  /** Questions of a sub-agent are in its own log; poll for them while one works. */
   lookBelow() {
     clearTimeout(this.looking);
     const { session } = this;

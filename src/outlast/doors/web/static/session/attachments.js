@@ -27,7 +27,7 @@ export class Attachments {
     this.button.addEventListener("click", () => this.input.click());
   }
 
-  /** Pictures among these files; others are refused with a word. */
+  /** Add the pictures among these files; other files are refused with a toast. */
   async take(files) {
     for (const file of files) {
       if (!TYPES.includes(file.type))
@@ -44,7 +44,7 @@ export class Attachments {
     this.show();
   }
 
-  /** Put these back, before those that are here. */
+  /** Put these back before the current ones. */
   restore(items) {
     this.items.unshift(...items);
     this.show();

@@ -14,7 +14,7 @@ const WAYS = [
 ];
 
 export class Composer {
-  /** `on`: send(text, {delivery, attachments}), which may be a promise of whether it was taken; stop(). */
+  /** `on`: send(text, {delivery, attachments}), which may return a promise of whether it was accepted; stop(). */
   constructor(sessionId, on, { placeholder = "Ask, or describe the task", extra = null } = {}) {
     this.name = `draft.${sessionId}`;
     this.on = on;

@@ -11,7 +11,7 @@ export class Draft {
     return this.attempt > 0;
   }
 
-  /** A frame of the stream. One that holds the whole takes the place of what is here; one that was seen is nothing. */
+  /** A frame of the stream. A complete frame replaces the draft; a repeated one is ignored. */
   take(frame) {
     if (frame.replace || frame.parts) {
       this.attempt = frame.attempt;
@@ -28,7 +28,7 @@ export class Draft {
     else this.parts.push({ part, text: frame.text });
   }
 
-  /** An attempt begins. */
+  /** Start a new attempt. */
   open(attempt) {
     this.attempt = attempt;
     this.n = 0;

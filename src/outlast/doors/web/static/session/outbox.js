@@ -14,10 +14,10 @@ function newKey() {
 
 const nameOf = (sessionId, key) => `outbox.${sessionId}.${key}`;
 
-/** A message to be sent as soon as its session is open; what does not fit into storage is at least held here. */
+/** Messages to send when their session is open; kept in memory if storage is full. */
 const held = [];
 
-/** `after`: the newest event that there was when it was written, where that is known. */
+/** `after`: the newest known event when the message was written. */
 export function leave(sessionId, content, { delivery = "queue", attachments = [], after } = {}) {
   const message = { key: newKey(), at: Date.now(), content, delivery, attachments, after };
   if (!keep(nameOf(sessionId, message.key), message)) held.push({ sessionId, message });
@@ -52,7 +52,7 @@ export class Outbox {
     this.run();
   }
 
-  /** Take a message back that was refused. */
+  /** Remove a refused message. */
   drop(message) {
     this.messages = this.messages.filter((one) => one !== message);
     this.forget(message);
@@ -69,7 +69,7 @@ export class Outbox {
     if (at >= 0) held.splice(at, 1);
   }
 
-  /** Those that the transcript, with these rows, does not show yet. */
+  /** The messages that these rows of the transcript do not show yet. */
   unseen(rows) {
     const taken = new Set();
     return this.messages.filter((message) => {
@@ -79,7 +79,7 @@ export class Outbox {
     });
   }
 
-  /** The session has shown event `seq`: a message that is there need not be shown as being sent. */
+  /** The session shows event `seq`: drop its message from those being sent. */
   seen(seq) {
     const left = this.messages.filter((message) => !(message.seq && message.seq <= seq));
     if (left.length === this.messages.length) return;

@@ -4,7 +4,7 @@ import { oneLine } from "../lib/invisible.js";
 import { speak } from "../widgets/toast.js";
 import { subjectOf } from "../transcript/tool_call.js";
 
-/** An event has come: the session is at something else now. */
+/** Update the activity after an event. */
 export function progressed(session, { seq, kind, body }) {
   switch (kind) {
     case "TurnStarted":

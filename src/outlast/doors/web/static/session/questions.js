@@ -23,7 +23,7 @@ const PLAN_ANSWERS = [
 ];
 
 export class Questions {
-  /** `on`: answered(), and left() when the focus was here and goes with the question. */
+  /** `on`: answered(), and left() if the question that goes had the focus. */
   constructor(session, on) {
     this.session = session;
     this.on = on;
@@ -44,7 +44,7 @@ export class Questions {
     if (this.shown === id) {
       this.node.querySelector(".more")?.remove();
       if (others) this.node.append(others);
-      return; // what is being read or typed stays
+      return; // keep the question that is being read or answered
     }
     this.shown = id;
     replace(this.node, first.name === "ask_user" ? this.asked(first) : this.approval(first), others);
@@ -80,7 +80,7 @@ export class Questions {
     );
   }
 
-  /** A sub-agent has a session of its own, where there is more to see. */
+  /** A link to the sub-agent's own session. */
   whose(question) {
     if (question.session_id === this.session.id) return null;
     return el("p.reason", {}, inside(`#/s/${question.session_id}`, {}, "A sub-agent"), " asks.");
@@ -121,10 +121,10 @@ export class Questions {
   }
 }
 
-/** A click, but not the second one of two: that was meant for the question that stood here before. */
+/** Ignore the second click of a double click: it was meant for the previous question. */
 const once = (act) => (event) => event.detail <= 1 && act();
 
-/** What would be done, to the letter. */
+/** The exact action. */
 function exactly(question) {
   const given = question.arguments ?? {};
   if (question.name === "exit_plan") return el("pre.command", { dir: "auto" }, exactNodes(String(given.plan ?? "")));

@@ -13,8 +13,8 @@ import { Follower } from "./stream.js";
 import { Transcript } from "../transcript/transcript.js";
 
 const PAGE = 200;
-const MOST = 1000; // rows that the server gives at once
-/** After these what was shown is not what is shown now: the whole is read again. */
+const MOST = 1000; // most rows per response
+/** Events that change earlier rows: the session is reloaded after them. */
 const TURNS_BACK = new Set(["Rewound", "RewindUndone", "HistoryCleared", "CompactionUndone", "EventRedacted"]);
 const CHANGES_STATE = /^(Session|TurnStarted|TurnEnded|InputAdmitted|ModelChanged|PersonaChanged|RuntimeStateChanged)/;
 
@@ -40,7 +40,7 @@ export class Session {
     return this.outbox.unseen(this.transcript.rows);
   }
 
-  /** The newest event that is known of, if any is. */
+  /** The newest known event, if any. */
   get newest() {
     return this.summary ? Math.max(this.lastSeq, this.summary.last_seq) : undefined;
   }
@@ -75,12 +75,12 @@ export class Session {
 
   // --- reading
 
-  /** Read it and follow it from there. */
+  /** Load the session and follow it. */
   async open() {
     this.follower?.stop();
     const detail = await readSession(this.id, { limit: PAGE, all: this.showsArchived || undefined }, this.abort.signal);
     if (detail.session.id !== this.id) {
-      this.on.movedTo(detail.session.id); // the place named it by its beginning
+      this.on.movedTo(detail.session.id); // the location named it by a prefix
       return;
     }
     this.take(detail);
@@ -93,7 +93,7 @@ export class Session {
       this.on.prepare(transcript),
     ]);
     this.findWaiting(transcript, events);
-    this.transcript = transcript; // all of it at once
+    this.transcript = transcript; // replace everything in one step
     this.draft = new Draft();
     this.takeDraft(detail.draft);
     this.lastSeq = detail.last_seq;
@@ -114,7 +114,7 @@ export class Session {
     tell("session-changed", this.summary);
   }
 
-  /** The same while the stream goes on: what it has told since then is newer. */
+  /** Reload while the stream continues: later events of the stream are newer. */
   takeLater(detail) {
     if (detail.last_seq >= this.lastSeq) {
       this.take(detail);
@@ -133,7 +133,7 @@ export class Session {
     this.draft.take({ attempt: draft.attempt, n: draft.n, parts });
   }
 
-  /** What happened between the messages of the oldest page: the events that are notes. */
+  /** Load the notes between the messages of the oldest page. */
   async readNotes(transcript, before) {
     let after = transcript.hasOlder ? (transcript.oldest ?? 1) - 1 : 0;
     const events = [];
@@ -164,7 +164,7 @@ export class Session {
       if (row.role === "user" && !row.note && !read.has(row.seq) && row.seq > newest) transcript.waiting.add(row.seq);
   }
 
-  /** The page before what is here, or a larger one if the way is `far`. Who asks while it comes waits for the same. */
+  /** Load the previous page, or a larger one if `far`. Concurrent callers share one request. */
   older({ far = false } = {}) {
     if (!this.transcript.hasOlder || !this.transcript.oldest) return Promise.resolve();
     this.reading ??= this.readOlder(far ? MOST : PAGE).finally(() => (this.reading = null));
@@ -183,14 +183,14 @@ export class Session {
     this.changed("rows");
   }
 
-  /** The facts of a finished call, which a page of messages does not tell. */
+  /** The facts of a finished call, which a page of messages does not contain. */
   async facts(row) {
     const [event] = await readView(this.id, "events", { after: row.seq - 1, before: row.seq + 1 }, this.abort.signal);
     row.facts = event?.body?.facts ?? {};
     return row.facts;
   }
 
-  /** The summary again, soon; whatever happened in between counts once. */
+  /** Reload the summary soon; several requests become one. */
   refresh(after = 150) {
     clearTimeout(this.refreshing);
     this.refreshing = setTimeout(async () => {
@@ -205,7 +205,7 @@ export class Session {
   // --- following
 
   follow(cursor) {
-    this.follower?.stop(); // another reading may have been under way
+    this.follower?.stop(); // another load may be in progress
     this.follower = new Follower(this.id, cursor, {
       event: (event) => this.event(event),
       delta: (frame) => this.delta(frame),
@@ -268,7 +268,7 @@ export class Session {
 
   // --- doing
 
-  /** A verb of the API; what it changes comes through the stream. */
+  /** Call a verb of the API; its changes arrive through the stream. */
   async act(verb, body) {
     const answer = await act(this.id, verb, body);
     this.refresh();

@@ -16,7 +16,7 @@ const WORDS = {
   waiting: ["waiting", "Waiting"],
 };
 
-/** A dot with a word for what a session is doing; nothing when it is idle. */
+/** A dot and a word for the activity of a session; nothing if it is idle. */
 export function activityMark(activity, { bare = false } = {}) {
   const found = WORDS[activity];
   if (!found) return null;

@@ -94,7 +94,7 @@ export class SessionPane {
   }
 
   async reveal(seq) {
-    const { session } = this; // its transcript may be another one after each step
+    const { session } = this; // its transcript may be replaced during each await
     while (session.transcript.hasOlder && (session.transcript.oldest ?? 0) > seq) await session.older({ far: true });
     this.transcript.show();
     const next = session.transcript.rows.find((row) => row.seq >= seq)?.seq;

@@ -71,7 +71,7 @@ export class Follower {
     }
   }
 
-  /** One connection to its end; true when there is nothing more to follow. */
+  /** Read one connection to its end; true if the stream is complete. */
   async connection(follow) {
     if (this.failures) this.on.state("connecting");
     const timer = this.watchdog();
@@ -107,7 +107,7 @@ export class Follower {
     return true;
   }
 
-  /** True when the frame was the last one. */
+  /** True if the frame was the last one. */
   take(frame) {
     if (frame.event === "resync") return this.over(() => this.on.resync());
     const data = JSON.parse(frame.data);

@@ -7,7 +7,7 @@ const PAGE = 50;
 export const EVERY_STATE = "all";
 
 export class SessionList {
-  /** `on`: changed({fresh}), where a fresh one is another list and not the same a little later; said(words). */
+  /** `on`: changed({fresh}), where `fresh` means another list, not a refresh; said(words). */
   constructor(on) {
     this.on = on;
     this.rows = new Map();
@@ -15,7 +15,7 @@ export class SessionList {
     this.cursor = null;
     this.hits = [];
     this.query = "";
-    this.state = kept("state", "active"); // what was ended or archived is out of the way
+    this.state = kept("state", "active"); // ended and archived sessions are hidden
     this.project = kept("project", "");
     this.projects = new Map(kept("projects", [])); // key -> folder
     this.abort = new AbortController();
@@ -52,7 +52,7 @@ export class SessionList {
     this.cursor = cursor;
   }
 
-  /** Titles first, then what was said. What was put out of the way is found, too, unless others are asked for. */
+  /** Search titles first, then messages; hidden sessions too, unless a state is chosen. */
   async find() {
     const { query, wanted } = this;
     if (wanted.state === "active") wanted.state = "";
@@ -74,7 +74,7 @@ export class SessionList {
     this.cursor = null;
   }
 
-  /** The first page again; what it holds goes in front, the rest stays. */
+  /** Reload the first page: its rows go first, the rest stays. */
   async poll() {
     if (this.query || this.polling) return;
     this.polling = true;
@@ -93,7 +93,7 @@ export class SessionList {
     const before = this.rows;
     const fresh = new Set(rows.map((row) => row.id));
     const oldest = rows.at(-1)?.updated_at ?? 0;
-    // A row that should be in this page and is not was deleted, or does not fit the filter any more.
+    // A row missing from this page was deleted or no longer matches the filter.
     const rest = this.order.filter((id) => cursor && !fresh.has(id) && before.get(id).updated_at <= oldest);
     const next = rest.length ? this.cursor : cursor;
     this.clear();
@@ -130,7 +130,7 @@ export class SessionList {
     }
   }
 
-  /** What is known of a session sooner than the list knows it. */
+  /** Apply news about a session before the list reports it. */
   learn(summary) {
     const known = this.rows.get(summary.id);
     if (known) this.rows.set(summary.id, { ...known, ...summary });

@@ -12,7 +12,7 @@ import { themeButton } from "../widgets/theme.js";
 import { WindowedList } from "../lib/window.js";
 
 const EVERY = 3000;
-const PATIENCE = 180; // milliseconds after the last key before a search is made
+const PATIENCE = 180; // milliseconds between the last key and the search
 const NEAR_END = 600;
 const SAID = "said";
 const STATES = [
@@ -169,7 +169,7 @@ export class Sidebar {
 
   // --- keys
 
-  /** Go to the next or the previous one. */
+  /** Move to the next or previous row. */
   move(by) {
     const links = this.list.keys.filter((key) => key !== SAID);
     if (!links.length) return;

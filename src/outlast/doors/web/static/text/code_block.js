@@ -20,7 +20,7 @@ export function codeBlock(text, language = "") {
   );
 }
 
-/** A button that copies what `text` gives. */
+/** A button that copies the result of `text()`. */
 export function copyButton(text, label = "Copy") {
   const button = el("button.quiet.small.copy", { type: "button", title: label, "aria-label": label }, icon("copy"));
   button.addEventListener("click", async () => {

@@ -5,7 +5,7 @@ import { exactNodes, readable } from "../lib/invisible.js";
 
 const MOST = 600;
 
-/** `exact` spells out everything that cannot be seen: for what is to be approved. */
+/** `exact` spells out every invisible character, for approvals. */
 export function diffView(text, { exact = false } = {}) {
   const lines = text.split("\n");
   const rows = rowsOf(lines);

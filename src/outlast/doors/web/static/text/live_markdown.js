@@ -54,7 +54,7 @@ export class LiveMarkdown {
         if (epoch === this.epoch && !this.closed) this.take(tail, blocks, text.length);
       }
     } catch {
-      // It stays as it is until the server is back: the next piece asks again.
+      // The text stays plain until the server is back; the next piece tries again.
     }
     await new Promise((resolve) => setTimeout(resolve, EVERY));
     this.busy = false;
@@ -73,7 +73,7 @@ export class LiveMarkdown {
     this.showRest();
   }
 
-  /** With the space before it, which is no part of what was drawn. */
+  /** The tail with the space before it, which was not drawn. */
   showRest() {
     const rest = this.text.slice(this.parsed);
     const space = /\s*$/.exec(this.text.slice(this.from, this.parsed))[0];
@@ -81,7 +81,7 @@ export class LiveMarkdown {
   }
 }
 
-/** Where the next words will most likely stand. */
+/** The element that the next words most likely extend. */
 function endOf(node) {
   const last = node.lastElementChild;
   return last?.matches(GROWS) ? endOf(last) : node;

@@ -26,7 +26,7 @@ const SIMPLE = new Set([
 // Overrides and isolates are spelled out everywhere; marks and joiners belong to how several scripts are written.
 const OVERRIDES = /[\u202a-\u202e\u2066-\u2069]/gu;
 
-/** A text as Markdown, at once if its tree is known, else as it is until it comes. */
+/** A text as Markdown: at once if its tree is cached, else plain until the tree arrives. */
 export function markdown(text) {
   const node = el("div.prose", { dir: "auto" });
   const tree = knownTree(text);
@@ -81,7 +81,7 @@ function draw(node) {
   }
 }
 
-/** A reply's headings stand below those of the page. */
+/** Headings of a reply get levels below those of the page. */
 function heading(tag) {
   return /^h[1-6]$/.test(tag) ? `h${Math.min(6, Number(tag[1]) + 2)}.level-${tag[1]}` : tag;
 }
@@ -97,7 +97,7 @@ function item(node, below) {
   return el("li.task", {}, box, el("span", {}, below));
 }
 
-/** A picture is not loaded: that would tell its server what was read here. */
+/** A picture is not loaded: a request would tell its server what the user reads. */
 function picture(node) {
   const shown = [icon("image", "inline"), prose(node.text)];
   return node.href ? outside(node.href, shown) : el("span.address", { title: node.address }, shown);

@@ -12,7 +12,7 @@ let size = 0;
 let waiting = new Map();
 let underWay = false;
 
-/** The tree of a text if it is known by now. */
+/** The tree of a text, if cached. */
 export function knownTree(text) {
   const tree = known.get(text);
   if (tree) {
@@ -35,14 +35,14 @@ export function treeOf(text) {
   return waiting.get(text).promise;
 }
 
-/** Have these ready; true when they are, after a while also when they are not. */
+/** Load these trees; resolves when they are loaded, or after a timeout. */
 export async function prepare(texts, patience = 400) {
   const missing = texts.filter((text) => text && !knownTree(text));
   if (!missing.length) return;
   await Promise.race([Promise.all(missing.map(treeOf)), new Promise((resolve) => setTimeout(resolve, patience))]);
 }
 
-/** A word or two need no parser, and what is too long for it is shown as it is. */
+/** Short texts need no parser; texts over the limit are shown plain. */
 function needsNone(text) {
   return text.length > LONGEST || (/^[\p{L}\p{N} ,.!?'’]*$/u.test(text) && !/^\s*\d+\.|^ {4}|^\s|\s$/u.test(text));
 }
@@ -76,7 +76,7 @@ async function send() {
   }
 }
 
-/** The server is away: the texts stay as they are, and are asked for again when it is back. */
+/** The server is unreachable: texts stay plain and are requested again later. */
 function later(batch, error) {
   if (!error.passing) {
     for (const [text, one] of batch) one.settle([{ tag: "plain", text, line: 0 }]);

@@ -18,7 +18,7 @@ export class DraftView {
     this.attempt = 0;
   }
 
-  /** Show the draft as it is now; `doing` tells what goes on. */
+  /** Show the current draft; `doing` is the current activity. */
   show(draft, doing) {
     if (draft.attempt !== this.attempt) this.clear(draft.attempt);
     for (const [n, part] of draft.parts.entries()) this.piece(n, part);

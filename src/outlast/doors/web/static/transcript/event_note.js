@@ -3,7 +3,7 @@
 import { oneLine } from "../lib/invisible.js";
 import { dateOf, seconds, short } from "../lib/time_format.js";
 
-/** The kinds that may be notes, or tell about rows: those to ask for when an older page is read. */
+/** The event kinds that give notes or change rows; older pages request these. */
 export const NOTED = [
   "TurnStarted",
   "TurnEnded",
@@ -23,7 +23,7 @@ export const NOTED = [
   "PersonaChanged",
 ];
 
-/** A note row: `{seq, at, note, tone, action?}`; null when there is nothing to say. */
+/** A note row: `{seq, at, note, tone, action?}`; null if the event needs no note. */
 export function noteOf(seq, kind, at, body, transcript) {
   const note = (words, tone = "calm", more = {}) => ({ seq, at, note: words, tone, ...more });
   switch (kind) {

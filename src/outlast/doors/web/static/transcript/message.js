@@ -150,7 +150,7 @@ function piece(part, key, session) {
     case "reasoning":
       return reasoningView(part, key);
     case "tool_call": {
-      if (session.transcript.results.has(part.id)) return null; // it has a row of its own
+      if (session.transcript.results.has(part.id)) return null; // it has its own row
       const isAsked = session.questions.some((question) => question.call_id === part.id);
       return openCall(
         key,

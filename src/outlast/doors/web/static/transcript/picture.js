@@ -6,12 +6,12 @@ import { readable } from "../lib/invisible.js";
 
 const TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-/** A picture of an event, in the shape in which the API tells those of a page. */
+/** A picture of an event, in the shape of the API's message pages. */
 export function imageOf(part) {
   return { type: "image", media_type: part.media_type, alt: part.alt, data: part.data?.$bytes, source: part.url };
 }
 
-/** The picture, or what is known of it where it may not be shown. */
+/** The picture, or its description if it cannot be shown. */
 export function picture(part) {
   const name = readable(part.alt || "picture");
   const address = ownAddress(part);

@@ -41,14 +41,14 @@ const REFUSED = new Set(["blocked", "declined"]);
 const NOT_RUN = new Set(["blocked", "declined", "malformed", "unknown_tool", "invalid_arguments"]);
 const MOST_LINES = 400;
 
-/** What a person would call it: `npm test`, src/a.py. */
+/** The target of a call in a few words: `npm test`, src/a.py. */
 export function subjectOf(name, given) {
   if (name === "todo") return "";
   const subject = given?.[SUBJECT[name]] ?? Object.values(given ?? {}).find((value) => typeof value === "string") ?? "";
   return oneLine(subject, 140);
 }
 
-/** What came of it, in a few words. */
+/** The outcome of a call in a few words. */
 function resultWords(row) {
   const { output = "", status } = row;
   const facts = row.facts ?? {};
@@ -64,7 +64,7 @@ function resultWords(row) {
   return count === 1 && !took ? oneLine(lines[0], 80) : `${count} ${count === 1 ? "line" : "lines"}${took}`;
 }
 
-/** A call that has no result yet. */
+/** A call without a result. */
 export function openCall(key, call, { isRunning, isAsked }) {
   const spins = isRunning && !isAsked;
   const state = spins ? el("span.spinner", { role: "img", "aria-label": "running" }) : icon("hand");
@@ -72,7 +72,7 @@ export function openCall(key, call, { isRunning, isAsked }) {
   return toolFold(key, call, state, words, () => argumentsView(call), isAsked ? "asked" : "");
 }
 
-/** A call with what came of it. */
+/** A call with its result. */
 export function finishedCall(key, row, call, lookUp) {
   const known = call ?? { name: row.name ?? "tool", arguments: {} };
   const tone = REFUSED.has(row.status) ? "warn" : row.isError ? "bad" : "good";
@@ -100,7 +100,7 @@ function toolFold(key, call, mark, words, draw, tone = "") {
   return fold(key, line, draw, { className: `tool ${tone}`, label: `${name} ${subject}: ${words}` });
 }
 
-/** What came of a call; facts that are not known yet (its diff) are asked for now. */
+/** The result of a call; missing facts (its diff) are requested now. */
 function resultView(row, call, lookUp) {
   const place = el("div");
   const draw = (facts) => replace(place, resultPieces({ ...row, facts }, call));
@@ -155,7 +155,7 @@ function outputView(text) {
   return block;
 }
 
-/** A list of things to do stands open: it is meant to be read. */
+/** A todo list is shown unfolded, because users read it. */
 function todoView(call, row) {
   const items = Array.isArray(call.arguments?.items) ? call.arguments.items : null;
   if (!items) return el("pre.output.todo", {}, readable(row.output ?? ""));

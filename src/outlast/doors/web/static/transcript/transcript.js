@@ -42,17 +42,17 @@ export class Transcript {
     if (row.role === "tool" && row.callId) {
       const isNew = !this.results.has(row.callId);
       this.results.set(row.callId, row);
-      if (isNew && this.calls.has(row.callId)) this.mark(this.calls.get(row.callId).seq, {}); // it looks different now
+      if (isNew && this.calls.has(row.callId)) this.mark(this.calls.get(row.callId).seq, {}); // its look has changed
     }
     return row;
   }
 
-  /** A page of messages, as `GET /api/sessions/{id}` tells them. */
+  /** A page of messages from `GET /api/sessions/{id}`. */
   page(messages) {
     for (const message of messages) this.put(rowOf(message));
   }
 
-  /** An event. `live` ones change what is waiting and what is under way; those of the past only say what was.
+  /** An event. A `live` one updates the waiting inputs and the activity; a past one only adds its rows.
    *  Returns the row that it is, if it is one. */
   event({ seq, kind, at, body: given }, live = true) {
     const body = given ?? {}; // it was redacted
@@ -62,7 +62,7 @@ export class Transcript {
     return row ? this.put(row) : null;
   }
 
-  /** How a turn ended tells why its last reply broke off: that need not be said twice. */
+  /** The end of a turn says why its last reply broke off; do not say it twice. */
   dropBefore(seq) {
     const last = this.rows.findLast((row) => row.seq < seq);
     if (!last?.brokeOff) return;
@@ -107,7 +107,7 @@ export class Transcript {
     if (row) this.put({ ...row, ...change });
   }
 
-  /** The model is asked again: what broke off in this turn is not the answer. */
+  /** A retry: the replies of this turn that broke off are not the answer. */
   supersede(seq) {
     for (const row of this.rows) {
       if (row.interrupted && !row.archived && row.seq < seq && (!this.turn || row.seq > this.turn.seq)) {
@@ -136,7 +136,7 @@ function rowOf(message) {
     row.name = message.name ?? result?.name;
     row.isError = message.is_error ?? result?.is_error ?? false;
     row.status = message.status;
-    row.facts = message.facts; // where they are not told, they are looked up when the call is unfolded
+    row.facts = message.facts; // if missing, they are requested when the call is unfolded
     row.output = result?.content ?? message.content;
   }
   return row;
@@ -192,7 +192,7 @@ function said(seq, at, role, given, more = {}) {
   };
 }
 
-/** A text of the log; one that is no valid Unicode is kept there as bytes. */
+/** A text of the log; the log keeps invalid Unicode as bytes. */
 export function plainText(text) {
   if (typeof text !== "object" || text === null) return text;
   const bytes = Uint8Array.from(atob(text.$b64 ?? ""), (character) => character.charCodeAt(0));

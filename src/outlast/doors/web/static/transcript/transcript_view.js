@@ -11,7 +11,7 @@ import { WindowedList } from "../lib/window.js";
 const START = "start";
 const DRAFT = "draft";
 const END = "end";
-const READY = 40; // rows whose Markdown is there before they are drawn
+const READY = 40; // rows whose Markdown is loaded before they are drawn
 
 export class TranscriptView {
   /** `session`: id, transcript, draft, isRunning, doing, outgoing; `on` as in `messageView`, and older(). */
@@ -78,7 +78,7 @@ export class TranscriptView {
     this.hadOlder = transcript.hasOlder;
   }
 
-  /** Rows that have nothing to show: a reply that is only calls which have rows of their own. */
+  /** Rows with nothing to show: a reply of calls only, which have their own rows. */
   isHidden(row) {
     if (row.archived && !row.superseded && !this.session.showsArchived) return true;
     if (row.note || row.role !== "assistant" || row.interrupted) return false;
@@ -89,7 +89,7 @@ export class TranscriptView {
     );
   }
 
-  /** The rows whose calls are open look different once the turn runs or does not. */
+  /** Redraw rows with open calls when the turn starts or stops. */
   refreshOpenCalls() {
     const { calls, results } = this.session.transcript;
     for (const seq of new Set([...calls].filter(([id]) => !results.has(id)).map(([, call]) => call.seq)))
@@ -101,7 +101,7 @@ export class TranscriptView {
     this.draftView.show(this.session.draft, this.session.doing);
   }
 
-  /** Parse its newest rows, so that what is seen first does not jump. */
+  /** Parse the newest rows first, so that the first view does not jump. */
   async prepare(transcript) {
     const newest = transcript.rows.slice(-READY);
     const texts = newest.filter((row) => row.role === "assistant").flatMap((row) => row.parts);
@@ -149,7 +149,7 @@ export class TranscriptView {
   }
 }
 
-/** A message that is on its way: it is kept in this browser until the server has it. */
+/** A message being sent; this browser keeps it until the server has stored it. */
 function outgoingView(message, on) {
   const failed = message.error;
   return el(

@@ -54,7 +54,7 @@ export class Home {
     );
   }
 
-  /** What the server works with where nothing is chosen. */
+  /** The server's defaults. */
   tell(info) {
     this.fields.repo_path.querySelector("input").placeholder = info.project_root;
     this.fields.model_override.querySelector("input").placeholder = info.model ?? "the server's";
@@ -74,7 +74,7 @@ export class Home {
     const made = await trying(() => createSession(wanted));
     if (!made) return false;
     keep("new", Object.keys(wanted).length ? wanted : null);
-    // From here on the message cannot be lost: it is kept under the session that it belongs to.
+    // From here on the message cannot be lost: it is stored with its session.
     leave(made.session_id, content, { ...how, delivery: "queue", after: 0 });
     tell("list-changed");
     goTo(`#/s/${made.session_id}`);

@@ -41,7 +41,7 @@ export function usageView(session) {
   });
 }
 
-/** What all sessions together have used. */
+/** The usage of all sessions. */
 export function statsView() {
   return loadedView("All usage", {
     read: (signal) => readStats(signal),

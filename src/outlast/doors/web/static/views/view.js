@@ -17,7 +17,7 @@ export function loadedView(name, { session, read, draw, empty }) {
     try {
       const found = await read(abort.signal);
       const text = JSON.stringify(found);
-      if (text === shown) return; // what is read or has the focus stays
+      if (text === shown) return; // keep the reader's position and focus
       const { scrollTop } = node;
       replace(node, draw(found) ?? el("p.empty", {}, empty));
       node.scrollTop = scrollTop;

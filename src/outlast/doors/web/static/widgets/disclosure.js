@@ -8,7 +8,7 @@ import { icon } from "../lib/icons.js";
 const open = new Set();
 let count = 0;
 
-/** `key` names it for ever; `draw` is called only when it is unfolded. */
+/** `key` is its permanent name; `draw` is called only when it opens. */
 export function fold(key, line, draw, { className = "", label } = {}) {
   const id = `fold-${++count}`;
   const below = el("div.fold-below", { id, hidden: true });

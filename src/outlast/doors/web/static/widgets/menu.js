@@ -2,7 +2,7 @@
 
 import { el } from "../lib/dom.js";
 
-/** `items()` gives `{label, act, danger, node}` or null for a line between; it is asked each time the menu opens. */
+/** `items()` returns `{label, act, danger, node}`, or null for a separator; it is called each time the menu opens. */
 export function menuButton(button, items, label) {
   button.setAttribute("aria-haspopup", "menu");
   button.setAttribute("aria-expanded", "false");

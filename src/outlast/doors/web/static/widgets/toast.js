@@ -16,12 +16,12 @@ export function toast(text, tone = "calm") {
   setTimeout(remove, STAYS);
 }
 
-/** Say it to those who cannot see it. */
+/** Announce a text to screen readers. */
 export function speak(text) {
   document.getElementById("spoken").textContent = text;
 }
 
-/** Do it, and tell the user in one sentence when it does not work. The result, or undefined. */
+/** Run an action and show a toast if it fails. Returns the result, or undefined. */
 export async function trying(action) {
   try {
     return await action();
