@@ -170,7 +170,7 @@ class Driver:
         async with self._writing:
             lease = Lease(self.session_id, 0, self.token) if claim else self.lease
             if lease is None:
-                raise StaleLease(f"nobody drives session {self.session_id} here")
+                raise StaleLease(f"this process does not drive session {self.session_id}")
             now = self.clock.now_us()
             events = _merged(events)
             turn = self._turn(events)

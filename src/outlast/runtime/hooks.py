@@ -121,7 +121,7 @@ class Hooks:
 
     async def _run(self, hook: Hook, call: ToolCall, more: dict[str, Any]) -> HookAnswer:
         if hook.project is not None and _consent_digest(hook.project) != hook.digest:
-            return HookAnswer(code=None, err="it has changed since you consented to it; start again to look at it")
+            return HookAnswer(code=None, err="it has changed since you consented to it; start again to review it")
         told = {
             "event": hook.event,
             "tool": call.name,
@@ -149,7 +149,7 @@ def _said(hook: Hook, out: str) -> Decision | None:
     if decision is None:
         return None
     if decision not in {"allow", "ask", "deny"}:
-        return _decision(Verdict.DENY, hook, "its decision is none of allow, ask and deny")
+        return _decision(Verdict.DENY, hook, "its decision must be allow, ask or deny")
     return _decision(Verdict(str(decision)), hook, str(answer.get("reason") or "no reason given"))
 
 

@@ -66,7 +66,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key '{key}' stands there twice")
+            raise ValueError(f"the key '{key}' appears twice")
         found[key] = value
     return found
 

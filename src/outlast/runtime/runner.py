@@ -125,7 +125,7 @@ class Runner:
             met = state.unknown[0]
             raise InvalidInput(
                 f"session {self.session_id} holds an event this Outlast does not know ({met.kind} at {met.seq}); "
-                "it can be read and exported here, go on with the newer version that wrote it"
+                "it can be read and exported here; continue it with the newer version that wrote it"
             )
 
     async def _rotated(self, driver: Driver) -> bool:
@@ -156,7 +156,7 @@ class Runner:
                 continue
             reach("turn.started")
             return True
-        raise ConflictError(f"session {self.session_id} changes faster than a turn can be started; try again")
+        raise ConflictError(f"session {self.session_id} keeps changing, so no turn could start; try again")
 
     async def _run_turn(self, driver: Driver) -> None:
         current.set(driver.session_id)  # inherited by the turn's task and every tool below it

@@ -93,13 +93,13 @@ class SessionService:
             waiting = {item.seq for item in state.inbox.inputs if not item.promoted} | set(state.inbox.seqs()[64:])
             for seq in inputs:
                 if seq not in waiting:
-                    raise ConflictError(f"input {seq} is not waiting any more; interrupt the turn to stop it")
+                    raise ConflictError(f"input {seq} is no longer waiting; interrupt the turn to stop it")
             try:
                 await self._write(self.writes.withdrawal(session_id, inputs, reason, expect=state.last_seq))
             except ConflictError:
                 continue  # the log has grown, perhaps by a turn that reads these inputs
             return
-        raise SessionBusy("the session changes faster than it can be looked at; try again")
+        raise SessionBusy("the session keeps changing; try again")
 
     async def interrupt(self, session_id: str, reason: str | None = None) -> int:
         """Request that the driver stops the running turn; followers of the session see it end."""
@@ -164,7 +164,7 @@ class SessionService:
         """Apply a boundary now if the session is idle, else send a request to its driver. Returns "done" or
         "requested"."""
         if what not in BOUNDARIES:
-            raise InvalidInput(f"'{what}' is no boundary; use one of {', '.join(BOUNDARIES)}")
+            raise InvalidInput(f"'{what}' is not a boundary; use one of {', '.join(BOUNDARIES)}")
         driver = await Driver.open(self.store, session_id, context.clock, context.ttl_ms)
         try:
             await driver.claim()

@@ -150,7 +150,7 @@ class SessionWrites:
         """Admit an input; with `to_tip`, into the newest session of the lineage."""
         parts: tuple[Part, ...] = (TextPart(content),) if isinstance(content, str) else content
         if not parts or parts == (TextPart(""),):
-            raise InvalidInput("an input must not be empty; say what is to be done")
+            raise InvalidInput("an input must not be empty; describe the task")
         event = e.InputAdmitted(parts=parts, delivery=delivery, message_id=message_id)
         return Append(session_id=session_id, events=self._by(event), key=key, scope=scope, to_tip=to_tip)
 

@@ -107,7 +107,7 @@ MALFORMED = {
     "key twice": ("x.md", "---\nmodel: a\nmodel: b\n---\n", "line 3 is not understood"),
     "unknown key": ("x.md", "---\npermision_mode: read-only\n---\n", "unknown key 'permision_mode'"),
     "unknown mode": ("x.md", "---\npermission_mode: root\n---\n", "'root' is unknown; use one of read-only"),
-    "bad name": ("x.md", "---\nname: ../x\n---\n", "no name for a persona"),
+    "bad name": ("x.md", "---\nname: ../x\n---\n", "not a valid persona name"),
     "prompt as key": ("x.md", "---\nprompt: x\n---\n", "remove the key"),
     "empty tools": ("x.md", "---\ntools:\n---\n", "tools is empty"),
     "broken toml": ("x.toml", "a = ", "not valid TOML"),

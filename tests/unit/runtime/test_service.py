@@ -121,7 +121,7 @@ async def test_what_needs_the_lease_is_asked_of_the_driver_that_holds_it(store: 
 
 async def test_an_unknown_boundary_is_refused(store: LogStore, project: Path) -> None:
     agent = await talked(store, project, 1)
-    with pytest.raises(InvalidInput, match="is no boundary"):
+    with pytest.raises(InvalidInput, match="is not a boundary"):
         await draw(agent, "explode")
     with pytest.raises(InvalidInput, match="nothing to compact"):
         await draw(agent, "compact")
@@ -133,7 +133,7 @@ async def test_an_input_is_withdrawn_only_while_it_waits(store: LogStore, projec
     receipt = await agent.service.admit(name, "Later?")
     await agent.service.withdraw(name, [receipt.seq])
     assert agent.session.state.inbox.seqs() == []
-    with pytest.raises(ConflictError, match="not waiting"):
+    with pytest.raises(ConflictError, match="no longer waiting"):
         await agent.service.withdraw(name, [receipt.seq])
     assert len(only(agent, e.TurnEnded)) == 1
 
@@ -155,7 +155,7 @@ async def test_an_input_that_a_turn_reads_in_the_same_moment_is_not_withdrawn(
         return state
 
     monkeypatch.setattr(service, "load_state", read_meanwhile)
-    with pytest.raises(ConflictError, match="not waiting"):
+    with pytest.raises(ConflictError, match="no longer waiting"):
         await agent.service.withdraw(name, [receipt.seq])
     assert only(agent, e.InputWithdrawn) == []
 

@@ -63,7 +63,7 @@ def test_the_users_skill_wins_over_the_projects(project: Path) -> None:
 MALFORMED = {
     "no description": ("---\nname: x\n---\nBody", "no description"),
     "not closed": ("---\nname: x\n", "not closed"),
-    "bad name": ("---\nname: a/b\ndescription: d\n---\n", "no name for a skill"),
+    "bad name": ("---\nname: a/b\ndescription: d\n---\n", "not a valid skill name"),
     "not understood": ("---\n{a}\n---\n", "line 2 is not understood"),
     "list": ("---\ndescription: [a, b]\n---\n", "description must be text"),
     "too large": ("---\ndescription: d\n---\n" + "x" * 70_000, "larger than 64 KiB"),

@@ -82,7 +82,7 @@ async def apply_boundary(driver: Driver, context: TurnContext, what: str, argume
             if not await rotated(driver, context, "", (), now=True):
                 raise InvalidInput("there is nothing to leave behind yet: the newest messages are kept as they are")
         case _:
-            raise InvalidInput(f"'{what}' is no boundary this Outlast knows")
+            raise InvalidInput(f"'{what}' is not a boundary that this Outlast knows")
 
 
 async def uncompact(driver: Driver) -> None:

@@ -134,7 +134,7 @@ def _persona(table: Mapping[str, object], stem: str, source: str, path: str) -> 
             raise Malformed(f"unknown key '{key}'; known keys are {', '.join(sorted(KEYS))}")
     name = _text(table, "name") or stem
     if not _NAME.fullmatch(name):
-        raise Malformed(f"'{name}' is no name for a persona; use letters, digits, '-' and '_'")
+        raise Malformed(f"'{name}' is not a valid persona name; use letters, digits, '-' and '_'")
     return Persona(
         name=name,
         description=_text(table, "description") or "",

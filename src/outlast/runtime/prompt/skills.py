@@ -131,7 +131,7 @@ def _read(root: Path, folder: str, source: str) -> Skill | None:
     if data is None:
         return None
     if len(data) > LIMIT:
-        raise Malformed(f"its {FILE} is larger than {LIMIT // 1024} KiB; move parts of it into files beside it")
+        raise Malformed(f"its {FILE} is larger than {LIMIT // 1024} KiB; move parts of it into other files")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -139,7 +139,7 @@ def _read(root: Path, folder: str, source: str) -> Skill | None:
     table = front_matter(text, body="body")
     name = _field(table.get("name"), "name") or folder.rpartition("/")[2]
     if not _NAME.fullmatch(name):
-        raise Malformed(f"'{show_invisible(name[:64])}' is no name for a skill; use letters, digits, '-' and '_'")
+        raise Malformed(f"'{show_invisible(name[:64])}' is not a valid skill name; use letters, digits, '-' and '_'")
     description = _field(table.get("description"), "description")
     if not description:
         raise Malformed("it has no description; write 'description: when to use it' between two lines '---'")
