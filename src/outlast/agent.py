@@ -84,7 +84,7 @@ class Agent:
     async def resume(self) -> str:
         """Continue all pending work of the session, an interrupted turn first, and return the last answer."""
         if self._running:
-            raise InvalidInput("this agent is running a turn already; queue_steering_message reaches it")
+            raise InvalidInput("this agent is already running a turn; queue_steering_message reaches it")
         self._running = True
         last, self._driver = self._driver, None
         try:
@@ -228,7 +228,7 @@ class Agent:
 
     def set_workflow_mode(self, mode: str) -> None:
         if mode not in set(WorkflowMode):
-            raise InvalidInput(f"'{mode}' is no workflow mode; use one of {', '.join(WorkflowMode)}")
+            raise InvalidInput(f"'{mode}' is not a workflow mode; use one of {', '.join(WorkflowMode)}")
         self.session.update_runtime_state(workflow_mode=mode, workflow_decision_kind="requested")
 
     @property

@@ -221,7 +221,7 @@ class ConversationSession(RuntimeRecord):
             yield
         except ConflictError as error:
             remedy = "ConversationSession.load opens it"
-            raise ConflictError(f"session {self.session_id} exists already; {remedy}") from error
+            raise ConflictError(f"session {self.session_id} already exists; {remedy}") from error
 
     def commit(self, *writes: Write) -> list[Receipt]:
         """Commit these writes, together with the session's creation if it is not in the store yet."""

@@ -322,7 +322,7 @@ def test_a_truncated_store_is_verified_and_what_is_whole_is_exported(outlast: Ru
     there.path.write_bytes(data[: int(len(data) * 0.95)])
     verified = outlast("verify", "--store", there.url)
     assert verified.code == 1
-    assert "the database cannot be used, only read" in verified.out
+    assert "the database can only be read" in verified.out
     written = 0
     for name in there.truth:
         done = outlast("sessions", "export", name, "--store", there.url)
@@ -344,7 +344,7 @@ def test_verify_tells_of_commits_behind_a_damaged_frame(there: Populated) -> Non
     for _ in range(2):  # looking changes nothing
         done = process("verify", "--store", there.url)
         assert done.code == 1
-        assert "commits lie behind a damaged frame of a.db-wal" in done.out
+        assert "commits lie after a damaged frame of a.db-wal" in done.out
 
 
 def test_db_version_tells_what_is_applied_and_what_is_not(outlast: Run, there: Populated, tmp_path: Path) -> None:
@@ -370,8 +370,8 @@ def test_db_upgrade_names_the_copy_that_leads_back(outlast: Run, older: str) -> 
     assert (done.code, done.err) == (0, "")
     told, copy = done.out.splitlines()
     assert told == f"schema 3 -> {NEWEST}: applied {todo}"
-    assert copy.startswith(f"as it was before: {older.removeprefix('sqlite:///')}.before-0004.")
-    assert schema_of(f"sqlite:///{copy.removeprefix('as it was before: ')}").version == 3
+    assert copy.startswith(f"copy from before the upgrade: {older.removeprefix('sqlite:///')}.before-0004.")
+    assert schema_of(f"sqlite:///{copy.removeprefix('copy from before the upgrade: ')}").version == 3
     assert outlast("db", "upgrade", "--store", older).out == f"schema {NEWEST}: nothing to do\n"
     assert outlast("verify", "--store", older).code == 0
 

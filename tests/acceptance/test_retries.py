@@ -80,7 +80,7 @@ def test_the_terminal_counts_down_and_ctrl_c_stops_the_wait(tmp_path: Path) -> N
         assert "broke off" not in shown
         stopped = True
         terminal.types("And now?")
-        shown = terminal.sees("the turn failed", "/retry asks again")
+        shown = terminal.sees("the turn failed", "/retry tries again")
         assert shown.count("no such key") == 1
         assert len(server.bodies) == 2
 

@@ -59,7 +59,7 @@ def test_a_conversation_with_tools_and_approvals(place: Place) -> None:
         terminal.keys("C-o")
         terminal.sees('"command"')
         terminal.keys("C-d")
-        terminal.sees("outlast -c goes on with it", "left with 0")
+        terminal.sees("outlast -c continues it", "left with 0")
 
 
 def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: Place) -> None:
@@ -83,7 +83,7 @@ def test_ctrl_c_stops_what_runs_within_a_second_and_a_second_one_leaves(place: P
         terminal.sees("· stopped\n")
     place.says(tool, call("bash", command="curl http://example.org", needs=WALL), reply("still here"))
     with opened(place, "-c") as terminal:
-        terminal.sees("was interrupted", "Go on with it?")
+        terminal.sees("was interrupted", "Continue it?")
         terminal.keys("Escape")
         terminal.sees("left as it is")
         terminal.types("run")
@@ -113,9 +113,7 @@ def test_a_closed_terminal_loses_nothing_and_the_resume_says_what_happened(place
         terminal.until((place.project / "started").exists)
         terminal.sees("running `touch started; sleep 60`")
     with opened(place, "-c") as terminal:
-        told = terminal.sees(
-            "was interrupted while running `touch started; sleep 60`; outcome unknown", "Go on with it?"
-        )
+        told = terminal.sees("was interrupted while running `touch started; sleep 60`; outcome unknown", "Continue it?")
         assert "run the job" in told
         terminal.keys("Enter")
         terminal.sees("I looked again, and all is well.")
@@ -175,7 +173,7 @@ def test_a_session_of_another_project_goes_on_in_its_own_folder_and_brings_its_q
         terminal.types(f"/resume {name[:8]}")
         terminal.sees(f"this session works in {other}", '{"allow": [{"tool": "bash"}]}', "Use it?")
         terminal.keys("Enter")
-        terminal.sees("is left out", "A message was stored here and not answered yet", "Go on with it?")
+        terminal.sees("is ignored", "A message was stored here and not answered yet", "Continue it?")
         terminal.keys("Enter")
         terminal.sees("Made.", "done in")
         assert (other / "made.txt").exists()
@@ -243,7 +241,7 @@ def test_slash_commands_do_what_they_say(place: Place) -> None:
             "/permissions allow": "cannot be chosen here",
             "/permissions": "at most workspace-write",
             "/usage": "0 turns",
-            "/timeline": "nothing was decided",
+            "/timeline": "no decisions in this session",
             "/ledger": "the ledger is empty",
             "/prompts": "no prompt was sent yet",
             "/resume zzzzzz": "no session begins with zzzzzz",
@@ -313,9 +311,9 @@ def test_what_a_project_brings_along_is_shown_and_asked_about(place: Place) -> N
     (folder / "permission-rules.json").write_text('{"allow": [{"tool": "bash"}]}')
     place.says(reply("Hello."))
     with Terminal(place, "--model", place.model) as terminal:
-        terminal.sees('{"allow": [{"tool": "bash"}]}', "No, leave it out")
+        terminal.sees('{"allow": [{"tool": "bash"}]}', "No, ignore it")
         terminal.keys("Down", "Enter")
-        terminal.sees("permission-rules.json of this project is in force", "ctx")
+        terminal.sees("permission-rules.json of this project is in use", "ctx")
     assert "permission-rules.json" in (place.home / "consents.json").read_text()
 
 
@@ -327,7 +325,7 @@ def test_a_question_survives_a_killed_process_and_is_asked_again(place: Place) -
         terminal.kill()
         terminal.sees("left with 137")
     with opened(place, "-c") as terminal:
-        terminal.sees("while it waited for your approval of bash", "Go on with it?")
+        terminal.sees("while it waited for your approval of bash", "Continue it?")
         terminal.keys("Enter")
         terminal.sees("Allow bash?", "install /dev/null made.txt")
         terminal.keys("1")
@@ -368,7 +366,7 @@ def test_what_a_sub_agent_asks_survives_a_killed_process(place: Place) -> None:
         terminal.kill()
     assert not (place.project / "made.txt").exists()
     with opened(place, "-c") as terminal:
-        terminal.sees("Go on with it?")
+        terminal.sees("Continue it?")
         terminal.keys("Enter")
         terminal.sees("a sub-agent asks", "install /dev/null made.txt")
         terminal.keys("1")
@@ -395,7 +393,7 @@ def test_a_session_that_another_process_drives_can_be_watched_steered_and_stoppe
             until((place.project / "begun").exists)
             terminal.sees("running `touch begun; sleep 60`")
             terminal.types("/stop")
-            terminal.sees("asked whoever drives this session", "stopped: the user interrupted it")
+            terminal.sees("asked the process that drives this session", "stopped: the user interrupted it")
             other.communicate(timeout=20)
     finally:
         other.kill()

@@ -82,7 +82,7 @@ def test_a_change_is_shown_as_a_diff_and_denied(visitor: Visitor, server: Server
 
 def test_allowed_for_the_session_is_not_asked_again(visitor: Visitor, server: Server) -> None:
     session, page = asked(visitor, server, *[calling("bash", command="echo x >> b.txt")] * 2)
-    expect(page.locator(".question")).to_contain_text("For the session or always: this very call")
+    expect(page.locator(".question")).to_contain_text("For the session or always: this exact call")
     page.get_by_role("button", name="Allow in this session").click()
     over(page)
     assert answers(server, session) == ["session"]

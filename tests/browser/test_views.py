@@ -129,7 +129,7 @@ def test_views_are_places_with_addresses_and_the_way_back_works(visitor: Visitor
 
 def test_nothing_yet_is_said_in_words(visitor: Visitor, family: dict[str, str]) -> None:
     page = visitor.session(family["helper"], "/timeline")
-    expect(page.locator(".empty")).to_contain_text("Nothing was decided here yet")
+    expect(page.locator(".empty")).to_contain_text("No decisions in this session yet")
     page.locator(".tabs").get_by_role("link", name="Ledger").click()
     expect(page.locator(".empty")).to_contain_text("The ledger is empty")
 

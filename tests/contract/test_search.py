@@ -131,7 +131,7 @@ def test_nobody_finds_the_sessions_of_another_owner(store: LogStore) -> None:
 
 
 def test_an_empty_query_is_refused_in_one_sentence(store: LogStore) -> None:
-    with pytest.raises(InvalidInput, match="say what to search for"):
+    with pytest.raises(InvalidInput, match="the search text is empty"):
         search(store, "")
 
 

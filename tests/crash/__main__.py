@@ -1,6 +1,6 @@
 """`python -m tests.crash`: one run of the laboratory, as long as asked.
 
-    python -m tests.crash --faults 1000 --store postgres --report docs/soak.md
+    python -m tests.crash --faults 1000 --store postgres --report docs/internals/soak.md
     python -m tests.crash --seed 7 --minutes 10 --store sqlite
 
 It prints a progress line, then what was found: nothing, or each broken promise with the shortest history that concerns

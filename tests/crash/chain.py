@@ -1,6 +1,6 @@
 """Rows that follow from each other: no seq is missing, every hash is what it must be, no stale driver wrote.
 
-The rule of the hash is written down in `docs/append.md` and computed here once more, from its words:
+The rule of the hash is written down in `docs/internals/append.md` and computed here once more, from its words:
 
     SHA-256( hash before | seq and epoch, 8 bytes each | fields | SHA-256 of the stored body )
 

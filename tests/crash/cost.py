@@ -3,7 +3,7 @@
 A crew in this process answers many sessions with a model that answers at once, so that nothing is left but the engine
 and the store. Processor time is told apart for this process and for PostgreSQL's; it hardly depends on who else uses
 the machine, as wall time does. The last row is the same with the events in 16 partitions. Below the table: how fast one
-log grows, and what a sync takes. All of it goes into `docs/scaling.md`.
+log grows, and what a sync takes. All of it goes into `docs/internals/scaling.md`.
 """
 
 from __future__ import annotations

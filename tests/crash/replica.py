@@ -1,7 +1,7 @@
 """`python -m tests.crash.replica`: how far behind a streaming replica is, seen by somebody who follows a session there.
 
 A standby is made with pg_basebackup and streams from the first server. Messages are appended at a steady pace on the
-first; a reader on the standby looks for each as fast as it can. The figures go into `docs/scaling.md`.
+first; a reader on the standby looks for each as fast as it can. The figures go into `docs/internals/scaling.md`.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Figures:
 
 
 def write_report(path: Path, outcome: Outcome, found: Sequence[Violation]) -> None:
-    """FILE.md, and FILE.svg beside it."""
+    """FILE.md, and FILE.svg next to it."""
     picture = path.with_suffix(".svg")
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(chart(outcome), encoding="utf-8")
@@ -92,7 +92,7 @@ def _facts(outcome: Outcome) -> Iterator[str]:
     yield f"  {outcome.seconds / 60:.1f} minutes on {platform.system()} {platform.machine()} ({os.cpu_count()} cores),"
     yield f"  Python {platform.python_version()}."
     yield f"- **Faults**: {_listed(outcome.faults)}."
-    yield f"  Besides, the model's own: {_listed(outcome.model_faults)}."
+    yield f"  The model server added its own: {_listed(outcome.model_faults)}."
     for kind, why in outcome.skipped.items():
         yield f"- **Left out**: {kind}: {why}."
     yield f"- **Messages**: {len(outcome.evidence.acks)} acknowledged in {figures.sessions} sessions;"
@@ -102,9 +102,9 @@ def _facts(outcome: Outcome) -> Iterator[str]:
     yield f"  {figures.take_overs} times in all; {figures.attempts_lost} replies broke off and were asked for again."
     yield f"- **Calls**: {_listed(figures.calls)}; {len(outcome.evidence.witness)} lines in the witness file."
     yield f"- **Streams**: {counts['streams']} connections, {counts['streams cut']} cut by the client,"
-    yield f"  {counts['streams broken']} refused or broken by somebody else."
+    yield f"  {counts['streams broken']} refused or broken by a fault."
     yield f"- **Settled** {outcome.settle_seconds:.1f} s after the last fault; {figures.events} events."
-    yield f"  Whoever was asked to leave was gone after {outcome.longest_leave:.1f} s at most."
+    yield f"  Processes that were asked to stop ended within {outcome.longest_leave:.1f} s."
 
 
 def _findings(outcome: Outcome, found: Sequence[Violation]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The log, told as what happened: inputs, turns, attempts, calls; and whatever does not fit together.
 
 A reader walks over one session's rows in their order and knows what may follow what. It has no other idea of a turn
-than the one that `docs/turn.md` gives to everybody.
+than the one that `docs/internals/turn.md` gives to everybody.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ async def test_an_answer_from_another_door_is_shown_in_the_chat(tmp_path: Path) 
         await world.room.until(lambda: "Denied" in shown.text)
         pressed_late = world.room.say("yes", reply_to=shown.message_id)
         await world.room.until(lambda: pressed_late.update_id in world.room.confirmed)
-        await world.room.until(lambda: any("not open any more" in one for one in world.room.texts()))
+        await world.room.until(lambda: any("no longer open" in one for one in world.room.texts()))
 
 
 async def test_a_question_in_a_group_is_answered_by_an_owner_in_private(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_a_call_that_is_too_long_to_be_read_cannot_be_approved_in_a_chat(t
     model = wanting(command="echo " + "x" * 13_000)
     async with asking(tmp_path, model=model) as world:
         world.room.say("do it")
-        await world.room.until(lambda: any("too long to be read here" in one for one in world.room.texts()))
+        await world.room.until(lambda: any("too long to show here" in one for one in world.room.texts()))
         last = world.room.shown[-1]
         assert [button.label for button in last.buttons] == ["Deny"]
         world.room.say("/approve")

@@ -220,8 +220,8 @@ async def test_media_and_too_long_messages_get_one_clear_answer(tmp_path: Path) 
         world.room.say("x" * 40_000)
         await world.room.until(lambda: len(world.room.shown) == 2)
         assert world.room.texts() == [
-            "I can read text only, so a photo was not taken.",
-            "That message has 40,000 characters, and I take at most 32,768: put it into a file.",
+            "I can read text only, so a photo was ignored.",
+            "That message has 40,000 characters, and I accept at most 32,768: put it into a file.",
         ]
         assert world.store.routes() == []
         world.room.say("   ")

@@ -160,6 +160,6 @@ async def test_a_send_that_is_repeated_is_one_message_there(server: Synapse, tmp
 
 async def test_a_wrong_token_is_one_sentence(server: Synapse, tmp_path: Path) -> None:
     wrong = account(server, tmp_path, "@bot:outlast.test", "wrong")
-    with pytest.raises(Rejected, match=r"does not let @bot:outlast\.test in"):
+    with pytest.raises(Rejected, match=r"rejects the login of @bot:outlast\.test"):
         await wrong.open()
     await wrong.close()

@@ -85,7 +85,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
         (f'{TELEGRAM}homeserver = "https://x"', "unknown key 'homeserver'"),
         (f'{TELEGRAM}owners = "1001"', "list of user ids"),
         (f"{TELEGRAM}owners = [true]", "list of user ids"),
-        (f'{TELEGRAM}owners = ["@somebody"]', "user name @somebody, which can be given to somebody else"),
+        (f'{TELEGRAM}owners = ["@somebody"]', "user name @somebody, which another person can take over"),
         (f'{TELEGRAM}project = "/no/such/folder"', "is not a folder"),
         (f'{TELEGRAM}permission_mode = "everything"', "permission_mode must be one of"),
         (f'{TELEGRAM}chats = ["-1001"]', "chats must be a table of chat ids"),

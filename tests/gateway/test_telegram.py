@@ -172,8 +172,8 @@ async def test_media_is_answered_in_a_sentence(api: BotApi, tmp_path: Path) -> N
         api.say(None, more={"voice": {"file_id": "f", "file_unique_id": "u", "duration": 1}})
         await shown(api, lambda: len(api.sent) == 2)
         assert api.texts() == [
-            "I can read text only, so a photo was not taken.",
-            "I can read text only, so a voice was not taken.",
+            "I can read text only, so a photo was ignored.",
+            "I can read text only, so a voice was ignored.",
         ]
 
 

@@ -37,7 +37,7 @@ def test_it_says_where_it_is_and_how_to_get_in(tmp_path: Path) -> None:
         link = told[1].removeprefix("Log a browser in: ").strip()
         assert link.startswith(f"{url}/login?code=")
         assert str(place.home) in told[3]
-        assert "Ctrl-C leaves" in told[4]
+        assert "Ctrl-C stops it" in told[4]
         fresh = place.run("serve", "url").stdout.strip()
         with httpx.Client(base_url=url, trust_env=False) as browser:
             for one in (link, fresh):
@@ -119,7 +119,7 @@ def test_a_unix_socket_is_only_for_its_owner_and_wants_the_token_too(tmp_path: P
             assert client.get("/api/sessions", headers=server.headers).json() == []
             assert client.get("/api/sessions", headers={**server.headers, "Host": "evil"}).status_code == 403
         second = server.place.run("serve", "--unix", str(path), "--model", "none")
-        assert (second.returncode, "listened on by another server" in second.stderr) == (1, True)
+        assert (second.returncode, "in use by another server" in second.stderr) == (1, True)
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://localhost") as client:
             assert client.get("/healthz").status_code == 200
         server.kill()
@@ -255,5 +255,5 @@ def test_a_token_of_the_users_own_is_not_replaced(tmp_path: Path) -> None:
     made.replace()
     assert made.token() != before
     (tmp_path / "state" / "token").write_text("short")
-    with pytest.raises(ConfigError, match="holds no token"):
+    with pytest.raises(ConfigError, match="contains no token"):
         made.token()

@@ -274,7 +274,7 @@ async def test_a_folder_that_no_user_has_worked_in_is_refused(tmp_path: Path) ->
             await door.api("POST", "/api/sessions", json={"repo_path": str(folder)})
         for folder in (folders["strange"], folders["listed"] / "way-out", tmp_path, Path("/"), Path.home()):
             answer = await door.api("POST", "/api/sessions", json={"repo_path": str(folder)}, status=409)
-            assert "is no project that this server knows" in answer["detail"]
+            assert "is not a project that this server knows" in answer["detail"]
 
 
 async def test_a_file_as_a_model_is_refused_wherever_a_client_names_a_model(tmp_path: Path) -> None:

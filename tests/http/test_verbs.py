@@ -144,7 +144,7 @@ async def test_retry_stops_a_running_turn_first(tmp_path: Path) -> None:
 
 async def test_retry_with_nothing_said_is_refused(door: Inside) -> None:
     sid = await door.create()
-    assert "nothing was said" in (await act(door, sid, "retry", 409))["detail"]
+    assert "has no messages yet" in (await act(door, sid, "retry", 409))["detail"]
 
 
 async def test_interrupt_stops_the_turn_and_keeps_the_session(tmp_path: Path) -> None:

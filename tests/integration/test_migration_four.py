@@ -171,7 +171,7 @@ def test_before_an_upgrade_of_postgres_a_dump_is_advised(
 ) -> None:
     url = pg_server.create_database()
     older_postgres(pg_server, "postgres", url.split("/")[3].split("?")[0], tables=())
-    for command, told in (("version", "`pg_dump` of the database"), ("upgrade", "schema 3 -> "), ("version", "none")):
+    for command, told in (("version", "run `pg_dump` first"), ("upgrade", "schema 3 -> "), ("version", "none")):
         assert main(["db", command, "--store", url]) == 0
         assert told in capsys.readouterr().out
     pg_server.drop_database(url)

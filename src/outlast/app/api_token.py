@@ -60,7 +60,7 @@ class TokenFile:
 
     def _not_kept(self, error: OSError) -> ConfigError:
         return ConfigError(
-            f"the token cannot be kept at {self.path} ({error.strerror}); set OUTLAST_TOKEN or OUTLAST_HOME"
+            f"the token cannot be saved to {self.path} ({error.strerror}); set OUTLAST_TOKEN or OUTLAST_HOME"
         )
 
     def _stamp(self) -> tuple[int, int, int] | None:
@@ -74,9 +74,9 @@ class TokenFile:
         try:
             token = (private_file.read_bytes(self.path) or b"")[:LONGEST].decode("ascii").strip()
         except (ConfigError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.path} cannot be read; remove it, and a new token is made") from error
+            raise ConfigError(f"{self.path} cannot be read; remove it, and Outlast creates a new token") from error
         if len(token) < TOKEN_MIN_CHARS:
-            raise ConfigError(f"{self.path} holds no token; remove it, and a new one is made")
+            raise ConfigError(f"{self.path} contains no token; remove it, and Outlast creates a new one")
         return token
 
 

@@ -153,8 +153,8 @@ def _ids(where: str, key: str, value: object) -> frozenset[str]:
             raise ConfigError(f'{where}: {key} must be a list of user ids, like ["1001"]')
         if isinstance(one, str) and re.fullmatch(r"@\w{4,32}", one):
             raise ConfigError(
-                f"{where}: {key} has the user name {one}, which can be given to somebody else; "
-                "use the id, which `outlast gateway pair` finds out for you"
+                f"{where}: {key} has the user name {one}, which another person can take over; "
+                "use the id, which `outlast gateway pair` finds for you"
             )
     return frozenset(str(one) for one in found)
 

@@ -133,7 +133,7 @@ def _named(store: LogStore, session: str) -> str:
     if is_id(session):
         return session
     if len(session) >= ID_LENGTH:
-        raise SessionNotFound(f"no session '{session}'; `outlast sessions list` shows those there are")
+        raise SessionNotFound(f"no session '{session}'; `outlast sessions list` shows the existing ones")
     return store.resolve(session)
 
 

@@ -81,11 +81,11 @@ def _left_out(settings: Settings, persona: Persona, users: bool) -> str | None:
 
 
 def _awaits(what: str) -> str:
-    return f"{what}, which does not count before you consent to that file; start `outlast` here to look at it"
+    return f"{what}, which has no effect until you consent to that file; start `outlast` here to review it"
 
 
 def _chosen_by(model: str, where: str) -> str:
-    return f"{model} answers, because the project names it ({where}); --model chooses another"
+    return f"{model} is used because the project names it ({where}); --model chooses another"
 
 
 def _config_of(settings: Settings) -> str:
@@ -97,7 +97,7 @@ def _refuse_source(model: str, source: str, where: str) -> None:
     """Raise `ConfigError` if a model of this name may not come from this source."""
     if source == PROJECT and model.partition(":")[0] not in PROVIDERS:
         raise ConfigError(
-            f"{where}: a project may only name a provider's model, such as anthropic:NAME, and '{model}' is none; "
+            f"{where}: a project may only name a provider's model, such as anthropic:NAME, not '{model}'; "
             "remove it, or choose with --model"
         )
     if source == HOME and model.startswith(FILE):

@@ -45,7 +45,7 @@ def permitted_mode(
     ceiling = settings.permission_mode
     asked = config.permission_mode or state.runtime.get("permission_mode") or ceiling
     if asked not in set(PermissionMode):
-        raise ConfigError(f"'{asked}' is no permission mode; use one of {', '.join(PermissionMode)}")
+        raise ConfigError(f"'{asked}' is not a permission mode; use one of {', '.join(PermissionMode)}")
     mode = effective_mode(PermissionMode(asked), ceiling)
     return persona.mode_under(mode) if persona is not None else mode
 

@@ -54,8 +54,8 @@ class Placement:
             return otherwise
         if not found.is_dir():
             raise ConfigError(
-                f"its project's folder {found} is not on this machine ({hostname()}); bring it back, "
-                "or run a worker where it is"
+                f"its project's folder {found} is not on this machine ({hostname()}); restore it, "
+                "or run a worker on the machine that has it"
             )
         return found
 

@@ -60,7 +60,7 @@ class Settings:
     permission_mode: PermissionMode = PermissionMode.WORKSPACE_WRITE
     allowed_hosts: tuple[str, ...] = ()
     allowed_projects: tuple[str, ...] = ()
-    """Folders in and beneath which sessions may be created over HTTP, besides the projects that are known anyway."""
+    """Folders in and below which sessions may be created over HTTP, in addition to the known projects."""
     context_window: int | None = None
     """Context window of the model in tokens, if it is unknown or the user overrides it."""
     dialect: str = "auto"
@@ -80,9 +80,9 @@ class Settings:
     network: str = "ask"
     """Which hosts a sandboxed command reaches: off (none), ask (about each new one), on (every public one)."""
     sandbox_hidden: tuple[str, ...] = ()
-    """Paths and patterns that sandboxed commands cannot read, besides those that Outlast hides by itself."""
+    """Paths and patterns that sandboxed commands cannot read, in addition to those that Outlast always hides."""
     sandbox_variables: tuple[str, ...] = ()
-    """Names and patterns of environment variables that sandboxed commands get besides the usual ones."""
+    """Names and patterns of environment variables that sandboxed commands get in addition to the usual ones."""
     sandbox_limits: ResourceLimits = field(default_factory=ResourceLimits)
     gateway: tuple[GatewaySettings, ...] = ()
     """The configured gateways of this home."""
@@ -308,7 +308,7 @@ def _text(where: str, key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{where}: {key} must be text that is not empty; correct or remove it")
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise ConfigError(f"{where}: {key} is not UTF-8 text; write it in characters that are")
+        raise ConfigError(f"{where}: {key} is not valid UTF-8; correct it")
     return value
 
 
@@ -409,7 +409,7 @@ def _limits(where: str, key: str, value: object) -> ResourceLimits:
         return msgspec.convert(value, ResourceLimits)
     except msgspec.ValidationError as error:
         known = ", ".join(ResourceLimits.__struct_fields__)
-        raise ConfigError(f"{where}: {key} does not fit ({error}); it is a table of numbers: {known}") from error
+        raise ConfigError(f"{where}: {key} is invalid ({error}); it is a table of numbers: {known}") from error
 
 
 def _path(where: str, key: str, value: object) -> str:

@@ -35,9 +35,9 @@ def change_setting(home: Path, name: str, value: str) -> Path:
     """Set one value, or remove it if `value` is empty; the file is replaced atomically. Raises `ConfigError` if the
     result would not be valid."""
     if name not in SETTING_NAMES:
-        raise ConfigError(f"there is no setting '{name}'; there are {', '.join(SETTING_NAMES)}")
+        raise ConfigError(f"unknown setting '{name}'; known settings are {', '.join(SETTING_NAMES)}")
     if not value.isprintable():
-        raise ConfigError(f"the value of {name} has characters that cannot be seen; give plain text")
+        raise ConfigError(f"the value of {name} contains invisible characters; use plain text")
     path = config_path(home)
     try:
         with private_file.locked(path):

@@ -235,7 +235,7 @@ def instruction_files(settings: Settings, config: AgentConfig, project: Path) ->
 
 def workflow_for(settings: Settings, config: AgentConfig, persona: Persona, state: SessionState) -> Workflow:
     """Return the workflow of the next turn: the session's own choice (`/workflow`), else that of the caller, of the
-    persona, of the settings; plain if nobody chose one."""
+    persona, of the settings; plain by default."""
     chosen: object = state.runtime.get("workflow")
     if chosen in set(Workflow):
         return Workflow(cast("str", chosen))

@@ -255,5 +255,5 @@ def _read_key(key: str) -> str:
     if key.startswith("$b64:"):
         return base64.b64decode(key[5:], validate=True).decode("utf-8", "surrogatepass")
     if key.startswith("$") and not key.startswith("$$"):
-        raise ValueError(f"'{key}' means nothing to this version")  # we escape `$`, so a newer version wrote it
+        raise ValueError(f"'{key}' is unknown to this version")  # we escape `$`, so a newer version wrote it
     return key[1:] if key.startswith("$") else key

@@ -1,4 +1,4 @@
-"""What a compaction leaves of messages: references in place of old tool outputs, and the user's words beside a summary.
+"""What a compaction keeps of messages: references for old tool outputs, and the user's words next to a summary.
 
 Both depend only on the log, so the window has the same bytes at every step between two boundaries. The tool `recall`
 shows the original that a reference names.

@@ -14,7 +14,7 @@ The docstring of a class is its default message; the message passed by the raisi
     │   ├── ModelUnavailable   a temporary failure: the caller may retry
     │   ├── ModelRefused       the provider rejects this request; a retry does not help
     │   │   ├── ContextOverflow    the window is larger than the model's context
-    │   │   └── ToolsUnsupported   the server takes no tools for this model
+    │   │   └── ToolsUnsupported   the server does not support tools for this model
     │   └── ScriptExhausted    a scripted model got more requests than it has replies
     ├── InvalidTransition      a turn attempted a phase change that is not allowed
     └── Refused                nothing was written
@@ -136,7 +136,7 @@ class ToolsUnsupported(ModelRefused):
     """The server takes no tools for this model."""
 
     def __init__(self, message: str | None = None, *, status: int | None = None) -> None:
-        told = message or "the server takes no tools for this model"
+        told = message or "the server does not support tools for this model"
         super().__init__(f"{told}; use --dialect text", status=status)
         self.told = told
         """The message without the remedy, for a session that switches by itself."""

@@ -34,7 +34,7 @@ class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
     def text(self) -> str:
         fields = (self.who, self.door, self.principal, self.client)
         if any("/" in field for field in fields):
-            raise InvalidInput("an actor's fields may not hold '/'")
+            raise InvalidInput("an actor's fields must not contain '/'")
         return "/".join(fields).rstrip("/")
 
     @classmethod

@@ -256,7 +256,7 @@ class Compacted(Event, frozen=True, kw_only=True):
     """The model sees `summary` instead of everything before `first_kept_seq`; the originals stay readable.
 
     Since version 2: tool outputs up to event `pruned_upto` with more than `pruned_over` characters are replaced in the
-    window by a reference, `words` are the user's own texts that stay beside the summary, and with `summarised` False
+    window by a reference, `words` are the user's own texts that stay next to the summary, and with `summarised` False
     only outputs were pruned: an earlier summary and the start of the window stay as they were.
     """
 

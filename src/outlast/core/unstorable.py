@@ -64,7 +64,7 @@ def _objection(place: _Place) -> str | None:
     if value is None or isinstance(value, str | int | float | bytes):
         return None  # the codec checks the range of numbers
     if not isinstance(value, dict | list) and (place.free or not isinstance(value, tuple | msgspec.Struct)):
-        return f"is of type {type(value).__name__}, which would not come back as it is; a log holds what JSON can say"
+        return f"is of type {type(value).__name__}, which JSON cannot represent; use JSON values"
     if place.depth >= MAX_DEPTH:
         return f"is nested deeper than {MAX_DEPTH} levels"
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Asks a model server for the size of a model's context window, where the server's model list says it.
 
 The question is asked once per process for each address and model, in a background thread, within two seconds; a server
-that had not loaded the model is asked again after its first reply. Nobody waits for it but a caller of `wait`. The key
+that had not loaded the model is asked again after its first reply. Only a caller of `wait` waits for it. The key
 goes only to the configured address; redirects are not followed. An answer is a hint: a server that says nothing leaves
 the window unknown.
 
@@ -32,7 +32,7 @@ SMALLEST, LARGEST = 256, 100_000_000
 OTHER_LISTS = frozenset({"anthropic", "google", "google-cloud", "bedrock", "cohere", "huggingface", "xai"})
 """Providers whose servers do not offer the list of an OpenAI-compatible server."""
 PUBLIC_LISTS = {"openrouter": "https://openrouter.ai/api/v1"}
-"""Lists that anybody may read; they are asked without the key."""
+"""Public lists, which are requested without the key."""
 _LISTED = ("loaded_context_length", "max_model_len", "context_length", "context_window", "max_context_length")
 
 

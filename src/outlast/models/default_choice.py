@@ -56,7 +56,7 @@ def chosen(found: AvailableModels) -> Choice:
         return Choice("local", LOCAL_NOTE if found.local_model is None else f"local_model is {found.local_model}")
     return Choice(
         None,
-        "nothing can answer here: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY, start Ollama, "
+        "no model is available: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY, start Ollama, "
         f"or pip install '{DISTRIBUTION}[local]'",
     )
 

@@ -63,7 +63,7 @@ def explained(error: Exception, asked: RequestedModel, *, with_tools: bool = Fal
         return ToolsUnsupported(f"{asked.model} takes no tools ({status}: {text})", status=status)
     if isinstance(error, x.ModelContextWindowExceededError) or (status in (400, 413, 422) and _too_large(text)):
         return ContextOverflow(
-            f"the window is larger than {asked.model} takes ({text}); compact the session or choose a larger model",
+            f"the context is larger than {asked.model} accepts ({text}); compact the session or choose a larger model",
             status=status,
         )
     if isinstance(error, x.ModelAuthenticationError) or status in (401, 403):

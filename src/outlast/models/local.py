@@ -216,7 +216,7 @@ def _told(process: subprocess.Popen[bytes], order: LlamaOptions, seconds: float)
                 raise TimeoutError(f"no answer within {seconds:.0f} s")
             got = os.read(answers.fileno(), 4096)
             if not got:
-                raise OSError("it ended at once")
+                raise OSError("it exited immediately")
             line += got
     return msgspec.json.decode(line, type=Ready)
 

@@ -72,7 +72,7 @@ def _refuse_missing(url: str) -> None:
     else:
         there, where = _holds_something(path), str(path)
     if not there:
-        raise StoreUnavailable(f"there is no store at {where}; check --store, or write a first message to make it")
+        raise StoreUnavailable(f"there is no store at {where}; check --store, or write a first message to create it")
 
 
 def _holds_something(path: Path) -> bool:
@@ -89,7 +89,7 @@ def place_of(url: str) -> tuple[str, Path | None]:
     if separator and scheme in ("sqlite", "files") and rest.startswith("/") and len(rest) > 1:
         path = Path(unquote(rest[1:])).expanduser()
         if "\0" in str(path):
-            raise ConfigError("a store's path may not hold a NUL character")
+            raise ConfigError("a store's path must not contain a NUL character")
         return scheme, path
     if scheme in ("postgresql", "postgres") and separator:
         return "postgresql", None

@@ -46,7 +46,7 @@ def fork(
     at = parent.last_seq if at is None else at
     if messages is None:
         if at != parent.last_seq:
-            raise InvalidInput(f"a fork at event {at}, before the head, must be told how many messages lie before it")
+            raise InvalidInput(f"a fork at event {at}, before the head, needs the number of messages before it")
         messages = parent.message_count
     header = inherited(parent, session_id, at, messages)
     header.parent_session_id = parent.session_id

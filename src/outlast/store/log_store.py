@@ -117,7 +117,7 @@ class LogStore(ABC):
 
     def backup(self, target: Path, progress: Progress | None = None) -> str:
         """Make a consistent copy at an unused path while other processes write; return the URL that opens the copy."""
-        raise StoreUnavailable("this store makes no copies of itself; use its own tools")
+        raise StoreUnavailable("this store cannot copy itself; use its own tools")
 
     def _usable(self) -> None:
         """Raise if this handle cannot be used (any more)."""
@@ -278,7 +278,7 @@ class LogStore(ABC):
         with self._reading() as view:
             matches = view.with_prefix(prefix, owner_id, 11) if storable(owner_id) else []
         if not matches:
-            raise SessionNotFound(f"no session begins with {prefix}; `outlast sessions list` shows those there are")
+            raise SessionNotFound(f"no session begins with {prefix}; `outlast sessions list` shows the existing ones")
         if len(matches) > 1:
             raise AmbiguousSession(prefix, matches)
         return matches[0]
@@ -446,7 +446,7 @@ def _there(view: ReadView, session_id: str) -> HeaderRow:
     """The row of a session, tombstones included."""
     row = view.header(session_id) if is_id(session_id) else None
     if row is None:
-        raise SessionNotFound(f"no session {_named(session_id)}; `outlast sessions list` shows those there are")
+        raise SessionNotFound(f"no session {_named(session_id)}; `outlast sessions list` shows the existing ones")
     return row
 
 

@@ -48,7 +48,7 @@ def test_a_session_that_lost_acknowledged_events_is_not_written_to(pg_server: Pg
         goes_back(pg_server, pg_url, session_id, 3)
         for write in (message(session_id, "on top"), Claim(session_id=session_id, token="t", holder="h")):
             for _ in range(2):
-                with pytest.raises(DamagedSession, match="does not have it any more") as told:
+                with pytest.raises(DamagedSession, match="no longer has it") as told:
                     store.commit(write)
                 assert told.value.seq == 5
                 assert "\n" not in str(told.value)

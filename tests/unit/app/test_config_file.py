@@ -25,7 +25,7 @@ def test_a_value_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="unknown"):
         change_setting(tmp_path, "permission_mode", "everything")
     assert (tmp_path / "config.toml").read_text() == 'model = "local"\n'
-    with pytest.raises(ConfigError, match="there is no setting 'colour'"):
+    with pytest.raises(ConfigError, match="unknown setting 'colour'"):
         change_setting(tmp_path, "colour", "red")
 
 

@@ -74,7 +74,7 @@ def test_without_the_local_part_it_is_one_line(settings: Settings, monkeypatch: 
     monkeypatch.setattr(app_models, "installed", absent)
     with pytest.raises(MissingExtra, match=r"outlast\[local\]"):
         model_for(settings, "local")
-    with pytest.raises(ConfigError, match="nothing can answer here"):
+    with pytest.raises(ConfigError, match="no model is available"):
         model_for(settings)
 
 

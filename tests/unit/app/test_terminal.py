@@ -81,7 +81,7 @@ async def test_a_change_is_seen_before_it_is_made(store: LogStore, project: Path
     assert "+x" in written
     impossible = await change_of(context, "s", "edit", {**edit, "old_string": "missing"})
     assert impossible is not None
-    assert impossible.startswith("It will fail as things are now: old_string is not in a.txt")
+    assert impossible.startswith("This call would fail now: old_string is not in a.txt")
     assert await change_of(context, "s", "bash", {"command": "ls"}) is None
     patch = {"patch": "*** Begin Patch\n*** Update File: a.txt\n@@\n-old\n+new\n*** Add File: c\n+c\n*** End Patch"}
     assert await change_of(context, "s", "apply_patch", patch) is None  # this model is not offered it
@@ -92,9 +92,7 @@ async def test_a_change_is_seen_before_it_is_made(store: LogStore, project: Path
     assert "-old\n+new" in several
     assert "+++ b/c" in several
     missing = {"patch": patch["patch"].replace("-old", "-missing")}
-    assert str(await change_of(patching, "s", "apply_patch", missing)).startswith(
-        "It will fail as things are now: a.txt"
-    )
+    assert str(await change_of(patching, "s", "apply_patch", missing)).startswith("This call would fail now: a.txt")
     assert (project / "a.txt").read_text() == "old\n"
 
 

@@ -239,7 +239,7 @@ def test_a_refusal_can_be_shown_whatever_the_key_is() -> None:
         ("SessionRenamed", 2, b'{"title":"x"}', "newer version"),
         ("SessionRenamed", 1, b'{"title":"x","colour":"red"}', "colour"),
         ("SessionRenamed", 1, b'{"title":{"$b64":"eA=="},"colour":"red"}', "colour"),
-        ("SessionRenamed", 1, b'{"title":{"$gzip":"eA=="}}', "means nothing to this version"),
+        ("SessionRenamed", 1, b'{"title":{"$gzip":"eA=="}}', "is unknown to this version"),
         ("SessionRenamed", 1, b'{"title":{"$b64":7}}', "unreadable"),
         ("SessionRenamed", 1, b'{"title":{"$b64":"*"}}', "unreadable"),
         ("SessionRenamed", 1, b"{}", "missing"),

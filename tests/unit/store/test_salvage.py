@@ -100,7 +100,7 @@ def test_of_a_truncated_file_all_that_is_there_is_saved(there: Populated) -> Non
         with open_to_read(there.url) as store:
             report = verify(store)
             assert not report.ok
-            assert any("cannot be used, only read" in finding.text for finding in report.findings)
+            assert any("can only be read" in finding.text for finding in report.findings)
             for name, truth in there.truth.items():
                 found = saved(store, name)
                 # Behind a lost event nothing can be proven: that is exported and named, whatever it is.
@@ -213,7 +213,7 @@ def test_commits_behind_a_damaged_frame_are_a_finding(there: Populated) -> None:
     there.path.with_name("a.db-wal").write_bytes(damaged)
     [finding] = log_findings(there.url)
     assert finding.damage
-    assert "commits lie behind a damaged frame of a.db-wal" in finding.text
+    assert "commits lie after a damaged frame of a.db-wal" in finding.text
     assert log_findings("files:///nowhere") == []
 
 

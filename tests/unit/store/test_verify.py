@@ -150,7 +150,7 @@ def test_work_that_nobody_would_find_is_damage(there: Populated) -> None:
     assert there.sql("SELECT session_id FROM work") == [(there.names["turn"],)]
     there.sql("DELETE FROM work")
     [finding] = report_of(there).damage
-    assert finding.line().endswith("there is work in it, and those who look for work do not find it")
+    assert finding.line().endswith("it has work, but the index of work does not list it")
     assert finding.session_id == there.names["turn"]
 
 
@@ -159,7 +159,7 @@ def test_work_that_is_noted_of_a_session_without_any_is_damage(there: Populated)
     there.sql("INSERT INTO work VALUES ('local', 8, ?)", "a" * 26)
     told = [finding.line() for finding in report_of(there).damage]
     assert len(told) == 2
-    assert all("whose header does not say so" in line for line in told)
+    assert all("whose header shows no work" in line for line in told)
     with open_store(there.url) as store:  # and nobody drives what has no work
         assert [header.session_id for header in store.find(Query(pending=True)).headers] == [there.names["turn"]]
 
@@ -208,7 +208,7 @@ def test_verifying_a_fork_alone_finds_damage_in_what_it_inherits(there: Populate
 def test_rows_of_no_session_are_named(there: Populated) -> None:
     there.sql("DELETE FROM sessions WHERE session_id = ?", there.names["other"])
     report = report_of(there)
-    assert any("no such session" in finding.text for finding in report.damage)
+    assert any("but the session does not exist" in finding.text for finding in report.damage)
 
 
 # --- headers
@@ -276,7 +276,7 @@ def test_a_damaged_event_behind_a_damaged_header_is_named(there: Populated) -> N
 
 def test_what_lists_select_by_must_agree_with_the_header(there: Populated) -> None:
     there.sql("UPDATE sessions SET state = 'ended' WHERE session_id = ?", there.names["talk"])
-    assert any("lists select by" in finding.text for finding in report_of(there).damage)
+    assert any("lists are filtered by" in finding.text for finding in report_of(there).damage)
 
 
 # --- keys, blobs, snapshots, drafts, routes, lineages
@@ -288,7 +288,7 @@ def test_what_lists_select_by_must_agree_with_the_header(there: Populated) -> No
         ("DELETE FROM keys WHERE session_id = ? AND key = 'key-1'", "is not stored"),
         ("UPDATE keys SET digest = zeroblob(32) WHERE session_id = ? AND key = 'key-1'", "digest"),
         ("UPDATE keys SET key = 'key-x' WHERE session_id = ? AND key = 'key-1'", "is stored for it"),
-        ("UPDATE keys SET seq = 99 WHERE session_id = ? AND key = 'key-5'", "not there"),
+        ("UPDATE keys SET seq = 99 WHERE session_id = ? AND key = 'key-5'", "does not exist"),
         ("UPDATE keys SET seq = 'x' WHERE session_id = ? AND key = 'key-5'", "unreadable receipt"),
         ("UPDATE keys SET key = CAST(x'ff' AS TEXT) WHERE session_id = ? AND key = 'key-1'", "is stored for it"),
     ],

@@ -149,7 +149,7 @@ class ChatRouter:
                     return await self._again(sender, error)
             except (SessionEnded, SessionNotFound):
                 continue
-        raise SessionBusy("the chat's route moves faster than it can be followed; send it again")
+        raise SessionBusy("the route of this chat keeps changing; send the message again")
 
     # --- commands
 

@@ -55,7 +55,7 @@ def context_use(setup: RequestSetup | None, messages: list[Message], state: Sess
 
 
 async def assumed_window(setup: RequestSetup) -> int | None:
-    """Return the assumed size of the window of a model that nobody knows, after its server had two seconds to tell;
+    """Return the assumed size of the window of an unknown model, after its server had two seconds to report it;
     None if the size is known."""
     if setup.model is None or setup.model.abilities.chat_profile:
         return None

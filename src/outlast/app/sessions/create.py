@@ -50,7 +50,7 @@ def check_project(store: LogStore, settings: Settings, root: Path) -> None:
         return
     if not any(header.project_root and not header.imported_seq for header in _sessions_of(store, real)):
         raise ConflictError(
-            f"{root} is no project that this server knows; start `outlast` there once, or add the folder to "
+            f"{root} is not a project that this server knows; start `outlast` there once, or add the folder to "
             "allowed_projects in config.toml of the Outlast home"
         )
 
@@ -75,7 +75,7 @@ def check_persona(settings: Settings, root: Path, persona: str | None) -> None:
 def check_model(settings: Settings, model: str | None) -> None:
     """Raise `ConflictError` if the provider is unknown. Whether the model answers is only known when it is called.
 
-    A file as a model would decide every call, so no door accepts one, but those beside the file that this process was
+    A script file decides every call, so doors accept only files in the folder of the script that this process was
     started with.
     """
     if model is None or model in (NONE, "local"):

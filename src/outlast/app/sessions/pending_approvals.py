@@ -72,7 +72,7 @@ async def change_of(context: TurnContext, session_id: str, name: str, arguments:
         target = await tool.target(arguments, tool_context(context, session_id, "preview"))
         after = _after(name, arguments, target) if target is not None else None
     except ToolFault as fault:
-        return f"It will fail as things are now: {fault}"
+        return f"This call would fail now: {fault}"
     if target is None or after is None:
         return None
     facts = difference(target.path, target.before, after, created=target.digest_before == ABSENT)
@@ -92,12 +92,12 @@ def scope_of(context: TurnContext, name: str, arguments: dict[str, Any]) -> str:
     try:
         grant = context.gate.grant(ToolCall(id="preview", name=name, arguments=arguments))
     except ValueError:
-        return "this very call and no other"  # a need that cannot be read is refused before anything is granted
+        return "this exact call only"  # a need that cannot be read is refused before anything is granted
     if grant.get("needs"):
         return f"{opened_walls(grant['needs'])}, for every command"
     found: list[list[str]] = grant.get("commands") or []
     if not found:
-        return "this very call and no other"
+        return "this exact call only"
     beginnings = [f"`{' '.join(words)}`" for words in found]
     return f"every command that begins with {' or '.join(beginnings)}"
 
@@ -127,7 +127,7 @@ def session_walls(state: SessionState) -> list[str]:
 
 
 def command_details(arguments: dict[str, Any], reason: str | None) -> list[str]:
-    """Describe the arguments of a bash call besides its command, a line each. The model's words are a quotation, and
+    """Describe the arguments of a bash call except its command, one per line. The model's words are a quotation, and
     are left out where the reason quotes them already."""
     lines: list[str] = []
     for name, value in arguments.items():

@@ -67,7 +67,7 @@ class Searcher:
         """The newest matches of a text, in any script, ignoring case. Raises `InvalidInput` if it is empty."""
         wanted = folded(query)
         if not wanted:
-            raise InvalidInput("say what to search for: a word, or a part of one")
+            raise InvalidInput("the search text is empty; give a word, or a part of one")
         damaged: list[str] = []
         hits: dict[str, SearchHit] = {}
         more = False
@@ -139,7 +139,7 @@ def rebuild(store: LogStore, progress: Progress | None = None) -> None:
             search_provider.catch_up(store, search_index, progress)
     except search_provider.trouble as error:
         raise StoreUnavailable(
-            f"the search index cannot be made ({error}); search reads every session instead"
+            f"the search index cannot be created ({error}); search reads every session instead"
         ) from error
 
 

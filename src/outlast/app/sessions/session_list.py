@@ -61,7 +61,7 @@ def is_there(url: str | None) -> bool:
 def refuse_no_store(url: str | None) -> None:
     """Raise `SessionNotFound` if no store has been created yet."""
     if not is_there(url):
-        raise SessionNotFound("there are no sessions here yet; `outlast` begins one")
+        raise SessionNotFound("there are no sessions here yet; `outlast` starts one")
 
 
 def resolve_session(store: LogStore, session: str) -> str:
@@ -69,7 +69,7 @@ def resolve_session(store: LogStore, session: str) -> str:
     `AmbiguousSession`, which lists the matches."""
     if not is_id(session):
         if len(session) >= ID_LENGTH:
-            raise SessionNotFound(f"no session '{session}'; `outlast sessions list` shows those there are")
+            raise SessionNotFound(f"no session '{session}'; `outlast sessions list` shows the existing ones")
         return store.resolve(session)
     try:
         store.head(session)
@@ -89,12 +89,12 @@ def resolve_session(store: LogStore, session: str) -> str:
 def refuse_ended(header: Header) -> None:
     """Raise `SessionEnded` for an ended session; the message says what the user can do instead."""
     if header.rotated_to:
-        raise SessionEnded(f"session {header.session_id} has ended; it goes on as {header.rotated_to}")
+        raise SessionEnded(f"session {header.session_id} has ended; it continues as {header.rotated_to}")
     if header.has_ended:
         name = header.session_id[:6]
         raise SessionEnded(
-            f"session {name} has ended; `outlast sessions reopen {name}` takes it up again, "
-            f"`outlast sessions fork {name}` goes on in a copy"
+            f"session {name} has ended; `outlast sessions reopen {name}` reopens it, "
+            f"`outlast sessions fork {name}` continues in a copy"
         )
 
 

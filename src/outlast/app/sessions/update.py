@@ -61,7 +61,7 @@ def _runtime(
         changes |= plan_mode_values(plan_mode)
     if workflow is not None:
         if workflow not in set(Workflow):
-            raise ConflictError(f"'{workflow}' is no workflow; choose one of {', '.join(Workflow)}")
+            raise ConflictError(f"'{workflow}' is not a workflow; choose one of {', '.join(Workflow)}")
         changes["workflow"] = workflow
     return changes
 

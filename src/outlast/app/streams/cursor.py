@@ -36,7 +36,9 @@ def cursor_from(text: str) -> StreamCursor:
     """Parse the cursor in a Last-Event-ID; raises `InvalidInput` if the text is not a cursor."""
     found = _CURSOR.fullmatch(text.strip())
     if found is None or int(found[1]) > SEQ_LIMIT:
-        raise InvalidInput("that is no cursor: it is the id of the last frame you saw, like 12 or 12:3, or 0 for all")
+        raise InvalidInput(
+            "invalid cursor: send the id of the last frame you received, such as 12 or 12:3, or 0 for all"
+        )
     return StreamCursor(int(found[1]), int(found[2] or 0))
 
 

@@ -31,7 +31,7 @@ def rows_in(path: Path) -> Iterator[tuple[int, StoredEvent | BlobLine]]:
             for number, line in enumerate(iter(lambda: file.readline(LINE_LIMIT + 1), b""), 1):
                 if len(line) > LINE_LIMIT:
                     raise InvalidInput(
-                        f"{path} line {number} is longer than {LINE_LIMIT >> 20} MiB, which no export has; "
+                        f"{path} line {number} is longer than {LINE_LIMIT >> 20} MiB, the limit of an export; "
                         "export the session again"
                     )
                 place += len(line)
@@ -54,7 +54,9 @@ def _row(line: bytes, where: str) -> StoredEvent | BlobLine:
             f"{where} is not a line of an export ({error}); import takes what `sessions export --format jsonl` writes"
         ) from error
     except ValueError as error:
-        raise InvalidInput(f"{where} holds a hash that is none; the file is damaged") from error
+        raise InvalidInput(
+            f"{where} contains an invalid hash; the file is damaged, export the session again"
+        ) from error
     return StoredEvent(
         row.session_id,
         row.seq,

@@ -101,7 +101,7 @@ class ImportPlan:
             return
         if found.seq != self._seq + 1 or not verifies(self._previous, found) or not is_id(found.session_id):
             raise InvalidInput(
-                f"the file is damaged or not whole at event {found.seq}: it does not follow event {self._seq}; "
+                f"the file is damaged or incomplete at event {found.seq}: it does not follow event {self._seq}; "
                 "export the session again"
             )
         event = event_of(found, lambda name: self._blobs.get(name, b"?"))
@@ -113,7 +113,7 @@ class ImportPlan:
         """Start the rows of the next session: the first of its lineage, or a fork of the previous one."""
         session_id = found.session_id
         if any(part.header.session_id == session_id for part in self._parts):
-            raise InvalidInput(f"the rows of session {session_id} do not stand together; export it again")
+            raise InvalidInput(f"the rows of session {session_id} are not contiguous; export it again")
         part = ImportPart(header=Header(session_id=session_id), first=found.seq, last=found.seq)
         if self._parts:
             part.base = Base(self._parts[-1].header.session_id, self._seq)
@@ -138,7 +138,7 @@ class ImportPlan:
             return self._store.head(session_id)
         except SessionDeleted as error:
             raise ConflictError(
-                f"session {session_id} was deleted here, so it is not brought back; import the file into another store"
+                f"session {session_id} was deleted from this store and stays deleted; import it into another store"
             ) from error
         except SessionNotFound:
             return None
@@ -160,7 +160,9 @@ class ImportPlan:
     def check(self) -> None:
         """Raise for a file that cannot be imported, before anything is written."""
         if not self._parts:
-            raise InvalidInput("the file holds no session; import takes what `sessions export --format jsonl` writes")
+            raise InvalidInput(
+                "the file contains no session; import takes what `sessions export --format jsonl` writes"
+            )
         for part in self._parts:
             here = self._head(part.header.session_id)
             if here is None:
@@ -222,6 +224,6 @@ class ImportPlan:
 
 def _differs(session_id: str) -> ConflictError:
     return ConflictError(
-        f"session {session_id} is here already and went its own way, so nothing was imported; "
+        f"session {session_id} already exists here with different events, so nothing was imported; "
         "import the file into another store"
     )

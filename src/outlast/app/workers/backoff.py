@@ -35,7 +35,7 @@ class Backoff:
         tries = last.tries + 1 if last is not None else 1
         wait = WAITS[min(tries, len(WAITS)) - 1] if passes else WAITS[-1]
         known = isinstance(error, OutlastError)
-        text = str(error) if known else "a turn failed in a way nobody foresaw; the log of the server has it"
+        text = str(error) if known else "a turn failed with an unexpected error; the server's log has the details"
         trouble = SessionTrouble(text=text, seq=seq, tries=tries, until=time.monotonic() + wait)
         self._troubles[session_id] = trouble
         return trouble

@@ -40,7 +40,7 @@ COUNTERS: Mapping[str, str] = {
     "outlast_tokens_total": "Tokens that providers reported, by direction.",
     "outlast_claims_total": "Sessions that were claimed.",
     "outlast_lease_takeovers_total": "Leases that were taken over because their holder had not renewed them.",
-    "outlast_fenced_total": "Turns that were stopped because somebody had taken over their lease.",
+    "outlast_fenced_total": "Turns that were stopped because another process took over their lease.",
     "outlast_troubles_total": "Sessions that could not be driven, by error.",
 }
 
@@ -145,9 +145,9 @@ def queue_lines(ask: Callable[[], WorkQueueStats]) -> list[str]:
     found = ask()
     age = max(0.0, (found.now - found.oldest) / 1e6) if found.oldest is not None else 0.0
     return [
-        *gauge("outlast_queue_length", "Sessions with work that nobody drives.", {"": found.waiting}),
+        *gauge("outlast_queue_length", "Sessions with work that no process drives.", {"": found.waiting}),
         *gauge("outlast_queue_oldest_seconds", "How long the oldest of them has waited.", {"": round(age, 3)}),
-        *gauge("outlast_sessions_driven", "Sessions with work that somebody drives.", {"": found.driven}),
+        *gauge("outlast_sessions_driven", "Sessions with work that a process drives.", {"": found.driven}),
     ]
 
 

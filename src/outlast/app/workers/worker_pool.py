@@ -269,7 +269,7 @@ class WorkerPool:
         header = await asyncio.to_thread(self.store.head, session_id)
         if header.has_work and header.last_seq == before:
             raise InvalidInput(
-                f"session {session_id} is said to have work, and a driver finds none; `outlast verify {session_id}` "
+                f"session {session_id} is marked as having work but none was found; `outlast verify {session_id}` "
                 "tells whether it is damaged"
             )
 

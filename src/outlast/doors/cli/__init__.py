@@ -73,7 +73,7 @@ def _flushed(code: int) -> int:
     if failed is not None and not code:
         code = ENOUGH if isinstance(failed, BrokenPipeError) else 1
         if code != ENOUGH:
-            _tell(f"the output could not be written whole: {failed.strerror}")
+            _tell(f"the output could not be written completely: {failed.strerror}")
     _let_go(sys.stderr)
     return code
 
@@ -121,13 +121,13 @@ def _misused(error: typer.TyperException) -> str:
         return ours
     context: Any = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "outlast"
-    return f"{told[:1].lower()}{told[1:]}; `{path} --help` tells more"
+    return f"{told[:1].lower()}{told[1:]}; see `{path} --help`"
 
 
 def _failed(error: OSError) -> str:
     """Describe an error of the operating system and what to do about it."""
     if isinstance(error, FileNotFoundError) and error.filename is None and not _is_somewhere():
-        return "the folder you are in does not exist any more; change to another one"
+        return "the current folder no longer exists; change to another one"
     place = f" ({error.filename})" if error.filename else ""
     return f"{error.strerror or error}{place}; check that it exists, its permissions and the disk"
 

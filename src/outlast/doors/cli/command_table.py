@@ -21,17 +21,17 @@ COMMANDS: Mapping[str, str] = {
 
 ABOUT: Mapping[str, str] = {
     "sessions": "List, show, search, export, fork, rewind and delete sessions.",
-    "serve": "The HTTP API and the web page, on this machine.",
-    "worker": "Run the turns that wait in a shared store.",
-    "gateway": "Chat platforms: Telegram, Matrix, webhooks.",
+    "serve": "Serve the HTTP API and the web page on this machine.",
+    "worker": "Run the pending turns of a shared store.",
+    "gateway": "Connect chat platforms: Telegram, Matrix, webhooks.",
     "config": "Show and change your settings.",
-    "models": "What can answer here, which one would, and why.",
-    "sandbox": "What confines shell commands here, and their caches.",
-    "demo": "A turn with tools, a real kill -9 and the resume; no key needed.",
-    "verify": "Prove that nothing stored has changed, or name what has.",
-    "doctor": "Check everything that the promises rest on.",
-    "backup": "Copy the store while others go on writing, and verify the copy.",
-    "db": "The schema of a store.",
-    "bench": "Measure this machine, as ratios to the bare driver.",
+    "models": "List the available models, the one in use, and why.",
+    "sandbox": "Show the sandbox of shell commands, and their caches.",
+    "demo": "Run a scripted turn, kill -9 it and resume it; no key needed.",
+    "verify": "Verify that no stored event has changed, or name the damage.",
+    "doctor": "Check the machine, the settings and the store.",
+    "backup": "Copy the store while other processes write, and verify it.",
+    "db": "Show or upgrade the schema of a store.",
+    "bench": "Measure this machine, as ratios to the plain driver.",
 }
 """A short description of every command, so that help does not import them."""

@@ -20,14 +20,16 @@ from outlast.doors.cli.output import print_json
 from outlast.doors.cli.serve import BehindProxy, Expose
 from outlast.doors.terminal_text import plain
 
-app = typer.Typer(name="gateway", help="Chat platforms: Telegram, Matrix, webhooks.", invoke_without_command=True)
+app = typer.Typer(
+    name="gateway", help="Connect chat platforms: Telegram, Matrix, webhooks.", invoke_without_command=True
+)
 
-Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where webhooks are taken.")]
-Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes any that is free.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As in [gateway.NAME].")]
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address for webhooks.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 picks a free port.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The NAME in [gateway.NAME].")]
 
 Patience = Annotated[
-    float, typer.Option("--patience", metavar="SECONDS", min=0, help="How long turns may go on when it is to stop.")
+    float, typer.Option("--patience", metavar="SECONDS", min=0, help="Time that running turns get at the stop.")
 ]
 
 WEBHOOK_PORT = 8766
@@ -50,7 +52,7 @@ def gateway(
     log_format: Log = LogFormat.TEXT,
     json: Json = False,
 ) -> None:
-    """Run the chats of your config.toml. Ctrl-C leaves: sessions are kept, and turns go on with the next start."""
+    """Run the chats of your config.toml. Ctrl-C stops it: sessions are kept, and turns continue at the next start."""
     if context.invoked_subcommand is not None:
         return
     settings = load_settings(
@@ -80,7 +82,7 @@ def gateway(
 
 @app.command("pair")
 def pair(name: Name, json: Json = False) -> None:
-    """Print a code. Whoever sends it to the bot in a private chat, within ten minutes, becomes an owner."""
+    """Print a code. The user who sends it to the bot in a private chat within ten minutes becomes an owner."""
     from outlast.app.chat.pairing_code import CODE_SECONDS, Pairing
     from outlast.app.chat.status import named_gateway
 
@@ -91,24 +93,24 @@ def pair(name: Name, json: Json = False) -> None:
         print_json({"gateway": table.name, "code": code, "seconds": CODE_SECONDS})
         return
     print(f"Send this to the bot in a private chat, within {CODE_SECONDS // 60} minutes:\n\n  /pair {code}\n")
-    print("It works once, and makes whoever sends it an owner of this gateway.")
+    print("It works once. Its sender becomes an owner of this gateway.")
 
 
 @app.command("unpair")
 def unpair(name: Name, user: Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]) -> None:
-    """Take an owner away that was paired; one of the settings is taken away there."""
+    """Remove an owner that was paired; to remove an owner of config.toml, edit that file."""
     from outlast.app.chat.pairing_code import Pairing
     from outlast.app.chat.status import named_gateway
 
     settings = load_settings()
     if not Pairing(settings, named_gateway(settings, name).name).unpair(user):
         raise SessionNotFound(f"user {user} was not paired with gateway {name}")
-    print(f"user {plain(user)} is not an owner of {plain(name)} any more")
+    print(f"user {plain(user)} is no longer an owner of {plain(name)}")
 
 
 @app.command("status")
 def status(store: Store = None, json: Json = False) -> None:
-    """Show every gateway of your settings: whether it runs, who may speak, what is still to be delivered."""
+    """Show every gateway of your settings: its state, its owners and its pending deliveries."""
     from outlast.app.chat.status import gateway_report
 
     rows = gateway_report(load_settings(store=store))
@@ -139,7 +141,10 @@ def _warn_of_readers(settings: Settings) -> None:
     if any(table.credential.value for table in settings.gateway) and path.stat().st_mode & (
         stat.S_IRGRP | stat.S_IROTH
     ):
-        print(f"outlast: warning: others may read {plain(str(path))}, which holds a secret; chmod 600", file=sys.stderr)
+        print(
+            f"outlast: warning: other users can read {plain(str(path))}, which contains a secret; run chmod 600 on it",
+            file=sys.stderr,
+        )
 
 
 def _tell(settings: Settings, webhooks: str | None, json: bool) -> None:
@@ -152,8 +157,8 @@ def _tell(settings: Settings, webhooks: str | None, json: bool) -> None:
         print(json_lines.dumps(told), flush=True)
         return
     for row in rows:
-        nobody = "" if row.owners else f"; nobody may speak yet: `outlast gateway pair {row.name}`"
+        nobody = "" if row.owners else f"; no user is allowed yet: `outlast gateway pair {row.name}`"
         print(f"{row.name}: {row.platform}, {row.permission_mode} in {plain(row.project)}{nobody}", flush=True)
     if webhooks is not None:
-        print(f"webhooks are taken at {webhooks}/gateway/webhook/NAME", flush=True)
-    print("Ctrl-C leaves: sessions are kept, and turns go on with the next start.", flush=True)
+        print(f"webhooks are received at {webhooks}/gateway/webhook/NAME", flush=True)
+    print("Ctrl-C stops it: sessions are kept, and turns continue at the next start.", flush=True)

@@ -43,7 +43,7 @@ class OutputFormat(StrEnum):
 def _commands() -> str:
     """The list of commands for the end of the help; \\b keeps its line breaks."""
     lines = [f"  {name:<9} {ABOUT.get(name, '')}" for name in COMMANDS]
-    last = "Words in your shell: outlast --install-completion"
+    last = "Shell completion: outlast --install-completion"
     return "\n".join(["\b", "Commands (outlast COMMAND --help):", *lines, "", "\b", last])
 
 
@@ -53,25 +53,29 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="What is to be done; quote it.")]
-Print = Annotated[bool, typer.Option("-p", "--print", help="One turn, the answer on stdout, no REPL.")]
-Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session of this project.")]
+Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The task, in quotes.")]
+Print = Annotated[bool, typer.Option("-p", "--print", help="Run one turn, print the answer, no REPL.")]
+Continue = Annotated[bool, typer.Option("-c", "--continue", help="Continue the newest session of this project.")]
 Resume = Annotated[
     str | None,
     typer.Option(
-        "-r", "--resume", metavar="[ID]", autocompletion=session_ids, help="That session; without ID, choose one."
+        "-r",
+        "--resume",
+        metavar="[ID]",
+        autocompletion=session_ids,
+        help="Resume that session; without ID, choose one.",
     ),
 ]
 Session = Annotated[
     str | None, typer.Option("--session", metavar="ID", autocompletion=session_ids, help="That session.")
 ]
-Fork = Annotated[bool, typer.Option("--fork", help="Go on in a fork; the session itself stays as it is.")]
+Fork = Annotated[bool, typer.Option("--fork", help="Continue in a fork; the session itself does not change.")]
 Model = Annotated[
     str | None, typer.Option("--model", metavar="P:M", help="provider:model, local, scripted:FILE, or none.")
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option("--base-url", metavar="URL", help="Another address of the provider, usually ending in /v1."),
+    typer.Option("--base-url", metavar="URL", help="Base URL of the provider, usually ending in /v1."),
 ]
 PermissionMode = Annotated[
     Mode | None,
@@ -80,13 +84,13 @@ PermissionMode = Annotated[
     ),
 ]
 Allow = Annotated[
-    list[str] | None, typer.Option("--allow", metavar="RULE", help="Permit this, like 'bash(npm test)' (repeatable).")
+    list[str] | None, typer.Option("--allow", metavar="RULE", help="Allow this, such as 'bash(npm test)' (repeatable).")
 ]
 AddDir = Annotated[
     list[str] | None, typer.Option("--add-dir", metavar="D", help="Another folder to work in (repeatable).")
 ]
 MaxSteps = Annotated[
-    int | None, typer.Option("--max-steps", metavar="N", min=1, help="Replies a turn may take; no limit without it.")
+    int | None, typer.Option("--max-steps", metavar="N", min=1, help="Most replies per turn; no limit by default.")
 ]
 Dialect = Annotated[
     ToolDialect | None,
@@ -97,12 +101,12 @@ WorkflowName = Annotated[
     Workflow | None,
     typer.Option("--workflow", metavar="W", help="plain (the model leads) or guided (plans, checks, verification)."),
 ]
-PersonaName = Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Who the agent is.")]
+PersonaName = Annotated[str | None, typer.Option("--persona", metavar="NAME", help="Name of the persona.")]
 Effort = Annotated[
-    ReasoningLevel | None, typer.Option("--effort", metavar="LEVEL", help="low, medium or high, for models that think.")
+    ReasoningLevel | None, typer.Option("--effort", metavar="LEVEL", help="Reasoning effort: low, medium or high.")
 ]
 Format = Annotated[
-    OutputFormat, typer.Option("--output-format", help="What -p prints: one event a line in stream-json.")
+    OutputFormat, typer.Option("--output-format", help="Output of -p; stream-json prints one event per line.")
 ]
 Version = Annotated[
     bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
@@ -163,9 +167,9 @@ def outlast(
 def _refuse_contradictions(continue_newest: bool, resume: str | None, session: str | None, *, fork: bool) -> None:
     named = [continue_newest, resume is not None, session is not None].count(True)
     if named > 1:
-        raise typer.BadParameter("--continue, --resume and --session each say which session; give one of them")
+        raise typer.BadParameter("--continue, --resume and --session exclude each other; give one of them")
     if fork and not named:
-        raise typer.BadParameter("--fork goes with --continue, --resume or --session, which say what is forked")
+        raise typer.BadParameter("--fork needs --continue, --resume or --session, which name the session to fork")
 
 
 def _refuse_misspelled(prompt: str) -> None:
@@ -175,7 +179,7 @@ def _refuse_misspelled(prompt: str) -> None:
     near = get_close_matches(prompt, list(COMMANDS), 1, NEARLY)
     if near:
         raise typer.BadParameter(
-            f"there is no command '{prompt}'; did you mean '{near[0]}'? To say it to the model: outlast -p '{prompt}'"
+            f"unknown command '{prompt}'; did you mean '{near[0]}'? To send it to the model: outlast -p '{prompt}'"
         )
 
 
@@ -188,7 +192,7 @@ def _too_many(prompt: str, more: Sequence[str]) -> str:
         return f"a command comes first: outlast {prompt} {' '.join(more)} ..."
     near = get_close_matches(prompt, list(COMMANDS), 1)
     hint = f"; did you mean the command '{near[0]}'?" if near else ""
-    return f"put the whole prompt in quotes; '{more[0]}' stands outside of it{hint}"
+    return f"put the whole prompt in quotes; '{more[0]}' is outside of them{hint}"
 
 
 def spelled_out(arguments: Sequence[str]) -> list[str]:

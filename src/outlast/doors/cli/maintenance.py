@@ -27,10 +27,10 @@ from outlast.doors.cli.output import bar, bars, counted, print_json
 from outlast.doors.terminal_text import plain
 
 app = typer.Typer()
-db = typer.Typer(name="db", help="The schema of a store: which one it has, and bringing it up to date.")
+db = typer.Typer(name="db", help="Show or upgrade the schema of a store.")
 app.add_typer(db)
 
-DUMP = "PostgreSQL makes no copy by itself; `pg_dump` of the database before the upgrade is the way back"
+DUMP = "PostgreSQL stores are not copied before an upgrade; run `pg_dump` first to be able to go back"
 
 
 @app.command("verify")
@@ -39,7 +39,7 @@ def verify(
         str | None,
         typer.Argument(metavar="ID", autocompletion=session_ids, help="One session, or its first characters."),
     ] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Let the database look at every page and index too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also check every page and index of the database.")] = False,
     store: Store = None,
     json: Json = False,
 ) -> None:
@@ -86,17 +86,17 @@ def _summary(report: VerifyReport) -> str:
     found = counted(len(report.damage), "finding")
     if not damaged:
         return f"{found} of damage, in no session; restore a backup or copy the sessions into a new store"
-    saves = f"`outlast sessions export {damaged[0]}` saves what is whole"
-    return f"{found} of damage in {counted(len(damaged), 'session')}; the others can be used as ever; {saves}"
+    saves = f"`outlast sessions export {damaged[0]}` saves the undamaged part"
+    return f"{found} of damage in {counted(len(damaged), 'session')}; the other sessions are usable; {saves}"
 
 
 @app.command("backup")
 def backup(
-    path: Annotated[Path, typer.Argument(help="Where the copy goes; nothing may be there yet.")],
+    path: Annotated[Path, typer.Argument(help="Path of the copy; it must not exist yet.")],
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Copy the store while others go on writing, then verify the copy."""
+    """Copy the store while other processes write to it, then verify the copy."""
     with bars("copying", "verifying", wanted=not json) as (copying, verifying):
         copy, report = back_up(store, path, copying=copying, verifying=verifying)
     if json:
@@ -142,7 +142,7 @@ def _print_check(check: Check) -> None:
 
 @db.command("version")
 def version(store: Store = None, json: Json = False) -> None:
-    """Show the schema, the migrations that made it and those still to come; changes nothing."""
+    """Show the schema version, the applied and the outstanding migrations; changes nothing."""
     found = schema(store)
     if json:
         print_json(found)
@@ -159,7 +159,7 @@ def version(store: Store = None, json: Json = False) -> None:
 
 @db.command("upgrade")
 def upgrade(store: Store = None, json: Json = False) -> None:
-    """Apply the migrations that are still to come, all of them or none.
+    """Apply the outstanding migrations, all of them or none.
 
     A SQLite store is copied first, and the copy is named: to go back, stop what uses the store and put the copy in its
     place, without the -wal and -shm files of the newer one. On PostgreSQL, dump the database before. Stop older
@@ -182,5 +182,5 @@ def _upgrade_told(done: UpgradeResult) -> str:
         return f"schema {after.version}: nothing to do"
     told = f"schema {before.version} -> {after.version}: applied {', '.join(before.outstanding)}"
     if done.copy is not None:
-        told += f"\nas it was before: {plain(str(done.copy))}"
+        told += f"\ncopy from before the upgrade: {plain(str(done.copy))}"
     return told

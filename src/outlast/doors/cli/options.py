@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Store = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="URL", help="sqlite:///PATH, files:///DIR or postgresql://...; else your settings'."
+        "--store", metavar="URL", help="sqlite:///PATH, files:///DIR or postgresql://...; default: your settings."
     ),
 ]
 
@@ -99,14 +99,14 @@ Place = Annotated[
         "--place",
         metavar="LABEL=PATH",
         callback=_spelled,
-        help="Offer the place LABEL, which is PATH here (repeatable).",
+        help="Offer the place LABEL with the folder PATH (repeatable).",
     ),
 ]
-Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Turns that may run at once.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Most turns at once.")]
 LeaseSeconds = Annotated[
     float,
     typer.Option(
-        "--lease-seconds", metavar="S", min=1, max=600, help="After how long a worker that says nothing is replaced."
+        "--lease-seconds", metavar="S", min=1, max=600, help="Time without renewal until another worker takes over."
     ),
 ]
-Log = Annotated[LogFormat, typer.Option("--log-format", help="How the log on stderr looks.")]
+Log = Annotated[LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")]

@@ -15,14 +15,14 @@ from outlast.doors.cli.output import print_json
 from outlast.doors.terminal_text import plain
 
 app = typer.Typer(
-    name="sandbox", help="What confines shell commands here, and their caches.", invoke_without_command=True
+    name="sandbox", help="Show the sandbox of shell commands, and their caches.", invoke_without_command=True
 )
-cache = typer.Typer(name="cache", help="What sandboxed commands downloaded.", invoke_without_command=True)
+cache = typer.Typer(name="cache", help="Downloads of sandboxed commands.", invoke_without_command=True)
 app.add_typer(cache)
 
 Project = Annotated[
     Path | None,
-    typer.Option("--project", metavar="DIR", exists=True, file_okay=False, help="Only that project's; all without it."),
+    typer.Option("--project", metavar="DIR", exists=True, file_okay=False, help="Only this project; default: all."),
 ]
 
 

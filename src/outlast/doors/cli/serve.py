@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from outlast.app.settings import Settings
     from outlast.doors.http.app import SideService
 
-app = typer.Typer(name="serve", help="The HTTP API and the web page.", invoke_without_command=True)
+app = typer.Typer(name="serve", help="Serve the HTTP API and the web page.", invoke_without_command=True)
 
-Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
-Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes any that is free.")]
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 picks a free port.")]
 Unix = Annotated[
     Path | None, typer.Option("--unix", metavar="PATH", help="A Unix socket, mode 0600, instead of a port.")
 ]
 AllowedHost = Annotated[
     list[str] | None,
-    typer.Option("--allowed-host", metavar="HOST[:PORT]", help="Another name to answer to, exactly (repeatable)."),
+    typer.Option("--allowed-host", metavar="HOST[:PORT]", help="Another accepted host name, exact (repeatable)."),
 ]
-PublicUrl = Annotated[str | None, typer.Option("--public-url", metavar="URL", help="Where browsers reach this server.")]
-BehindProxy = Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front speaks TLS.")]
-TlsCert = Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate, PEM.")]
-TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, PEM.")]
-Expose = Annotated[bool, typer.Option("--expose", help="Yes, other machines are to reach it.")]
-NoResume = Annotated[bool, typer.Option("--no-resume", help="Leave interrupted turns until somebody says continue.")]
-NoWorker = Annotated[bool, typer.Option("--no-worker", help="Run no turns here: `outlast worker`s do.")]
-WithGateway = Annotated[bool, typer.Option("--gateway", help="Run the chats of config.toml beside it.")]
-NewToken = Annotated[bool, typer.Option("--new-token", help="Log every browser and program out first.")]
+PublicUrl = Annotated[str | None, typer.Option("--public-url", metavar="URL", help="URL that browsers use.")]
+BehindProxy = Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front ends TLS.")]
+TlsCert = Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, PEM.")]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key, PEM.")]
+Expose = Annotated[bool, typer.Option("--expose", help="Allow other machines.")]
+NoResume = Annotated[bool, typer.Option("--no-resume", help="Leave interrupted turns until a client continues them.")]
+NoWorker = Annotated[bool, typer.Option("--no-worker", help="Run no turns; `outlast worker` does.")]
+WithGateway = Annotated[bool, typer.Option("--gateway", help="Also run the chats of config.toml.")]
+NewToken = Annotated[bool, typer.Option("--new-token", help="First log out every browser and program.")]
 
 
 @app.callback()
@@ -86,7 +86,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API and the web page on this machine; print a link that logs one browser in.
 
-    Ctrl-C leaves: sessions are kept, and turns go on with the next start."""
+    Ctrl-C stops it: sessions are kept, and turns continue at the next start."""
     if context.invoked_subcommand is not None:
         return
     _check_extra()
@@ -131,7 +131,7 @@ def _check_extra() -> None:
 
 @app.command("url")
 def url(json: Json = False) -> None:
-    """Print a fresh login link for the server that runs with this home; it works once."""
+    """Print a new login link for the server that runs with this home; it works once."""
     from outlast.app.settings import load_settings
     from outlast.doors.http.server.run import fresh_login
 

@@ -21,15 +21,15 @@ app = typer.Typer()
 config = typer.Typer(name="config", help="Show and change your settings.")
 app.add_typer(config)
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One setting; all of them without it.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One setting; default: all.")]
 
 
 @config.command("get")
 def get(name: Name = None, json: Json = False) -> None:
-    """Show what is in force here: flags, environment, project file, your file, defaults, in this order."""
+    """Show the effective settings: flags, environment, project file, your file, defaults, in this order."""
     settings = shown_settings(load_settings())
     if name is not None and name not in settings:
-        raise ConfigError(f"there is no setting '{name}'; there are {', '.join(settings)}")
+        raise ConfigError(f"unknown setting '{name}'; known settings are {', '.join(settings)}")
     wanted = settings if name is None else {name: settings[name]}
     if json:
         print_json(wanted)
@@ -43,10 +43,10 @@ def get(name: Name = None, json: Json = False) -> None:
 @config.command("set")
 def set_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Which setting.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="Its new value; '' removes it.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value; '' removes the setting.")],
     json: Json = False,
 ) -> None:
-    """Write a setting into config.toml of your Outlast home; everything else in that file stays as it is."""
+    """Write a setting into config.toml of your Outlast home; the rest of that file does not change."""
     path = change_setting(own_home(), name, value)
     if json:
         print_json({"name": name, "path": str(path), "set": bool(value)})
@@ -56,7 +56,7 @@ def set_(
 
 @config.command("path")
 def path(json: Json = False) -> None:
-    """Show where your settings are, whether they can be read or not."""
+    """Show the path of your settings file, even if it cannot be read."""
     found = config_path(own_home())
     if json:
         print_json({"path": str(found), "exists": found.is_file()})

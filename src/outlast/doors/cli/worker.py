@@ -23,11 +23,13 @@ app = typer.Typer()
 
 DrainSeconds = Annotated[
     float,
-    typer.Option("--drain-seconds", metavar="S", min=0, help="How long turns may go on after SIGTERM."),
+    typer.Option("--drain-seconds", metavar="S", min=0, help="Time that running turns get after SIGTERM."),
 ]
 MetricsPort = Annotated[
     int | None,
-    typer.Option("--metrics-port", metavar="N", min=0, max=65535, help="For Prometheus, on 127.0.0.1; 0 takes any."),
+    typer.Option(
+        "--metrics-port", metavar="N", min=0, max=65535, help="For Prometheus, on 127.0.0.1; 0 picks a free port."
+    ),
 ]
 
 
@@ -51,7 +53,7 @@ def worker(
     log_format: Log = LogFormat.TEXT,
     json: Json = False,
 ) -> None:
-    """Run turns: what any server, chat or terminal left in the store, oldest first.
+    """Run pending turns of servers, chats and terminals that share the store, oldest first.
 
     Any number of workers, on any number of machines with postgresql://, share the work; one that dies is replaced.
     """

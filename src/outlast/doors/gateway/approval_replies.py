@@ -96,14 +96,14 @@ class ApprovalReplies:
         shown = await self._shown(self.update.reply_to)
         question = await self._open(shown) if shown is not None else await self._asked_here()
         if question is None:
-            return "That question is not open any more." if shown is not None else None
+            return "That question is no longer open." if shown is not None else None
         if question.asked.name == "ask_user":
             return await self._answer(question, text)
         word = text.strip().lower()
         if word not in YES | NO:
             return "Answer with yes or no, or with a button."
         taken = await self._approve(question, ONCE if word in YES else DENY)
-        return taken if taken is not None else "That was not taken as an answer."
+        return taken if taken is not None else "That answer was not accepted."
 
     # --- by command
 
@@ -112,7 +112,7 @@ class ApprovalReplies:
         sentence for the user if there is nothing to answer.
         """
         if not self.update.private:
-            return "Questions are answered in a private chat with me."
+            return "Please answer questions in a private chat with me."
         if argument in (SESSION, ONCE):
             answer, argument = (argument if answer != DENY else DENY), ""
         waiting = [one for one in await self._waiting(argument) if one.asked.name != "ask_user"]
@@ -120,7 +120,7 @@ class ApprovalReplies:
         seen = [one for one in waiting if _as_shown(one) in shown]  # a word approves only a call shown here
         if len(seen) == 1:
             taken = await self._approve(seen[0], answer)
-            return taken if taken is not None else "That question was answered meanwhile."
+            return taken if taken is not None else "That question has already been answered."
         if len(seen) > 1:
             return "Several questions are open: press a button under the one you mean, or reply to it."
         if not waiting:

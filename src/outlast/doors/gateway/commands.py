@@ -73,7 +73,7 @@ async def run(command: ChatCommand, name: str) -> AdmittedMessage | None:
     """Run the command; an unknown or forbidden command is answered with a sentence."""
     known = COMMANDS.get(name)
     if known is None:
-        return await command.told(f"There is no /{plain_line(name, 32)}; /help lists what there is.")
+        return await command.told(f"There is no /{plain_line(name, 32)}; /help lists the commands.")
     if known.owners and command.role is not SenderRole.OWNER:
         return await command.told(NOT_YOU)
     if known.private and not command.update.private:
@@ -107,7 +107,7 @@ async def _help(command: ChatCommand) -> AdmittedMessage | None:
         and (command.update.private or not known.private)
     ]
     lines = "\n".join(f"- /{name}: {known.about}" for name, known in may)
-    return await command.told(f"Just write what is to be done. Besides:\n\n{lines}")
+    return await command.told(f"Write what you want done. Commands:\n\n{lines}")
 
 
 async def _new(command: ChatCommand) -> AdmittedMessage | None:
@@ -123,7 +123,7 @@ async def _sessions(command: ChatCommand) -> AdmittedMessage | None:
     if not rows:
         return await command.told("There are no sessions yet; just write something.")
     lines = "\n".join(f"- `{row.id[:6]}` {_titled(row)}{' ← here' if row.id == here else ''}" for row in rows)
-    return await command.told(f"{lines}\n\n/resume and the first six characters goes on with one of them.")
+    return await command.told(f"{lines}\n\nTo continue one of them, send /resume and its first six characters.")
 
 
 def _titled(row: SessionRow) -> str:
@@ -137,7 +137,7 @@ async def _resume(command: ChatCommand) -> AdmittedMessage | None:
         return await _sessions(command)
     row = await asyncio.to_thread(found, line.store, line.project, command.argument.split()[0])
     if row.state == "ended":
-        return await command.told(f"Session {row.id[:6]} has ended; reopen it in the terminal, or take another one.")
+        return await command.told(f"Session {row.id[:6]} has ended; reopen it in the terminal, or choose another one.")
     if row.id == await command.session():
         return await command.told(f"This chat is in session {row.id[:6]} already.")
     text = f"This chat is in session `{row.id[:6]}` now: {plain_line(row.title or '(nothing said yet)', 50)}"
@@ -210,15 +210,17 @@ async def _answered(command: ChatCommand, answer: str) -> AdmittedMessage | None
 
 
 COMMANDS: Mapping[str, KnownCommand] = {
-    "new": KnownCommand("begin a new session", _new),
-    "sessions": KnownCommand("the newest sessions of this project", _sessions, owners=True, private=True),
-    "resume": KnownCommand("go on with one of them, here", _resume, owners=True, private=True),
-    "status": KnownCommand("where this session stands", _status),
-    "stop": KnownCommand("stop what is running", _stop),
+    "new": KnownCommand("start a new session", _new),
+    "sessions": KnownCommand("list the newest sessions of this project", _sessions, owners=True, private=True),
+    "resume": KnownCommand("continue one of them here", _resume, owners=True, private=True),
+    "status": KnownCommand("show the status of this session", _status),
+    "stop": KnownCommand("stop the running turn", _stop),
     "compact": KnownCommand("summarise older messages now", _compact, owners=True),
     "model": KnownCommand("show or choose the model", _model, owners=True),
-    "approve": KnownCommand("allow what is asked, once (or: /approve session)", _approve, owners=True, private=True),
-    "deny": KnownCommand("refuse what is asked", _deny, owners=True, private=True),
+    "approve": KnownCommand(
+        "allow the requested call once (or: /approve session)", _approve, owners=True, private=True
+    ),
+    "deny": KnownCommand("refuse the requested call", _deny, owners=True, private=True),
     "help": KnownCommand("this list", _help),
     "start": KnownCommand("", _help),
 }

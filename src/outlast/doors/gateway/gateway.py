@@ -45,7 +45,7 @@ SHORTEST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 BUSY_SECONDS = 5.0
 PATIENCE = 5.0
-UNFORESEEN = "⚠️ That was not taken: something went wrong that nobody foresaw; the log of the gateway has it."
+UNFORESEEN = "⚠️ That was not accepted because of an unexpected error; the log of the gateway has it."
 _PASSING = (StoreUnavailable, OutcomeUnknown, SessionBusy, ConfigError, SessionNotFound)
 
 
@@ -141,7 +141,7 @@ class Gateway:
                 return
             except (InvalidInput, DamagedSession, ConflictError) as error:
                 warned("update.refused", error, gateway=line.table.name, update=update.update_id)
-                await line.say(update.address, f"⚠️ That was not taken: {error}", update.update_id)
+                await line.say(update.address, f"⚠️ That was not accepted: {error}", update.update_id)
                 return
             except _PASSING as error:
                 warned("update.waits", error, gateway=line.table.name, update=update.update_id)

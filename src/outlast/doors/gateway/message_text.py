@@ -33,7 +33,7 @@ _ANSWERED = {
     SESSION: "✅ Allowed for this session.",
     "always": "✅ Allowed always.",
     DENY: "🚫 Denied.",
-    "dropped": "Not needed any more.",
+    "dropped": "No longer needed.",
 }
 
 
@@ -88,7 +88,7 @@ def call_text(asked: OpenQuestion) -> str:
 
 def _hint(asked: OpenQuestion, private: bool) -> str:
     if not is_readable(asked):
-        return "This call is too long to be read here. Answer it in the terminal or the page; /deny refuses it."
+        return "This call is too long to show here. Answer it in the terminal or the page; /deny refuses it."
     if not private:
         return "An owner can answer it in a private chat with me: /approve"
     return "Answer with a button, or with /approve or /deny."

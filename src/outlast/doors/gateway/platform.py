@@ -72,7 +72,7 @@ class NotSent(PlatformError):
 
 
 class MaybeSent(PlatformError):
-    """Nobody knows whether it was sent: the answer was lost."""
+    """It is unknown whether it was sent: the response was lost."""
 
 
 class Rejected(PlatformError):

@@ -114,6 +114,6 @@ class EmbeddedGateway:
     async def webhooks(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry point for signed chat messages."""
         if self._gateway is None:
-            await send_json(send, 503, {"detail": "the gateway is not running just now; send it again"})
+            await send_json(send, 503, {"detail": "the gateway is not running; send it again later"})
         else:
             await self._gateway.endpoint(scope, receive, send)

@@ -23,7 +23,7 @@ from outlast.doors.gateway.platform import ChatUpdate
 
 LONGEST = 32_768
 PAIR = "/pair"
-PAIRED = "✅ You are an owner here now. /help says what can be done."
+PAIRED = "✅ You are an owner here now. /help lists the commands."
 
 
 class UpdateHandler:
@@ -100,11 +100,11 @@ class UpdateHandler:
             return await answering.pressed()
         command = ChatCommand(self.line, update, sender, role, "")
         if update.text is None:
-            return await command.told(f"I can read text only, so {update.media or 'this'} was not taken.")
+            return await command.told(f"I can read text only, so {update.media or 'this'} was ignored.")
         text = update.text.strip()
         if len(text) > LONGEST:
             return await command.told(
-                f"That message has {len(text):,} characters, and I take at most {LONGEST:,}: put it into a file."
+                f"That message has {len(text):,} characters, and I accept at most {LONGEST:,}: put it into a file."
             )
         if (given := parsed(text)) is not None:
             command.argument = given[1]

@@ -80,9 +80,9 @@ def _without_options(allow: str) -> str:
 def _sentence(request: Request[Any, Any, Any], error: HTTPException) -> str:
     match error.status_code:
         case 404:
-            return "there is nothing at this path; /api/openapi.json lists what there is"
+            return "there is nothing at this path; /api/openapi.json lists all paths"
         case 405:
-            return "this method is not possible here; /api/openapi.json lists those that are"
+            return "this method is not allowed here; /api/openapi.json lists the allowed ones"
         case status if status >= 500:
             return UNFORESEEN
         case _:
@@ -96,11 +96,11 @@ def _what_does_not_fit(error: HTTPException) -> str | None:
         return "the body is missing; send JSON"
     # `of_state` is our parameter for `state`, a name that the framework reserves.
     names = [str(one.get("key", "a value")).removeprefix("of_") for one in error.extra]
-    found = [f"{name}: {one.get('message', 'does not fit')}" for name, one in zip(names, error.extra, strict=True)]
+    found = [f"{name}: {one.get('message', 'is invalid')}" for name, one in zip(names, error.extra, strict=True)]
     return "; ".join(" ".join(one.split()) for one in found) or None
 
 
-UNFORESEEN = "the server failed in a way nobody foresaw; its log has the cause, and nothing that was stored is lost"
+UNFORESEEN = "the server failed with an unexpected error; its log has the cause, and no stored data is lost"
 
 
 def unforeseen(request: Request[Any, Any, Any], error: Exception) -> Response[ErrorDetail]:

@@ -43,7 +43,7 @@ def cursor_of(last_event_id: str | None, last_seq: str | None) -> StreamCursor:
         if given is not None and given.strip():
             return cursor_from(given)
     if last_seq is not None:
-        raise InvalidInput("last_seq is empty; leave it out, or give the id of the last frame you saw")
+        raise InvalidInput("last_seq is empty; leave it out, or send the id of the last frame you received")
     return BEGINNING
 
 
@@ -147,7 +147,7 @@ async def _closed(frames: Any) -> None:
 
 @get(
     "/api/sessions/{session_id:str}/stream",
-    summary="A session as it happens",
+    summary="Follow a session live",
     operation_id="streamSession",
     tags=["sessions"],
     media_type="text/event-stream",
@@ -158,9 +158,9 @@ async def stream_session(
     session_id: SessionId,
     last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID", max_length=100)] = None,
     last_seq: Annotated[
-        str | None, QueryParameter(max_length=100, description="The same, where no header can be set.")
+        str | None, QueryParameter(max_length=100, description="The same cursor, for clients that cannot set headers.")
     ] = None,
-    follow: Annotated[bool, QueryParameter(description="False ends at the newest event.")] = True,
+    follow: Annotated[bool, QueryParameter(description="False ends the stream at the newest event.")] = True,
 ) -> EventStream:
     """Server-sent events: everything after the cursor, then new events as they happen. Events have `id: <seq>`, pieces
     of the reply in progress have `id: <seq>:<n>`; reconnect with the last id you saw."""

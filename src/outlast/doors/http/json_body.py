@@ -53,9 +53,9 @@ class StrictRequest(Request[None, None, State]):
                 return _decoded(body, wanted)
             return await asyncio.to_thread(decoded_in_pieces, body, wanted)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"the body does not fit: {_plain(str(error))}") from error
+            raise InvalidInput(f"invalid request body: {_plain(str(error))}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput(f"the body is not JSON that can be read: {_plain(str(error))}") from error
+            raise InvalidInput(f"the request body is not valid JSON: {_plain(str(error))}") from error
 
 
 def _decoded(body: bytes, wanted: Any) -> Any:

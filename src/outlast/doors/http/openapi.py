@@ -34,7 +34,7 @@ from outlast.doors.http.schemas import Body
 DOCUMENT = "/openapi.json"
 TEXT = Schema(type=OpenAPIType.STRING)
 BYTES = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
-CURSOR = Schema(type=OpenAPIType.STRING, description="Where the next page begins; not there on the last one.")
+CURSOR = Schema(type=OpenAPIType.STRING, description="Cursor of the next page; absent on the last page.")
 CONTENTS: dict[str, dict[str, Schema | None]] = {
     "streamSession": {"text/event-stream": None},  # each frame is a separate JSON document
     "exportSession": {"application/x-ndjson": TEXT, "text/markdown": TEXT, "text/html": TEXT},
@@ -79,7 +79,7 @@ def openapi_config() -> OpenAPIConfig:
     return _Config(
         title="Outlast",
         version=__version__,
-        description="Sessions that cannot be lost, over HTTP. docs/http.md tells what each part promises.",
+        description="Sessions that cannot be lost, over HTTP. docs/http.md describes its guarantees.",
         openapi_router=_OnlyTheDocument("/api", route_handlers=[], include_in_schema=False),
         render_plugins=[JsonRenderPlugin(path=DOCUMENT)],
         use_handler_docstrings=True,

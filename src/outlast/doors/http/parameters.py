@@ -23,24 +23,24 @@ SessionId = Annotated[
         schema_extra={"pattern": "^[a-z2-7]{6,26}$"},
     ),
 ]
-Limit = Annotated[int, QueryParameter(ge=1, le=MOST_ROWS, description="At most so many.")]
-BeforeSeq = Annotated[int | None, QueryParameter(ge=1, le=LARGEST_SEQ, description="Only what is before this event.")]
-AfterSeq = Annotated[int, QueryParameter(ge=0, le=LARGEST_SEQ, description="Only what is after this event.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=MOST_ROWS, description="Maximum number of rows.")]
+BeforeSeq = Annotated[int | None, QueryParameter(ge=1, le=LARGEST_SEQ, description="Only rows before this event.")]
+AfterSeq = Annotated[int, QueryParameter(ge=0, le=LARGEST_SEQ, description="Only rows after this event.")]
 
 
 def refused(*more: int) -> dict[int, ResponseSpec]:
     """Return the error responses of a route: 400, 401, 403 and 503, which every route has, and `more`."""
     told = {
-        400: "Something that was sent does not fit; the detail names it.",
+        400: "The request is invalid; the detail names the field.",
         401: "The token is missing, wrong or has expired.",
-        403: "Not from this host, origin or site.",
+        403: "The host, origin or site is not allowed.",
         404: "There is no such session.",
-        405: "Not possible here.",
-        408: "The body did not come in time.",
-        409: "It conflicts with what is stored: ended, busy, ambiguous, or another content under the same key.",
+        405: "Method not allowed.",
+        408: "The body did not arrive in time.",
+        409: "Conflict with the stored state: ended, busy, ambiguous, or other content under the same key.",
         413: "The body is too large.",
         415: "The body is not JSON.",
-        503: "Not now: the store cannot be reached, the session is damaged, or there are too many requests.",
+        503: "Unavailable: the store cannot be reached, the session is damaged, or there are too many requests.",
     }
     wanted = (400, 401, 403, 503, *more)
     return {code: ResponseSpec(ErrorDetail, description=told[code], generate_examples=False) for code in wanted}

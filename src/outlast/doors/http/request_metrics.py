@@ -49,7 +49,7 @@ class RequestMetrics:
             *family(
                 "outlast_http_answer_seconds_total",
                 "counter",
-                "Seconds until answers began, together.",
+                "Total seconds until responses began.",
                 {"": round(self._seconds, 6)},
             ),
             *gauge("outlast_followers", "Open event streams.", {"": server.live.followers}),

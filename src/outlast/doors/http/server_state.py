@@ -99,7 +99,7 @@ class ServerState:
                     async for _ in self.store.follow_async(session_id, after=header.last_seq, timeout=1.0):
                         break
         except TimeoutError as error:
-            raise SessionBusy("whoever drives this session did not stop in time; try again") from error
+            raise SessionBusy("the process that drives this session did not stop in time; try again") from error
 
     async def read(self, reading: Callable[..., T], *given: Any, **named: Any) -> T:
         """Run a function that uses the disk in a thread, outside the event loop."""

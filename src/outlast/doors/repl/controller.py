@@ -125,7 +125,7 @@ class ReplController:
     async def boundary(self, what: str, **arguments: Any) -> bool:
         """Apply a history boundary. Returns False if the driver will apply it between two steps."""
         if not self.session.exists:
-            raise OutlastError("nothing was said here yet")
+            raise OutlastError("this session has no messages yet")
         done = await self.repl_session.service.boundary(self.session.session_id, what, arguments, self.turn_context())
         if done == "requested":
             self.say(f"{what} will be done between two steps of the running turn", "dim")

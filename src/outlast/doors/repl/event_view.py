@@ -113,9 +113,9 @@ class EventView:
         if self._wait is not None and (not isinstance(self._wait[0], RetryWait) or self._wait[0].attempt <= attempt):
             self._wait = None
         if self._interrupted:
-            self._note(f"{self._interrupted}; asked again (attempt {attempt})", "yellow")
+            self._note(f"{self._interrupted}; retrying (attempt {attempt})", "yellow")
             self._interrupted = ""
-        self._do("waiting for the model" if attempt == 1 else f"asking the model again (attempt {attempt})")
+        self._do("waiting for the model" if attempt == 1 else f"retrying the model request (attempt {attempt})")
 
     # --- streamed replies
 
@@ -176,7 +176,7 @@ class EventView:
                 # Printed with what follows: another attempt, or the end of the turn, which names the reason itself.
                 self._close_reply(None)
                 self._interrupted = f"{'the reply broke off: ' if parts else ''}{one_line(reason, 160)}"
-                self._do("waiting to ask the model again")
+                self._do("waiting to retry the model request")
             case e.RuntimeStateChanged(changes={"dialect": {"reason": str(reason)}}):
                 self._interrupted = ""
                 self._note(f"tool calls are text from now on: {one_line(reason, 160)}")
@@ -253,7 +253,7 @@ class EventView:
             case "budget_exhausted":
                 self._note(f"stopped{reason}; send a message to go on", "yellow")
             case _:
-                self._note(f"the turn failed{reason}; /retry asks again", "red")
+                self._note(f"the turn failed{reason}; /retry tries again", "red")
         self.turn_since, self.doing, self._wait, self._interrupted = None, "", None, ""
         self._asked, self._tails, self._below = {}, {}, {}
 
@@ -288,10 +288,10 @@ def told_change(event: e.Event | e.Opaque) -> str | None:
         case e.PersonaChanged(persona=persona):
             return f"the persona is {one_line(persona)} from the next turn on"
         case e.InputWithdrawn(reason=reason) if reason != "rewound":
-            return "taken back: it was not read yet"
+            return "withdrawn: the model had not read it yet"
         case e.SessionClosed():
             return "the session was ended"
         case e.SessionRotated(to_session_id=to):
-            return f"the session goes on as {to[:8]}"
+            return f"the session continues as {to[:8]}"
         case _:
             return None

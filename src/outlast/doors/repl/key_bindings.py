@@ -110,7 +110,7 @@ class KeyMap:
         @keys.add("c-z")
         def _(event: KeyPressEvent) -> None:
             if controller.work.is_running:
-                controller.say("a turn is running, and would stand still; Ctrl-C stops it first")
+                controller.say("a turn is running and would be suspended; Ctrl-C stops it first")
             else:
                 event.app.suspend_to_background()
 

@@ -288,10 +288,10 @@ def folder_of(found: Header, here: Path) -> Path:
 def gone_folder(found: Header, project: Path) -> str | None:
     """Sentence for the user if the session's own folder is gone, or if an imported session has none here; else None."""
     if found.imported_seq and found.project_root is None:
-        return f"It was imported, so its folder is the one you continue it in: {project}."
+        return f"It was imported, so it uses the folder you continue it in: {project}."
     if found.project_root is None or Path(found.project_root).is_dir():
         return None
-    return f"Its folder {found.project_root} is gone; it goes on in {project}."
+    return f"Its folder {found.project_root} is gone; it continues in {project}."
 
 
 def _taken_up(repl_session: ReplSession, found: Header, start: LaunchOptions) -> str:
@@ -302,11 +302,11 @@ def _taken_up(repl_session: ReplSession, found: Header, start: LaunchOptions) ->
         if source is None:
             raise SessionNotFound(f"no session {name}")
         repl_session.open(source.fork().session_id)
-        return f"Forked from {name[:8]}{title}, which stays as it is."
+        return f"Forked from {name[:8]}{title}, which does not change."
     if found.has_ended:
         raise SessionEnded(
-            f"session {name} has ended; `outlast sessions reopen {name[:8]}` opens it again, "
-            f"`outlast --resume {name[:8]} --fork` goes on in a fork"
+            f"session {name} has ended; `outlast sessions reopen {name[:8]}` reopens it, "
+            f"`outlast --resume {name[:8]} --fork` continues in a fork"
         )
     repl_session.open(name)
     return f"Session {name[:8]}{title}."

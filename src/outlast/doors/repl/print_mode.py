@@ -49,8 +49,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 class PrintResult(msgspec.Struct, kw_only=True):
     """Result of the turn. `cost` is in US dollars, None if a price is unknown. `note` is what the runtime found out.
-    `plan` is the plan that nobody could approve here. `question` is one that nobody could answer, after which the turn
-    did nothing more: its outcome is then `waiting`."""
+    `plan` is the plan that no user could approve here. `question` is one that no user could answer, after which
+    the turn did nothing more: its outcome is then `waiting`."""
 
     session_id: str
     answer: str = ""
@@ -107,7 +107,7 @@ def _stdin(*, patient: bool) -> str:
         if not patient and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             ready, _, _ = select.select([sys.stdin], [], [], STDIN_SECONDS)
             if not ready:
-                _say(f"nothing came on stdin within {STDIN_SECONDS:g} s; going on with the prompt alone")
+                _say(f"nothing came on stdin within {STDIN_SECONDS:g} s; continuing with the prompt alone")
                 return ""
         return sys.stdin.buffer.read().decode("utf-8", "replace")
     except (OSError, ValueError):
@@ -179,7 +179,7 @@ class PrintMode:
         elif self.result.outcome == "completed" and self.result.question is not None:
             self.result.outcome = WAITING
             answers = f"outlast -p 'ANSWER' --resume {self.result.session_id[:8]}"
-            _say(f"nobody could answer its question here: {self.result.question} To answer: {answers}")
+            _say(f"no user could answer its question here: {self.result.question} To answer: {answers}")
         elif self.result.outcome in UNFINISHED:
             _say(f"stopped: {self.result.reason or self.result.outcome}")
 
@@ -218,13 +218,13 @@ class PrintMode:
                 _say(warning)
         if said is None:
             if found is None:
-                raise InvalidInput(f"session {self.repl_session.session_id[:8]} waits for nothing; give a prompt")
+                raise InvalidInput(f"session {self.repl_session.session_id[:8]} has no pending work; give a prompt")
             _say(found.text)
             if found.is_open:
                 return before
             said = CONTINUE
         elif found is not None and found.is_open:
-            _say(f"{found.text} It goes on first.")
+            _say(f"{found.text} It continues first.")
         session_id = self.repl_session.session_id
         self.result.seq = await self.repl_session.admit(said)
         if self.repl_session.session_id != session_id:  # it was rotated
@@ -292,8 +292,8 @@ class PrintMode:
                 pass
 
     def _unanswered(self, event: e.ToolCallFinished, arguments: dict[str, Any]) -> None:
-        """Remember a question or a plan that nobody could answer here; a later call that ran shows that the model could
-        go on without the answer."""
+        """Remember a question or a plan that no user could answer here; a later call that ran shows that the model
+        could continue without the answer."""
         if event.name == "ask_user" and event.is_error:
             self.result.question = one_line(str(arguments.get("question", "")), 400)
         elif event.name == "exit_plan" and event.facts.get("approved", True) is None:
@@ -356,7 +356,7 @@ class PrintMode:
 
 
 def shown_answer(result: PrintResult) -> str:
-    """The answer; before it the plan that nobody could approve, if the answer is too short to repeat it."""
+    """The answer; before it the plan that no user could approve, if the answer is too short to repeat it."""
     if not result.plan or len(result.answer) * 2 >= len(result.plan):
         return result.answer
     return f"{result.plan.rstrip()}\n\n{result.answer}"

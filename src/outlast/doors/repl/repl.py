@@ -163,7 +163,7 @@ class Repl:
     def _goodbye(self, code: int) -> None:
         session = self.controller.session
         if code == 0 and session.exists:
-            print(f"Kept as {session.session_id[:8]}: outlast -c goes on with it.")
+            print(f"Kept as {session.session_id[:8]}: outlast -c continues it.")
 
     # --- input
 
@@ -201,7 +201,7 @@ class Repl:
         controller.work.wake()
         controller.refresh(meter=False)
         if controller.repl_session.start.model == NO_MODEL:
-            controller.say("stored; no model is set, so nothing answers here", "dim")
+            controller.say("stored; no model is set, so there is no answer", "dim")
 
     async def _admit(self, text: str, parts: tuple[Part, ...]) -> None:
         """Admit with a key. If the outcome is unknown, sending the same text again reuses the key, so it is stored

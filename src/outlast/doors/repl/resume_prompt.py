@@ -42,15 +42,15 @@ async def _consent(controller: ReplController, pending: PendingConsent) -> None:
     name = pending.path.name
     what = _EFFECTS.get(name, "It chooses the model that answers, from the next start on.")
     controller.put(Text())
-    controller.put(Text(f"This project brings along {exact(str(pending.path))}, which is not in force:"))
+    controller.put(Text(f"This project contains {exact(str(pending.path))}, which has no effect yet:"))
     controller.put(Padding(Text(exact(pending.content.decode("utf-8", "replace").rstrip("\n"))), (1, 0, 1, 4)))
-    controller.put(Text(f"{what} It stays out of force unless you say so, and is asked about again when it changes."))
-    options = [PickerOption(False, "No, leave it out"), PickerOption(True, "Yes, I have read it and want it to count")]
+    controller.put(Text(f"{what} It has no effect unless you agree, and Outlast asks again when it changes."))
+    options = [PickerOption(False, "No, ignore it"), PickerOption(True, "Yes, I have read it and want to use it")]
     if await controller.pick("Use it?", options, "Enter chooses · Esc is no"):
         consent(controller.repl_session.agent.settings, pending)
-        controller.say(f"{name} of this project is in force", "dim")
+        controller.say(f"{name} of this project is in use", "dim")
     else:
-        controller.say(f"{name} of this project is left out", "dim")
+        controller.say(f"{name} of this project is ignored", "dim")
 
 
 async def _go_on(controller: ReplController) -> None:
@@ -58,14 +58,14 @@ async def _go_on(controller: ReplController) -> None:
     if found is None:
         return
     controller.say(found.text)
-    go_on = await controller.confirm("Go on with it?", yes="Go on", no="Not now")
+    go_on = await controller.confirm("Continue it?", yes="Go on", no="Not now")
     if go_on and found.is_open:
         controller.work.wake()
         await controller.ask_again()
     elif go_on:
         controller.next_input = CONTINUE
     else:
-        left = "it stays open, and goes on with your next message" if found.is_open else "left as it is"
+        left = "it stays open and continues with your next message" if found.is_open else "left as it is"
         controller.say(left, "dim")
 
 

@@ -88,7 +88,7 @@ class SessionPicker(Generic[T]):
         for n, option in enumerate(fitting[first : first + most], first):
             lines += _row(option, n == self.at, width)
         if not fitting:
-            lines.append(("class:note", "  nothing fits\n"))
+            lines.append(("class:note", "  no match\n"))
         lines.append(("class:note", cut(f"  {len(fitting)} of {len(self.options)} · {self.hint}", width)))
         return lines
 
@@ -229,7 +229,7 @@ async def choose_session(pick: Pick | None, store: LogStore, project: Path) -> s
     others = [row for row in session_rows(store, None) if row.session_id not in known]
     options = [session_option(store, row) for row in (*here, *others)]
     if not options:
-        raise SessionNotFound("there is no session yet; `outlast` begins one")
+        raise SessionNotFound("there is no session yet; `outlast` starts one")
     if pick is None:
         return await SessionPicker("Resume", options).choose()
     return await pick("Resume", options)

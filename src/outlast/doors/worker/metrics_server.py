@@ -69,11 +69,11 @@ class MetricsServer:
         if len(hosts) != 1 or hosts[0].partition(":")[0] not in NAMES:
             return "403 Forbidden", PLAIN, "reach it as 127.0.0.1 or localhost\n"
         if any(name.strip().lower() == "origin" for name, _ in named):
-            return "403 Forbidden", PLAIN, "not for pages\n"
+            return "403 Forbidden", PLAIN, "requests of web pages are not allowed\n"
         if method != "GET":
             return "405 Method Not Allowed", PLAIN, "GET only\n"
         if path == "/metrics":
             return "200 OK", CONTENT_TYPE, await self._text()
         if path == "/healthz":
             return "200 OK", PLAIN, "ok\n"
-        return "404 Not Found", PLAIN, "there are /metrics and /healthz\n"
+        return "404 Not Found", PLAIN, "the paths are /metrics and /healthz\n"

@@ -42,10 +42,10 @@ def examine(url: str, home: Path) -> Iterator[Check]:
 def _not_made_yet(path: Path) -> Check:
     nearest = next(Path(place) for place in path.parents if os.path.exists(place))
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return ok("store", f"{path} does not exist yet; the first write makes it")
-    why = "you may not write there" if nearest.is_dir() else "it is not a folder"
+        return ok("store", f"{path} does not exist yet; the first write creates it")
+    why = "you cannot write there" if nearest.is_dir() else "it is not a folder"
     remedy = "set OUTLAST_HOME or --store to another place, or correct this one"
-    return fail("store", f"{path} cannot be made in {nearest}: {why}", remedy)
+    return fail("store", f"{path} cannot be created in {nearest}: {why}", remedy)
 
 
 def _of_postgres(url: str) -> Iterator[Check]:

@@ -35,19 +35,21 @@ def _files(path: Path) -> Iterator[Check]:
     wrong = [check for check in found if check.status is not CheckStatus.OK]
     yield from wrong[:10]
     if not wrong:
-        yield ok("store files", f"{len(found)} files, all yours alone")
+        yield ok("store files", f"{len(found)} files, all private to you")
 
 
 def _inside(path: Path) -> Iterator[Check]:
     try:
         setup.check(path)
     except OutlastError as error:
-        yield unusable(error, "see the sentence before; or restore a backup")
+        yield unusable(error, "see the line above, or restore a backup")
         return
     yield ok("schema", f"format {setup.FORMAT}")
     left = redo_record.outstanding(path) if (path / redo_record.FOLDER).is_dir() else []
     if left:
-        yield ok("commits", f"{len(left)} were begun and not finished; whoever opens the store finishes them")
+        yield ok(
+            "commits", f"{len(left)} were started and not finished; the next process that opens the store finishes them"
+        )
     yield from _locks(path)
 
 
@@ -66,4 +68,4 @@ def _locks(path: Path) -> Iterator[Check]:
         text = f"process {pid} is stopped in the middle of a write and holds {names[0]}{more}"
         yield fail("lock", text, f"kill -CONT {pid}, or end it")
     if not stopped:
-        yield ok("lock", f"writing: process {', '.join(sorted(writers))}" if writers else "nobody is writing")
+        yield ok("lock", f"writing: process {', '.join(sorted(writers))}" if writers else "no process is writing")

@@ -33,7 +33,7 @@ def private(name: str, path: Path) -> Check:
     try:
         found = path.stat()
     except OSError as error:
-        return fail(name, f"{path} cannot be looked at ({error.strerror})", "check its owner and permissions")
+        return fail(name, f"{path} cannot be checked ({error.strerror})", "check its owner and permissions")
     mode, want = found.st_mode & 0o777, "700" if path.is_dir() else "600"
     remedy = f"chmod {want} '{path}'"
     if found.st_uid != os.geteuid():
@@ -42,7 +42,7 @@ def private(name: str, path: Path) -> Check:
         return fail(name, f"{path} can be written by others (mode {mode:03o})", remedy)
     if mode & 0o077:
         return warn(name, f"{path} can be read by others (mode {mode:03o})", remedy)
-    return ok(name, f"{path} is yours alone (mode {mode:03o})")
+    return ok(name, f"{path} is private to you (mode {mode:03o})")
 
 
 def disk(folder: Path) -> Check:

@@ -48,7 +48,7 @@ def _format(path: Path) -> SchemaStatus:
     from outlast.store.files import setup
 
     if not path.is_dir():
-        raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to make it")
+        raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to create it")
     found = setup.check(path)
     return SchemaStatus(store="files", version=found.format, known=setup.FORMAT, applied=[], outstanding=[])
 
@@ -59,7 +59,7 @@ def _applied(url: str, path: Path | None) -> list[AppliedMigration]:
 
         return in_postgres(url)
     if not path.exists():
-        raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to make it")
+        raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to create it")
     from outlast.store.sqlite.migrate import applied as in_sqlite
 
     return in_sqlite(path)

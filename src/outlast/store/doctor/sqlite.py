@@ -68,7 +68,7 @@ def _wal(path: Path) -> Check:
     if wal.lost_commits:
         return fail(
             "wal",
-            f"{text}; {wal.lost_commits} commits ({wal.beyond} frames) lie beyond a damaged frame and would be dropped",
+            f"{text}; {wal.lost_commits} commits ({wal.beyond} frames) lie after a damaged frame and would be dropped",
             f"stop every Outlast, copy '{path}' and the database aside before anything opens them, restore a backup",
         )
     if wal.beyond:
@@ -85,10 +85,10 @@ def _gate(path: Path) -> Check:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return ok("gate", "nobody is writing")
+        return ok("gate", "no process is writing")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return ok("gate", "nobody is writing")
+        return ok("gate", "no process is writing")
     except BlockingIOError:
         pid = os.pread(descriptor, 16, 0).decode("ascii", "replace").strip()
         if pid.isdigit() and process_is_stopped(int(pid)):

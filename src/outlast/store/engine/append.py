@@ -15,7 +15,7 @@ def live(tx: Transaction, session_id: str) -> HeaderRow:
     """The header of an existing session; raises if it is unknown or deleted."""
     row = tx.header(session_id)  # the id was checked when the write was sealed
     if row is None:
-        raise SessionNotFound(f"no session {session_id}; `outlast sessions list` shows those there are")
+        raise SessionNotFound(f"no session {session_id}; `outlast sessions list` shows the existing ones")
     if row.deleted_at is not None:
         raise SessionDeleted(f"session {session_id} was deleted")
     return row
@@ -64,7 +64,9 @@ def base_of(tx: Transaction, base: port.Base) -> tuple[str, bytes]:
     while base.seq <= row.base_seq and row.base_id is not None:
         parent = tx.header(row.base_id)
         if parent is None:
-            raise DamagedSession(row.session_id, row.base_seq, f"the session {row.base_id} it stands on is missing")
+            raise DamagedSession(
+                row.session_id, row.base_seq, f"the session {row.base_id} that it is based on is missing"
+            )
         row = parent
     hashed = tx.hash_at(row.session_id, base.seq)
     if hashed is None:

@@ -175,7 +175,7 @@ def _append(write: port.Append, tx: Transaction, sealed: EncodedWrite) -> Receip
 def _still_takes(row: HeaderRow, sealed: EncodedWrite) -> None:
     """Refuse events that an ended or rotated session does not accept; a rotated session cannot be reopened."""
     if row.rotated_to and any(event.kind not in AFTER_ROTATION for event in sealed.events):
-        raise SessionEnded(f"session {row.session_id} has ended; it goes on as {row.rotated_to}")
+        raise SessionEnded(f"session {row.session_id} has ended; it continues as {row.rotated_to}")
     if row.has_ended and any(event.kind not in AFTER_THE_END for event in sealed.events):
         raise SessionEnded(f"session {row.session_id} has ended; reopen it or fork it to go on")
 
@@ -243,10 +243,14 @@ def _refuse_unless_open(tx: Transaction, row: HeaderRow, attempt_seq: int) -> No
         if not found or (after < attempt_seq and found[0].kind != "ModelRequested"):
             break
         if any(event.kind in OVER for event in found if event.seq > attempt_seq):
-            raise ConflictError(f"attempt {attempt_seq} of session {row.session_id} is closed and takes no more draft")
+            raise ConflictError(
+                f"attempt {attempt_seq} of session {row.session_id} is closed and accepts no more draft chunks"
+            )
         after += len(found)
     if after < row.last_seq or attempt_seq > row.last_seq:
-        raise ConflictError(f"session {row.session_id} has no attempt {attempt_seq}: no ModelRequested stands there")
+        raise ConflictError(
+            f"session {row.session_id} has no attempt {attempt_seq}: there is no ModelRequested at that position"
+        )
 
 
 def _put_route(write: port.PutRoute, tx: Transaction, sealed: EncodedWrite) -> Receipt:
@@ -254,7 +258,7 @@ def _put_route(write: port.PutRoute, tx: Transaction, sealed: EncodedWrite) -> R
         live(tx, write.session_id)
     if write.expect is not msgspec.UNSET and (leads := tx.locked_route(write.route)) != write.expect:
         told = f"leads to session {leads}" if leads else "leads nowhere"
-        raise ConflictError(f"the route was moved meanwhile: it {told} now, not where it was expected to")
+        raise ConflictError(f"the route was changed meanwhile: it {told} now, not to the expected session")
     tx.put_route(write.route, write.session_id)
     return Receipt(session_id=write.session_id or "")
 

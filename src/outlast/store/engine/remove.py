@@ -39,7 +39,7 @@ def mentioned(stored: StoredEvent) -> set[str] | None:
 def redact(write: port.Redact, tx: Transaction, sealed: EncodedWrite) -> Receipt:
     row = tx.header(write.session_id)
     if row is None:
-        raise SessionNotFound(f"no session {write.session_id}; `outlast sessions list` shows those there are")
+        raise SessionNotFound(f"no session {write.session_id}; `outlast sessions list` shows the existing ones")
     owner = _owner(tx, row, write.seq) if write.seq > 0 else row
     if owner is not row and owner.deleted_at is None:
         raise ConflictError(f"event {write.seq} belongs to session {owner.session_id}; redact it there")
@@ -63,7 +63,9 @@ def _owner(tx: Transaction, row: HeaderRow, seq: int) -> HeaderRow:
     while seq <= row.base_seq and row.base_id is not None:
         base = tx.header(row.base_id)
         if base is None:
-            raise DamagedSession(row.session_id, row.base_seq, f"the session {row.base_id} it stands on is missing")
+            raise DamagedSession(
+                row.session_id, row.base_seq, f"the session {row.base_id} that it is based on is missing"
+            )
         row = base
     return row
 

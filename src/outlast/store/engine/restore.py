@@ -67,12 +67,12 @@ def _refuse_others(row: HeaderRow, write: port.Restore) -> None:
     if row.deleted_at is not None:
         raise SessionDeleted(f"session {row.session_id} was deleted here")
     if row.imported_seq != row.last_seq or write.events[0].seq <= row.last_seq:
-        raise ConflictError(f"session {row.session_id} is here already, with other events; nothing was changed")
+        raise ConflictError(f"session {row.session_id} already exists with other events; nothing was changed")
 
 
 def _check(row: HeaderRow, events: list[StoredEvent]) -> None:
     if any(event.session_id != row.session_id for event in events):
-        raise InvalidInput(f"an event of another session stands among those of {row.session_id}")
+        raise InvalidInput(f"an event of another session is among those of {row.session_id}")
     try:
         check_chain(row.head_hash, row.last_seq, events)
     except DamagedSession as error:

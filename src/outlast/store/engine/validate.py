@@ -110,7 +110,7 @@ def _check_text(text: str, name: str, path: str, *, is_header: bool) -> None:
     if name in _SESSIONS and not is_header:
         if not is_id(text):
             shown = text.encode("utf-8", "backslashreplace").decode("utf-8")[:80]
-            raise SessionNotFound(f"no session '{shown}'; `outlast sessions list` shows those there are")
+            raise SessionNotFound(f"no session '{shown}'; `outlast sessions list` shows the existing ones")
     elif not storable(text):
         raise InvalidInput(f"{path}.{name} must be valid Unicode text without NUL")
     elif len(text) > _LENGTHS.get(name, len(text)):

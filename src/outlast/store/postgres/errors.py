@@ -75,7 +75,7 @@ def translation(error: psycopg.Error, address: PostgresAddress) -> OutlastError:
         case "42P01" | "3F000" | "42883" | "42704" | "42703":
             text = f"the schema 'outlast' in {where} is not complete ({said}); restore it from a backup"
         case "42P07" | "42710" | "42723":
-            text = f"the schema 'outlast' in {where} holds things of another program ({said}); use another database"
+            text = f"the schema 'outlast' in {where} contains objects of another program ({said}); use another database"
         case _ if is_damage(error):
             text = f"{where} reports damage or a failing disk ({said}); check the server's log"
         case code if code.startswith("22"):

@@ -65,7 +65,7 @@ def forgotten(session_id: str, seq: int) -> DamagedSession:
     return DamagedSession(
         session_id,
         seq,
-        "the server had acknowledged this event and does not have it any more, as after a failover to a copy that "
-        "lacks the last commits; this process writes no more to the session: bring back the server that has the event, "
-        "or restart to go on from what is there",
+        "the server acknowledged this event and no longer has it, as after a failover to a replica that lacks the "
+        "last commits; this process writes no more to the session: bring back the server that has the event, or "
+        "restart to continue from what is stored",
     )

@@ -169,9 +169,9 @@ class PostgresView(PostgresRows):
     def _checks(self, deep: bool) -> Iterator[str]:
         try:
             for (name,) in self._slowly(STRANGERS):
-                yield f"there are events of session {name}, and no such session"
+                yield f"there are events of session {name}, but the session does not exist"
             for (name,) in self._slowly(MISPLACED):
-                yield f"session {name}: what lists are ordered by is not what its header says"
+                yield f"session {name}: the columns that lists are sorted by differ from its header"
         except Unreadable as error:
             yield str(error)
         for name, number in self._all(INDEXES) if deep else ():

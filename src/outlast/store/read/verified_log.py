@@ -31,7 +31,7 @@ class VerifiedLog:
             upto = row.base_seq
             base = view.header(row.base_id)
             if base is None:
-                raise DamagedSession(row.session_id, upto, f"the session {row.base_id} it stands on is missing")
+                raise DamagedSession(row.session_id, upto, f"the session {row.base_id} that it is based on is missing")
             segments.append((base.session_id, base.base_seq, upto))
             row = base
         return segments

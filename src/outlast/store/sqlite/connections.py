@@ -196,7 +196,7 @@ class SqliteDatabase:
         if self._stat() in _carried:
             raise StoreUnavailable(
                 f"{self.path} was in use at the moment this process was forked, and its locks do not pass to a child; "
-                "fork when nobody reads or writes, or start the process anew (multiprocessing: spawn)"
+                "fork when no thread reads or writes, or start a new process (multiprocessing: spawn)"
             )
 
     def _stat(self) -> tuple[int, int] | None:

@@ -240,9 +240,9 @@ class SqliteView(SqliteRows):
             return
         told = (row.owner_id, row.state, row.project_key, row.base_id, row.deleted_at)
         if told != found[:-3] or not isinstance(found[-3], int) or found[-3] > row.updated_at:
-            yield StoreFlaw("what lists select by is not what it says")
+            yield StoreFlaw("the columns that lists are filtered by differ from its header")
         if row.work_since is not None and not self._is_noted(row):
-            yield StoreFlaw("there is work in it, and those who look for work do not find it")
+            yield StoreFlaw("it has work, but the index of work does not list it")
 
     def _is_noted(self, row: HeaderRow) -> bool:
         try:
@@ -270,7 +270,7 @@ class SqliteView(SqliteRows):
             except DamagedSession:
                 continue  # reported for the session itself
             if row is None or (row.owner_id, row.work_since) != (owner_id, since):
-                yield f"work since {since} is noted of session {session_id}, whose header does not say so"
+                yield f"work since {since} is listed for session {session_id}, whose header shows no work"
 
     def _pages(self, deep: bool) -> Iterator[str]:
         if deep:
@@ -307,7 +307,7 @@ class SqliteView(SqliteRows):
             if found is None or found <= sid:
                 return
             if found not in known:
-                yield f"there are events of session number {found}, and no such session"
+                yield f"there are events of session number {found}, but the session does not exist"
             sid = found
 
 

@@ -110,7 +110,7 @@ class SqliteReader(LogStore):
             setup.check_ours(connection, self.path)
             if outstanding("sqlite", applied_in(connection, self.path), str(self.path)):
                 raise StoreUnavailable(
-                    f"{self.path} has an older schema and may not be written; have its owner run `outlast db upgrade`"
+                    f"{self.path} has an older schema and cannot be written; have its owner run `outlast db upgrade`"
                 )
 
     @contextmanager
@@ -138,7 +138,7 @@ class SqliteReader(LogStore):
                 yield view
 
     def _run(self, batch: list[PendingCommit]) -> None:
-        why = "you may not write there" if self._trouble is None else "it is damaged"
+        why = "you cannot write there" if self._trouble is None else "it is damaged"
         error: OutlastError = StoreUnavailable(f"{self.path} is opened for reading only, because {why}")
         for entry in batch:
             entry.error = error
@@ -170,5 +170,5 @@ class DamagedView(SqliteView):
         self._trouble = trouble
 
     def checks(self, deep: bool) -> Iterator[StoreFlaw]:
-        yield StoreFlaw(f"the database cannot be used, only read ({self._trouble})")
+        yield StoreFlaw(f"the database can only be read ({self._trouble})")
         yield from super().checks(deep)

@@ -89,7 +89,7 @@ def _inherited_damage(view: ReadView, session_id: str) -> list[Finding]:
 
 def _refuse_unknown(view: ReadView, session_id: str) -> None:
     if session_id not in view.everything()[0]:
-        raise SessionNotFound(f"no session {session_id}; `outlast sessions list` shows those there are")
+        raise SessionNotFound(f"no session {session_id}; `outlast sessions list` shows the existing ones")
 
 
 def _keys(view: ReadView, names: list[str], report: VerifyReport) -> dict[str, list[StoredKey]] | None:

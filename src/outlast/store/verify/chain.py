@@ -41,12 +41,14 @@ def judged(view: ReadView, session_id: str, row: HeaderRow | None, least: int = 
         return
     base = _base(view, row)
     if base != (row.base_id, row.base_seq):
-        told = f"it stands on {row.base_id or 'nothing'} at event {row.base_seq}"
+        told = f"it is based on {row.base_id or 'nothing'} at event {row.base_seq}"
         text = f"{told}, its first event says {base[0] or 'nothing'} at event {base[1]}"
         yield ChainVerdict(None, Finding(what=DamageKind.HEADER, session_id=session_id, text=text))
     before = _hash_before(view, *base)
     if not before and row.deleted_at is None:
-        yield ChainVerdict(None, _damaged(session_id, base[1], f"the event in {base[0]} it stands on is missing"))
+        yield ChainVerdict(
+            None, _damaged(session_id, base[1], f"the event in {base[0]} that it is based on is missing")
+        )
     after, last = base[1], _last(view, row, least)
     while after < last:
         upto = min(after + PAGE, last)
@@ -105,7 +107,7 @@ def _behind(view: ReadView, row: HeaderRow, after: int, last: int, before: list[
         yield ChainVerdict(None, Finding(what=DamageKind.HEADER, session_id=row.session_id, text=text))
     if row.deleted_at is None:
         for event in _page(view, row.session_id, row.last_seq, row.last_seq + PAGE):
-            text = "lies behind the end that the header names"
+            text = "lies after the end that the header names"
             yield ChainVerdict(None, _damaged(row.session_id, event.seq, text))
 
 
@@ -194,7 +196,7 @@ class _ChainSearch:
         base = self.base()
         before = [GENESIS] if first == 1 else hash_of_event(self.view, *base) if base else []
         if not before:
-            text = "missing, or they belong to a session that cannot be told any more"
+            text = "missing, or they belong to a session that can no longer be identified"
             yield ChainVerdict(None, _damaged(self.session_id, 1, text, first - 1))
         yield from self.between(first - 1, self._plausible_end(first, before), before, None)
 
@@ -260,7 +262,7 @@ class _ChainSearch:
         """A finding if ordinary reads cannot find this row."""
         if not self.readable or event in _page(self.view, self.session_id, event.seq - 1, event.seq):
             return None
-        return _damaged(self.session_id, event.seq, "whole, but readers cannot find it: the index over it is damaged")
+        return _damaged(self.session_id, event.seq, "intact, but readers cannot find it: the index over it is damaged")
 
 
 def _is_row(event: StoredEvent) -> bool:

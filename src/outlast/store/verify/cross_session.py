@@ -100,7 +100,7 @@ class SessionIndex:
         for name in sorted(listed.keys() - live.keys()):
             if not self._is_live(name):
                 yield Finding(
-                    what=DamageKind.LIST, session_id=name, text="the list shows it, but it is not there or deleted"
+                    what=DamageKind.LIST, session_id=name, text="the list shows it, but it does not exist or is deleted"
                 )
         for name in sorted(live.keys() & listed.keys()):
             if listed[name].digest != live[name].digest and not _newer(listed[name], live[name]):
@@ -122,10 +122,10 @@ class SessionIndex:
         for route, name in view.routes():
             if not self._is_there(name):
                 yield Finding(
-                    what=DamageKind.ROUTE, session_id=name, text=f"route {route!r} leads to it, and it is gone"
+                    what=DamageKind.ROUTE, session_id=name, text=f"route {route!r} leads to it, but it does not exist"
                 )
             elif (known := self.known.get(name)) is not None and known.deleted:
-                text = f"route {route!r} leads to it, and it was deleted"
+                text = f"route {route!r} leads to it, but it was deleted"
                 yield Finding(what=DamageKind.ROUTE, session_id=name, text=text)
 
     def _lineages(self, view: ReadView) -> Iterator[Finding]:
@@ -134,7 +134,7 @@ class SessionIndex:
             gone = [name for name in (root, tip) if not self._is_there(name)]
             known = self.known.get(tip)
             if gone:
-                text = f"its lineage names {gone[0]}, which is not there"
+                text = f"its lineage names {gone[0]}, which does not exist"
                 yield Finding(what=DamageKind.LINEAGE, session_id=root, text=text)
             elif known is not None and known.root_id != root:
                 yield Finding(
@@ -145,7 +145,7 @@ class SessionIndex:
                 continue
             if not self._is_there(known.rotated_to):
                 # A session may be imported without its successor.
-                text = f"it goes on as {known.rotated_to}, which is not there"
+                text = f"it continues as {known.rotated_to}, which does not exist"
                 yield Finding(what=DamageKind.LINEAGE, session_id=name, text=text, damage=not known.imported)
             elif known.root_id not in tips:
                 text = "it was rotated, but its lineage has no newest session"

@@ -68,7 +68,7 @@ class KeyCheck:
         for seq, stored in sorted(self._waiting.items()):
             if 0 < seq <= self._last:
                 continue  # the event is damaged or inherited; damage was reported with the event
-            yield seq, f"the key {stored.key!r} leads to an event that is not there"
+            yield seq, f"the key {stored.key!r} leads to an event that does not exist"
 
 
 def _sound(key: StoredKey) -> bool:

@@ -33,7 +33,7 @@ def log_findings(url: str) -> list[Finding]:
     if not looks[-1].lost_commits or len({wal.recovered for wal in looks}) > 1:
         return []
     text = (
-        f"{looks[-1].lost_commits} commits lie behind a damaged frame of {log.name}, and the next write drops them; "
+        f"{looks[-1].lost_commits} commits lie after a damaged frame of {log.name}, and the next write drops them; "
         "stop every Outlast and copy the database and its log aside, then restore a backup"
     )
     return [Finding(what=DamageKind.STORE, text=text)]

@@ -129,7 +129,7 @@ class RestoreQuestions(Exam):
 
     def test_several_sessions_are_restored_together_or_not_at_all(self) -> None:
         first, second = new_id(), new_id()
-        changed = [row._replace(actor="somebody else") for row in talk(second, "b")]
+        changed = [row._replace(actor="another actor") for row in talk(second, "b")]
         self.refused(InvalidInput, part(talk(first, "a")), part(changed))
         with pytest.raises(SessionNotFound):
             self.store.head(first)

@@ -245,7 +245,7 @@ def test_export_writes_a_file_once_and_import_takes_it(store: LogStore, run: Run
     path = tmp_path / "out.jsonl"
     assert run("export", session.session_id, "-o", str(path))[0] == 0
     assert run("export", session.session_id, "-o", str(path))[0] == 1
-    assert "was here already" in run("import", str(path))[1]
+    assert "already existed" in run("import", str(path))[1]
     assert run("import", str(tmp_path / "none"))[0] == 1
     page = tmp_path / "out.html"
     assert run("export", session.session_id[:6], "--format", "html", "-o", str(page))[0] == 0
@@ -273,5 +273,5 @@ def test_without_a_store_there_are_no_sessions_and_none_is_made(capsys: pytest.C
     assert capsys.readouterr().out == "no sessions\n"
     for verb in ("show", "end", "resume", "export"):
         assert cli.main(["sessions", verb, "abcdef"]) == 3
-        assert capsys.readouterr().err == "outlast: there are no sessions here yet; `outlast` begins one\n"
+        assert capsys.readouterr().err == "outlast: there are no sessions here yet; `outlast` starts one\n"
     assert not Path(os.environ["OUTLAST_HOME"], "outlast.db").exists()

@@ -61,7 +61,7 @@ def test_imported_session_writes_where_it_is_continued_and_nowhere_else(place: P
     assert list(folder.iterdir()) == []
     assert (place.project / "mine").read_text() == "x"
     assert (place.project / "where").read_text() == f"{place.project}\n"
-    assert f"It was imported, so its folder is the one you continue it in: {place.project}." in done.stderr
+    assert f"It was imported, so it uses the folder you continue it in: {place.project}." in done.stderr
 
 
 def test_file_chooses_no_model(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ async def test_workers_doors_and_clients_do_not_take_the_folder_or_the_model_of_
         contexts = WorkerContexts(store, settings, AgentConfig(), places=Placement())
         assert contexts.preview(name).project == place.project
         assert context_for_door(settings, store, header).project == place.project
-        with pytest.raises(ConflictError, match="is no project that this server knows"):
+        with pytest.raises(ConflictError, match="is not a project that this server knows"):
             check_project(store, settings, folder)
         fork = ConversationSession.load(session_id=name, store=store)
         assert fork is not None

@@ -97,11 +97,11 @@ def test_a_failed_turn_is_one_sentence_and_exit_code_1(place: Place) -> None:
         (["-p"], 2, "there is nothing to do"),
         (["-p", "-r"], 2, "there is no terminal to choose a session in"),
         (["-p", "x", "-c", "-r", "zzzzzz"], 2, "give one of them"),
-        (["-p", "x", "--fork"], 2, "--fork goes with --continue, --resume or --session"),
+        (["-p", "x", "--fork"], 2, "--fork needs --continue, --resume or --session"),
         (["sesions", "list"], 2, "did you mean the command 'sessions'?"),
         (["--model", "none", "verify"], 2, "a command comes before its options: outlast verify"),
-        (["verfy"], 2, "there is no command 'verfy'; did you mean 'verify'?"),
-        (["sessions"], 2, "missing command; `outlast sessions --help` tells more"),
+        (["verfy"], 2, "unknown command 'verfy'; did you mean 'verify'?"),
+        (["sessions"], 2, "missing command; see `outlast sessions --help`"),
         (["sessions", "show"], 2, "missing argument 'ID'"),
         (["--no-such-option"], 2, "--no-such-option"),
     ],
@@ -132,7 +132,7 @@ def test_a_broken_config_and_an_unusable_home_are_told(place: Place) -> None:
     assert f"{place.home} is not a folder" in unusable.stderr
     examined = place.run("doctor")
     assert examined.returncode == 1
-    assert "cannot be made in" in examined.stdout
+    assert "cannot be created in" in examined.stdout
 
 
 def test_model_none_only_admits_and_a_fork_leaves_its_source_alone(place: Place) -> None:
@@ -242,7 +242,7 @@ def test_who_goes_on_in_another_folder_is_told(place: Place, monkeypatch: pytest
     monkeypatch.chdir(other)
     done = place.run("-p", "y", "--resume", started["session_id"], "--model", place.model)
     assert done.stdout == "There.\n"
-    assert done.stderr == f"outlast: Its folder {first} is gone; it goes on in {other}.\n"
+    assert done.stderr == f"outlast: Its folder {first} is gone; it continues in {other}.\n"
 
 
 def test_an_ended_session_is_refused_with_a_remedy_and_its_fork_is_not(place: Place) -> None:
@@ -313,7 +313,7 @@ def test_a_question_that_nobody_can_answer_is_exit_code_7(place: Place) -> None:
     told = json.loads(done.stdout)
     assert (done.returncode, told["exit_code"], told["outcome"]) == (7, 7, "waiting")
     assert told["answer"] == "I need to know which database."
-    assert "nobody could answer its question here: Which database?" in done.stderr
+    assert "no user could answer its question here: Which database?" in done.stderr
 
 
 def test_a_question_after_which_the_model_goes_on_by_itself_is_exit_code_0(place: Place) -> None:

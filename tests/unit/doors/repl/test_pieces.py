@@ -297,12 +297,12 @@ def test_a_long_question_is_paged_through_and_never_cut() -> None:
 def test_a_question_fits_wide_characters_and_says_how_far_an_answer_reaches() -> None:
     panel = ApprovalPanel()
     why = "it runs a program that is not on the list of those that are known to be harmless, 東京"
-    panel.ask(asked(arguments={"command": "echo " + "東京" * 40}, reason=why, scope="this very call and no other"))
+    panel.ask(asked(arguments={"command": "echo " + "東京" * 40}, reason=why, scope="this exact call only"))
     panel.focused = True
     lines = "".join(str(piece[1]) for piece in panel.drawn(20, 60)).split("\n")
     assert all(cells(line) <= 60 for line in lines)
     assert sum(line.count("東") + line.count("京") for line in lines) == 82  # with those of the reason
-    assert " 2 and 3 cover this very call and no other" in lines
+    assert " 2 and 3 cover this exact call only" in lines
     assert why in " ".join(line.strip() for line in lines)  # no word is broken
     assert " 4 No " in lines  # below each other where there is no room beside
 
@@ -320,7 +320,7 @@ def test_what_is_typed_answers_the_models_question_and_the_hint_says_so() -> Non
 
 def test_on_a_small_screen_the_answers_stay_in_sight() -> None:
     panel = ApprovalPanel()
-    panel.ask(asked(arguments={"command": "\n".join("abcdefgh")}, reason="it has eight lines", scope="this very call"))
+    panel.ask(asked(arguments={"command": "\n".join("abcdefgh")}, reason="it has eight lines", scope="this exact call"))
     lines = "".join(str(piece[1]) for piece in panel.drawn(4, 30, 12)).split("\n")
     assert len(lines) <= 12
     assert " 1 Yes, once " in lines
@@ -352,7 +352,7 @@ def test_the_models_own_question_offers_its_choices() -> None:
 
 
 def test_a_plan_is_shown_whole_and_approved_once() -> None:
-    plan = asked(name="exit_plan", arguments={"plan": "# Steps\n- write"}, scope="this very call")
+    plan = asked(name="exit_plan", arguments={"plan": "# Steps\n- write"}, scope="this exact call")
     assert (plan.heading, plan.choices) == ("Carry out this plan?", ("once", "deny"))
     assert [line for _, line in plan.lines()] == ["# Steps", "- write"]
     assert [plan.label(choice) for choice in plan.choices] == ["Yes, start the work", "No, keep planning"]

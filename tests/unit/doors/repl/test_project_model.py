@@ -124,7 +124,7 @@ def test_c2_without_consent_to_these_bytes_the_project_chooses_neither_model_nor
     settings = load_settings()
     assert (settings.model, settings.persona, settings.left_out) == (None, None, ("model", "persona"))
     [line] = place.run("-p", "who?").stderr.splitlines()
-    assert "config.toml chooses the model and the persona, which does not count before you consent" in line
+    assert "config.toml chooses the model and the persona, which has no effect until you consent" in line
     consent_to_all(place)
     settings = load_settings()
     assert (settings.model, settings.persona, settings.left_out) == ("openai:gpt-x", "p", ())
@@ -167,11 +167,11 @@ def test_c2_a_persona_of_the_project_names_a_model_only_after_consent(
     path = place.project / ".outlast" / "agents" / "p.md"
     path.write_text("---\nmodel: openai:gpt-x\n---\nHelp.\n")
     [line] = place.run("-p", "who?", "--persona", "p").stderr.splitlines()
-    assert "p.md names the model openai:gpt-x, which does not count before you consent" in line
+    assert "p.md names the model openai:gpt-x, which has no effect until you consent" in line
     consent_to_all(place)
-    assert "openai:gpt-x answers" in place.run("-p", "who?", "--persona", "p").stderr
+    assert "openai:gpt-x is used" in place.run("-p", "who?", "--persona", "p").stderr
     path.write_text("---\nmodel: openai:gpt-y\n---\nHelp.\n")
-    assert "does not count" in place.run("-p", "who?", "--persona", "p").stderr
+    assert "has no effect" in place.run("-p", "who?", "--persona", "p").stderr
 
 
 def test_c2_definitions_of_claude_code_choose_no_model_and_no_mode(place: Place) -> None:
@@ -213,14 +213,14 @@ def test_first_line_says_that_the_project_chose_who_answers(
     assert done.stdout == "Hello.\n"
     [line] = done.stderr.splitlines()
     assert line.startswith("outlast: ")
-    assert "openai:gpt-x answers, because the project names it (" in line
+    assert "openai:gpt-x is used because the project names it (" in line
     assert ".outlast" in line
     assert place.run("-p", "who?", "--model", "openai:mine").stderr == ""
 
 
 def test_welcome_says_that_the_project_chose_the_model(tmp_path: Path) -> None:
     settings = load_settings(home=tmp_path, project_root=tmp_path)
-    _, model, _ = first_screen(settings, "openai:gpt-x", "sqlite:///x", "openai:gpt-x answers, because the project")
+    _, model, _ = first_screen(settings, "openai:gpt-x", "sqlite:///x", "openai:gpt-x is used because the project")
     assert "because the project" in str(model)
     _, model, _ = first_screen(settings, "openai:gpt-x", "sqlite:///x")
     assert "/model switches" in str(model)

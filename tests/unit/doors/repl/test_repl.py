@@ -136,7 +136,7 @@ async def test_workflow_is_chosen_for_the_session_and_kept_by_a_resume(repl: Rep
     assert (controller.workflow, controller.status.lane) == ("plain", "")
     await repl._submit("/workflow guided")
     assert (controller.workflow, controller.status.lane) == ("guided", "guided")
-    with pytest.raises(OutlastError, match="'quick' is no workflow; choose one of plain, guided"):
+    with pytest.raises(OutlastError, match="'quick' is not a workflow; choose one of plain, guided"):
         await repl._submit("/workflow quick")
     await repl._submit("hello")
     name = controller.session.session_id

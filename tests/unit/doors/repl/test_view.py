@@ -115,8 +115,8 @@ def test_a_retry_counts_down_until_the_model_is_asked_again() -> None:
     seen.happens(e.ReplyInterrupted(attempt_seq=1, reason="the provider is overloaded"))
     assert "retrying in 8 s" in seen.view.activity
     seen.happens(e.ModelRequested(model="m", attempt=3))
-    assert seen.view.activity == "asking the model again (attempt 3)"
-    assert seen.text().splitlines() == ["· the provider is overloaded; asked again (attempt 3)"]
+    assert seen.view.activity == "retrying the model request (attempt 3)"
+    assert seen.text().splitlines() == ["· the provider is overloaded; retrying (attempt 3)"]
 
 
 def test_a_silent_stream_is_shown_until_data_comes() -> None:
@@ -138,7 +138,7 @@ def test_an_error_that_ends_the_turn_is_one_line(reason: str) -> None:
         e.ReplyInterrupted(attempt_seq=1, reason=reason.partition("; 14")[0]),
         e.TurnEnded(outcome="failed", reason=reason),
     )
-    assert seen.text(200).splitlines() == [f"· the turn failed: {reason}; /retry asks again"]
+    assert seen.text(200).splitlines() == [f"· the turn failed: {reason}; /retry tries again"]
 
 
 def test_a_reply_that_broke_off_says_so_only_if_there_was_one() -> None:
@@ -148,7 +148,7 @@ def test_a_reply_that_broke_off_says_so_only_if_there_was_one() -> None:
         e.ReplyInterrupted(attempt_seq=1, reason="gone", parts=(TextPart("half"),)),
         e.ModelRequested(model="m", attempt=2),
     )
-    assert seen.text().splitlines()[-1] == "· the reply broke off: gone; asked again (attempt 2)"
+    assert seen.text().splitlines()[-1] == "· the reply broke off: gone; retrying (attempt 2)"
 
 
 def test_a_switch_of_the_dialect_is_one_line() -> None:

@@ -9,22 +9,22 @@ import typer
 from outlast.doors.cli.quick import QuickGroup
 
 VERBS: Mapping[str, str] = {
-    "list": "Sessions of this project, newest activity first.",
-    "show": "One session with its messages.",
-    "resume": "Go on with a session.",
-    "search": "Find words in all sessions.",
-    "rename": "Give a session another title.",
-    "end": "Stop a session; it takes no more input.",
-    "reopen": "Take up a session that had ended.",
-    "archive": "Take a session out of sight; nothing is lost.",
-    "unarchive": "Bring an archived session back.",
-    "fork": "Go on from a point of a session in a new one.",
+    "list": "List the sessions of this project, newest activity first.",
+    "show": "Show one session with its messages.",
+    "resume": "Continue a session.",
+    "search": "Search all sessions.",
+    "rename": "Rename a session.",
+    "end": "End a session; it accepts no more input.",
+    "reopen": "Reopen an ended session.",
+    "archive": "Hide a session from lists; nothing is lost.",
+    "unarchive": "Show an archived session in lists again.",
+    "fork": "Start a new session from a point of another one.",
     "rewind": "Set aside what came after a message.",
-    "compact": "Put a summary in the place of older messages.",
-    "export": "Write a session out: JSON lines, Markdown or HTML.",
-    "import": "Take a session over from a file.",
-    "stats": "Sessions, turns, tokens and cost.",
-    "delete": "Erase a session for good.",
+    "compact": "Replace older messages by a summary.",
+    "export": "Export a session: JSON lines, Markdown or HTML.",
+    "import": "Import a session from a file.",
+    "stats": "Show sessions, turns, tokens and cost.",
+    "delete": "Delete a session permanently.",
 }
 """The subcommands of `outlast sessions`, with their short help."""
 
@@ -56,9 +56,9 @@ class Verbs(QuickGroup):
         return command
 
 
-app = typer.Typer(name="sessions", cls=Verbs, help="What is stored: list, show, search, export, change, delete.")
+app = typer.Typer(name="sessions", cls=Verbs, help="List, show, search, export, change and delete sessions.")
 
 
 @app.callback()
 def sessions() -> None:
-    """What is stored: list, show, search, export, change, delete."""
+    """List, show, search, export, change and delete sessions."""

@@ -17,19 +17,19 @@ app = typer.Typer()
 
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="P:M", help="provider:model, local, or scripted:FILE; else your settings'."),
+    typer.Option("--model", metavar="P:M", help="provider:model, local, or scripted:FILE; default: your settings."),
 ]
 
 
 @app.command("fork")
 def fork(
     session: SessionId,
-    at: Annotated[int | None, typer.Option("--at", metavar="SEQ", help="The last event that both share.")] = None,
+    at: Annotated[int | None, typer.Option("--at", metavar="SEQ", help="Last event that both sessions share.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="The title of the fork.")] = None,
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Go on from a point of a session (the newest, if none is given) in a new one; the old one stays as it is."""
+    """Start a new session from a point of this one (by default its newest event); this one does not change."""
     from outlast.runtime.service import SessionService
 
     with open_for_change(store) as opened:
@@ -45,15 +45,17 @@ def fork(
 @app.command("rewind")
 def rewind(
     session: SessionId,
-    to: Annotated[int | None, typer.Option("--to", metavar="SEQ", help="The message that stays the last one.")] = None,
-    files: Annotated[bool, typer.Option("--files", help="Bring files back too, as they were then.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the newest rewind back.")] = False,
+    to: Annotated[int | None, typer.Option("--to", metavar="SEQ", help="Last message to keep.")] = None,
+    files: Annotated[bool, typer.Option("--files", help="Also restore the files of that moment.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the newest rewind.")] = False,
     store: Store = None,
     json: Json = False,
 ) -> None:
     """Set aside everything after a message, in the session and with --files in its folder."""
     if (to is None) == (not undo):
-        raise typer.BadParameter("say where to: --to SEQ (`outlast sessions show` has the numbers), or --undo")
+        raise typer.BadParameter(
+            "a position is missing; give --to SEQ (`outlast sessions show` has the numbers) or --undo"
+        )
     what, given = ("unrewind", {}) if undo else ("rewind", {"seq": to, "files": files})
     name, done = _draw_boundary(session, store, what, given)
     if json:
@@ -68,7 +70,7 @@ def compact(
     instructions: Annotated[
         str | None, typer.Option("--instructions", metavar="TEXT", help="What the summary must keep.")
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the newest compaction back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the newest compaction.")] = False,
     model: Model = None,
     store: Store = None,
     json: Json = False,
@@ -95,13 +97,13 @@ def _draw_boundary(
 
 
 def _told(name: str, what: str, done: str) -> str:
-    told = "requested: whoever drives it does it between two steps" if done == "requested" else "done"
+    told = "requested: the process that drives it does it between two steps" if done == "requested" else "done"
     return f"{name[:8]} {what} {told}"
 
 
 @app.command("resume")
 def resume(session: SessionId, model: Model = None, store: Store = None) -> None:
-    """Go on with a session, in the terminal; an interrupted turn is told and offered to be continued."""
+    """Continue a session in the terminal; Outlast offers to continue an interrupted turn."""
     from outlast.doors.cli import main
 
     with open_readonly(store) as opened:

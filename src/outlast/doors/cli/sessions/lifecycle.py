@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @app.command("end")
 def end(
     session: SessionId,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why, for the log.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Reason, for the log.")] = None,
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Stop a session; it takes no more input until it is reopened."""
+    """End a session; it accepts no more input until it is reopened."""
     import asyncio
 
     from outlast.app.sessions.boundaries import context_without_model
@@ -46,23 +46,23 @@ def end(
     if json:
         print_json({"session_id": name, "state": "ended"})
     else:
-        print(f"{name[:8]} has ended; `outlast sessions reopen {name[:8]}` takes it up again")
+        print(f"{name[:8]} has ended; `outlast sessions reopen {name[:8]}` reopens it")
 
 
 @app.command("reopen")
 def reopen(session: SessionId, store: Store = None, json: Json = False) -> None:
-    """Take up a session that had ended."""
+    """Reopen an ended session."""
     _change_state("reopen", session, store, json=json, told="is open again")
 
 
 @app.command("rename")
 def rename(
     session: SessionId,
-    title: Annotated[str, typer.Argument(help="The new title; it stays, whatever is said first.")],
+    title: Annotated[str, typer.Argument(help="The new title; later messages do not change it.")],
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Give a session another title."""
+    """Rename a session."""
     from outlast.runtime.service import SessionService
 
     with open_for_change(store) as opened:
@@ -76,13 +76,13 @@ def rename(
 
 @app.command("archive")
 def archive(session: SessionId, store: Store = None, json: Json = False) -> None:
-    """Take a session out of sight; nothing is lost, and `unarchive` brings it back."""
+    """Hide a session from lists; nothing is lost, and `unarchive` undoes it."""
     _change_state("archive", session, store, json=json, told="is archived")
 
 
 @app.command("unarchive")
 def unarchive(session: SessionId, store: Store = None, json: Json = False) -> None:
-    """Bring an archived session back."""
+    """Show an archived session in lists again."""
     _change_state("unarchive", session, store, json=json, told="is back")
 
 
@@ -112,11 +112,11 @@ def _change_state(
 def delete(
     session: SessionId,
     yes: Yes = False,
-    with_forks: Annotated[bool, typer.Option("--with-forks", help="Also every session that stands on it.")] = False,
+    with_forks: Annotated[bool, typer.Option("--with-forks", help="Also delete its forks.")] = False,
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Erase a session for good: events, drafts, blobs, its words in the search index. `archive` only hides it."""
+    """Delete a session permanently: events, drafts, blobs and its search index entries. `archive` only hides it."""
     from outlast.app.sessions.delete import delete as erase
     from outlast.app.sessions.delete import forks_of
 
@@ -138,11 +138,11 @@ def delete(
 def _ask(question: str) -> None:
     """Return only if the user says yes, in a terminal or through a pipe."""
     if sys.stdin.isatty():
-        sys.stderr.write(f"{question} It cannot be undone. [y/N] ")
+        sys.stderr.write(f"{question} This cannot be undone. [y/N] ")
         sys.stderr.flush()
     said = sys.stdin.readline()
     if not said:
-        raise ConflictError("deleting is for good, so it asks first, and nobody is here to answer; add --yes to go on")
+        raise ConflictError("deleting needs confirmation, and there is no terminal to ask in; add --yes to confirm")
     if said.strip().lower() not in ("y", "yes"):
         raise ConflictError("nothing was deleted")
 

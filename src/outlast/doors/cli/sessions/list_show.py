@@ -35,15 +35,15 @@ class StateFilter(StrEnum):
 
 @app.command("list", cls=Quick)
 def list_sessions(
-    all_projects: Annotated[bool, typer.Option("--all-projects", "-a", help="Not only this folder's.")] = False,
+    all_projects: Annotated[bool, typer.Option("--all-projects", "-a", help="Sessions of all projects.")] = False,
     state: Annotated[StateFilter | None, typer.Option("--state", help="Only these.")] = None,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Part of the title.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last page ended.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")] = 50,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Cursor of the previous page.")] = None,
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """List the sessions of this project: of this folder, or of the same repository wherever it was.
+    """List the sessions of this project: of this folder, or of the same repository in other folders.
 
     Archived ones are out of sight; --state archived shows them.
     """
@@ -64,7 +64,7 @@ def _print_list(found: SessionListing, all_projects: bool) -> None:
     for session_id in found.damaged:
         print(f"{session_id[:8]}  DAMAGED; `outlast verify {session_id[:8]}` tells what")
     if not found.sessions and not found.damaged:
-        where = "" if all_projects else " of this project; --all-projects shows those of others"
+        where = "" if all_projects else " of this project; --all-projects shows the others"
         print(f"no sessions{where}")
     if found.cursor is not None:
         print(f"... more: --cursor {found.cursor}")
@@ -87,11 +87,13 @@ def _line(row: SessionRow, now: int, all_projects: bool) -> str:
 @app.command("show")
 def show(
     session: SessionId,
-    everything: Annotated[bool, typer.Option("--all", help="Archived messages too, and tool output in full.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Include archived messages and complete tool output.")
+    ] = False,
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Show what was said, by whom and when. Every message has its seq: `fork --at` and `rewind --to` take it."""
+    """Show the messages of a session. Each has a seq, for `fork --at` and `rewind --to`."""
     from outlast.app.sessions.detail import detail
 
     with open_readonly(store) as opened:
@@ -143,7 +145,7 @@ def _print_head(found: SessionDetailView) -> None:
     facts = [row.state, row.model, row.persona, row.project_root, "imported" if row.imported else None]
     print("  " + " · ".join(plain(fact) for fact in facts if fact))
     if row.rotated_to:
-        print(f"  goes on as {row.rotated_to}")
+        print(f"  continues as {row.rotated_to}")
     if row.parent_session_id:
         print(f"  came from {plain(row.parent_session_id)}")
     print()
@@ -169,10 +171,10 @@ def _print_message(message: Message, everything: bool) -> None:
 def _print_foot(found: SessionDetailView) -> None:
     name = found.session.id[:8]
     if found.interrupted:
-        print(f"The last turn was {plain(found.interrupted)}. `outlast sessions resume {name}` goes on with it.")
+        print(f"The last turn was {plain(found.interrupted)}. `outlast sessions resume {name}` continues it.")
     elif found.running:
         print(f"A turn is running ({plain(found.running)}).")
     elif found.waiting:
-        print(f"{counted(found.waiting, 'message')} not answered yet; `outlast sessions resume {name}` goes on.")
+        print(f"{counted(found.waiting, 'message')} not answered yet; `outlast sessions resume {name}` continues.")
     if found.hidden:
         print(f"{counted(found.hidden, 'message')} archived; --all shows them")

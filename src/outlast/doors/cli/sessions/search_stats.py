@@ -34,8 +34,8 @@ def search(
         str | None, typer.Argument(help="A word or a part of one, in any script; case does not matter.")
     ] = None,
     this_project: Annotated[bool, typer.Option("--this-project", help="Only this project's sessions.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many sessions.")] = 20,
-    again: Annotated[bool, typer.Option("--rebuild", help="Throw the index away and make it again first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of sessions.")] = 20,
+    again: Annotated[bool, typer.Option("--rebuild", help="First rebuild the index.")] = False,
     store: Store = None,
     json: Json = False,
 ) -> None:
@@ -44,7 +44,7 @@ def search(
     from outlast.app.sessions.search import search as find
 
     if not text and not again:
-        raise typer.BadParameter("say what to search for: a word, or a part of one")
+        raise typer.BadParameter("the search text is empty; give a word, or a part of one")
     found = SearchPage(query=text or "", hits=[])
     if is_there(store):
         with bar("reading sessions", wanted=not json) as progress, open_readonly(store) as opened:
@@ -69,7 +69,7 @@ def search(
 
 def _print_hit(hit: SearchHit, now: int) -> None:
     mark, end = ("\033[1;7m", "\033[0m") if sys.stdout.isatty() else ("[", "]")
-    on = f"  goes on as {hit.resume_id[:8]}" if hit.resume_id != hit.session_id else ""
+    on = f"  continues as {hit.resume_id[:8]}" if hit.resume_id != hit.session_id else ""
     print(f"{hit.session_id[:8]}  {age(hit.at, now):>11}  {plain(hit.title or '(no title)')}{on}")
     snippet = hit.snippet
     parts = [spelled(part) for part in (snippet.before, snippet.match, snippet.after)]

@@ -20,7 +20,7 @@ from outlast.doors.cli.output import Told, bar, counted, print_json
 from outlast.doors.terminal_text import plain
 
 app = typer.Typer()
-IMPORTED = {"new": "imported", "continued": "continued", "here": "was here already"}
+IMPORTED = {"new": "imported", "continued": "continued", "here": "already existed"}
 
 
 class ExportFormat(StrEnum):
@@ -33,15 +33,15 @@ class ExportFormat(StrEnum):
 def export(
     session: SessionId,
     format: Annotated[
-        ExportFormat, typer.Option("--format", help="One JSON line an event; or a document.")
+        ExportFormat, typer.Option("--format", help="One JSON line per event, or a document.")
     ] = ExportFormat.JSONL,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else stdout.")] = None,
     redact: Annotated[
-        bool, typer.Option("--redact/--no-redact", help="Take known secrets out of Markdown and HTML.")
+        bool, typer.Option("--redact/--no-redact", help="Remove known secrets from Markdown and HTML.")
     ] = True,
     store: Store = None,
 ) -> None:
-    """Write a session out, archived messages included. `sessions import` takes the JSON lines back, hash for hash."""
+    """Export a session, archived messages included. `sessions import` restores the JSON lines with the same hashes."""
     with bar("exporting", wanted=output is not None) as progress:
         if format is not ExportFormat.JSONL:
             _write(output, _document(session, format, redact, store, progress))
@@ -117,11 +117,11 @@ def _opened(output: Path | None) -> Generator[BinaryIO]:
 
 @app.command("import")
 def import_session(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `sessions export --format jsonl` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `sessions export --format jsonl`.")],
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Take a session over from a file, with the history it stands on. Approvals in it count for nothing here."""
+    """Import a session from a file, with the history it is based on. Its approvals have no effect here."""
     from outlast.app.transfer.import_session import import_file
 
     with bar("importing", wanted=not json) as progress:

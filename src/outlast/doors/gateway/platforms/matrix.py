@@ -116,7 +116,9 @@ class Matrix:
             answer = await self._asked(client.login(self._password, device_name="Outlast"))
             wanted = LoginResponse
         if not isinstance(answer, wanted):
-            raise Rejected(f"the homeserver does not let {self._user} in ({_said(answer)}); check token and password")
+            raise Rejected(
+                f"the homeserver rejects the login of {self._user} ({_said(answer)}); check token and password"
+            )
         if self._since is None:
             self._since = await asyncio.to_thread(self._position.load, self._user)
             self._invitations.recall(await asyncio.to_thread(self._position.invitations, self._user))
@@ -178,7 +180,7 @@ class Matrix:
             return False
         if isinstance(answer, JoinResponse):
             return True
-        warned("room.not_entered", NotSent(f"a room cannot be entered ({_said(answer)})"))
+        warned("room.not_entered", NotSent(f"a room cannot be joined ({_said(answer)})"))
         return _code(answer) in _FOREVER
 
     async def _timeline(self, room: str, timeline: Any) -> list[Json]:
@@ -213,7 +215,7 @@ class Matrix:
                 self._client.room_messages(room, start=start, end=end, direction=MessageDirection.back, limit=GAP_PAGE)
             )
             if not isinstance(answer, RoomMessagesResponse):
-                raise NotSent(f"the homeserver does not give the messages in between ({_said(answer)})")
+                raise NotSent(f"the homeserver does not return the missed messages ({_said(answer)})")
             for source in sources(answer.chunk):
                 yield source
             if not answer.chunk or not answer.end or answer.end == start:
@@ -322,7 +324,7 @@ class Matrix:
         if _code(answer) == "M_LIMIT_EXCEEDED":
             raise NotSent("the homeserver asks to wait", retry_after=_retry_after(answer))
         if _code(answer) in _NOT_LET_IN:
-            raise NotSent(f"the homeserver does not let us in ({_said(answer)})")
+            raise NotSent(f"the homeserver rejects the login ({_said(answer)})")
         if _code(answer) in _FOREVER:
             raise Rejected(f"the homeserver refuses this ({_said(answer)})")
         raise MaybeSent(f"the homeserver did not confirm it ({_said(answer)})")
@@ -343,7 +345,7 @@ class Matrix:
             return False
 
     async def _has_two(self, room: str) -> bool:
-        """Whether the room has exactly one user besides the bot. Raises NotSent if the homeserver does not answer: a
+        """Whether the room has exactly one user other than the bot. Raises NotSent if the homeserver does not answer: a
         guess could take a private message for a group message and ignore it.
         """
         at, private = self._members.get(room, (0.0, False))
@@ -354,7 +356,8 @@ class Matrix:
             return False  # the bot is no longer in the room
         if not isinstance(answer, JoinedMembersResponse):
             raise NotSent(
-                f"the homeserver does not say who is in a room ({_said(answer)})", retry_after=_retry_after(answer)
+                f"the homeserver does not list the members of a room ({_said(answer)})",
+                retry_after=_retry_after(answer),
             )
         private = len(answer.members) == 2
         self._members[room] = (time.monotonic(), private)

@@ -170,7 +170,7 @@ def key_of(secret: str) -> bytes:
         try:
             return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
         except binascii.Error as error:
-            raise InvalidInput("the secret begins with whsec_ and is not base64 after that") from error
+            raise InvalidInput("the secret begins with whsec_, but the rest is not base64; copy it again") from error
     return secret.encode()
 
 

@@ -44,7 +44,7 @@ class WebhookEndpoint:
         if scope["type"] != "http" or not scope["path"].startswith(PATH):
             await send_json(send, 404, {"detail": "there is nothing here"})
         elif scope["method"] != "POST":
-            await send_json(send, 405, {"detail": "messages are posted"})
+            await send_json(send, 405, {"detail": "send messages with POST"})
         else:
             await send_json(send, *await self._answered(scope, receive))
 

@@ -125,7 +125,7 @@ def _digest(given: bytes) -> str:
 
 
 LOGIN_PATH = "/login"
-USED = "That link was used already, or is too old. Get a fresh one."
+USED = "That link was already used or has expired. Get a new one."
 
 
 async def send_login_page(send: Send, status: int) -> None:

@@ -106,11 +106,14 @@ class Guard:
         origins = header_values(scope, b"origin")
         sites = [site.strip().lower() for site in header_values(scope, b"sec-fetch-site")]
         if any(not self._hosts.allows_origin(scope, origin) for origin in origins) or len(origins) > 1:
-            raise Refusal(403, "a page of another origin may not ask here")
+            raise Refusal(403, "cross-origin requests are not allowed")
         if len(sites) > 1 or (FOREIGN_SITES.intersection(sites) and not _follows_link(scope)):
-            raise Refusal(403, "a page of another site may not ask here")
+            raise Refusal(403, "cross-site requests are not allowed")
         if proof == COOKIE and scope["method"] not in READING and not origins and sites != ["same-origin"]:
-            raise Refusal(403, "a cookie is enough only for our own page; send the token as 'Authorization: Bearer'")
+            raise Refusal(
+                403,
+                "the login cookie is accepted only from Outlast's own page; send the token as 'Authorization: Bearer'",
+            )
 
     @staticmethod
     def _check_content_type(scope: Scope) -> None:

@@ -36,7 +36,7 @@ class ConcurrencyLimiter:
     @contextmanager
     def place(self, *, stream: bool) -> Generator[None]:
         if self.taken[stream] >= self.most[stream]:
-            raise LimitExceeded(503, "the server has as many requests as it takes at once; try again in a moment")
+            raise LimitExceeded(503, "the server has reached its limit of concurrent requests; try again in a moment")
         self.taken[stream] += 1
         try:
             yield
@@ -69,7 +69,7 @@ async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SE
             while True:
                 event = await receive()
                 if event["type"] == "http.disconnect":
-                    raise LimitExceeded(400, "the connection was closed before the whole body had come")
+                    raise LimitExceeded(400, "the connection was closed before the whole body arrived")
                 chunks.append(event.get("body", b""))
                 size += len(chunks[-1])
                 if size > most:
@@ -77,7 +77,7 @@ async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SE
                 if not event.get("more_body", False):
                     return b"".join(chunks)
     except TimeoutError as error:
-        raise LimitExceeded(408, f"the body did not come within {seconds:g} seconds") from error
+        raise LimitExceeded(408, f"the body did not arrive within {seconds:g} seconds") from error
 
 
 def _too_large(most: int) -> LimitExceeded:

@@ -23,7 +23,7 @@ FEWER_ANSWERS: dict[str, list[str]] = {ASK_USER: [], EXIT_PLAN: ["once", "deny"]
 
 @get(
     "/api/sessions/{session_id:str}/approvals",
-    summary="What waits for an answer",
+    summary="List pending approvals",
     operation_id="listApprovals",
     tags=["approvals"],
     responses=SESSION,

@@ -32,7 +32,7 @@ PIECE = 256 * 1024
 
 @get(
     "/api/sessions/{session_id:str}/export",
-    summary="A session as a file",
+    summary="Export a session",
     operation_id="exportSession",
     tags=["projections"],
     responses=SESSION,
@@ -42,7 +42,7 @@ async def export(
     server: OpenServer,
     session_id: SessionId,
     format: Annotated[Format, QueryParameter()] = "jsonl",
-    redact: Annotated[bool, QueryParameter(description="Take known secrets out of Markdown and HTML.")] = True,
+    redact: Annotated[bool, QueryParameter(description="Remove known secrets from Markdown and HTML.")] = True,
 ) -> Stream:
     """JSON lines contain everything, including the hashes, and can be imported; Markdown and HTML are for people. The
     header `X-Damaged` counts the items that could not be read and were left out."""
@@ -100,7 +100,7 @@ async def _pieces(server: ServerState, file: IO[bytes]) -> AsyncGenerator[bytes]
 
 @get(
     "/api/sessions/{session_id:str}/attachments/{seq:int}/{part:int}",
-    summary="A picture or file of a message",
+    summary="Get an attachment of a message",
     operation_id="attachmentOfSession",
     tags=["projections"],
     responses=SESSION,

@@ -51,7 +51,7 @@ async def login(
 @post(
     "/api/login",
     status_code=200,
-    summary="A fresh login link",
+    summary="Create a login link",
     operation_id="createLogin",
     tags=["server"],
     responses=refused(),
@@ -64,7 +64,7 @@ async def new_login(secret: NamedDependency[Authenticator]) -> LoginLink:
 @post(
     "/api/logout",
     status_code=200,
-    summary="Forget this browser",
+    summary="Log this browser out",
     operation_id="logout",
     tags=["server"],
     responses=refused(),
@@ -74,7 +74,7 @@ async def logout(request: Request[Any, Any, Any]) -> Response[Health]:
     return Response(Health(status="ok"), headers={"set-cookie": Authenticator.no_cookie(request.scope)})
 
 
-@get("/healthz", summary="Whether the server answers", operation_id="health", tags=["server"], security=[{}])
+@get("/healthz", summary="Check that the server answers", operation_id="health", tags=["server"], security=[{}])
 async def health() -> Health:
     """Reports only that the server answers."""
     return Health(status="ok")

@@ -29,7 +29,7 @@ Folder = Annotated[str | None, QueryParameter(max_length=4096, description="The 
 
 @get(
     "/api/search",
-    summary="Find words in all sessions",
+    summary="Search all sessions",
     operation_id="search",
     tags=["projections"],
     responses=refused(),
@@ -47,7 +47,7 @@ async def search_sessions(
 
 @get(
     "/api/stats",
-    summary="Sessions, turns, tokens and cost",
+    summary="Count sessions, turns, tokens and cost",
     operation_id="stats",
     tags=["projections"],
     responses=refused(),
@@ -66,7 +66,7 @@ def _folder(path: str | None) -> Path | None:
 @post(
     "/api/markdown",
     status_code=200,
-    summary="Markdown as trees to draw",
+    summary="Parse Markdown into trees",
     operation_id="markdown",
     tags=["server"],
     responses=refused(408, 413, 415),
@@ -76,7 +76,7 @@ async def markdown(server: OpenServer, data: JSONBody[MarkdownRequest]) -> list[
     return await server.read(trees, data.texts)
 
 
-@get("/api/info", summary="What this server is", operation_id="info", tags=["server"], responses=refused())
+@get("/api/info", summary="Describe this server", operation_id="info", tags=["server"], responses=refused())
 async def info(server: OpenServer) -> ServerInfo:
     settings = server.settings
     personas = await server.read(personas_here, settings)

@@ -60,7 +60,7 @@ async def _done(server: ServerState, session_id: str, result: Any = "done") -> V
 # --- life cycle
 
 
-@verb("end", "Stop it; it takes no more messages")
+@verb("end", "End a session; it accepts no more messages")
 async def end(server: OpenServer, session_id: SessionId, data: JSONBody[ReasonRequest | None] = None) -> VerbAck:
     """A running turn is stopped first. Ending an ended session changes nothing."""
     header = await server.named(session_id)
@@ -71,7 +71,7 @@ async def end(server: OpenServer, session_id: SessionId, data: JSONBody[ReasonRe
     return await _done(server, header.session_id)
 
 
-@verb("reopen", "Take it up again after it ended")
+@verb("reopen", "Reopen an ended session")
 async def reopen(server: OpenServer, session_id: SessionId) -> VerbAck:
     header = await server.named(session_id)
     if header.rotated_to:
@@ -82,7 +82,7 @@ async def reopen(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _done(server, header.session_id)
 
 
-@verb("archive", "Take it out of sight")
+@verb("archive", "Archive a session: hide it from lists")
 async def archive(server: OpenServer, session_id: SessionId) -> VerbAck:
     """Nothing is lost; `unarchive` undoes it."""
     header = await server.named(session_id)
@@ -92,7 +92,7 @@ async def archive(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _done(server, header.session_id)
 
 
-@verb("unarchive", "Bring it back into sight")
+@verb("unarchive", "Unarchive a session: show it in lists")
 async def unarchive(server: OpenServer, session_id: SessionId) -> VerbAck:
     header = await server.named(session_id)
     if header.state != "archived":
@@ -101,7 +101,7 @@ async def unarchive(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _done(server, header.session_id)
 
 
-@verb("fork", "Go on from a point of it in a new session")
+@verb("fork", "Start a new session from a point of this one")
 async def fork(server: OpenServer, session_id: SessionId, data: JSONBody[ForkRequest | None] = None) -> SessionAck:
     """The original session stays unchanged; the response has the id of the new session."""
     header = await server.named(session_id)
@@ -125,7 +125,7 @@ async def interrupt(server: OpenServer, session_id: SessionId, data: JSONBody[Re
     return await _done(server, header.session_id, "requested")
 
 
-@verb("continue", "Go on with what waits or was interrupted")
+@verb("continue", "Continue pending or interrupted work")
 async def go_on(server: OpenServer, session_id: SessionId) -> VerbAck:
     header = await server.named(session_id)
     refuse_ended(header)
@@ -140,7 +140,7 @@ async def go_on(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _done(server, header.session_id)
 
 
-@verb("retry", "Ask the last message once more")
+@verb("retry", "Retry the last message")
 async def retry(server: OpenServer, session_id: SessionId) -> MessageAck:
     """Everything that followed the message is set aside, as by a rewind; a running turn is stopped first. Files are not
     changed."""
@@ -148,7 +148,7 @@ async def retry(server: OpenServer, session_id: SessionId) -> MessageAck:
     refuse_ended(header)
     last = await server.read(last_input, server.store, header.session_id)
     if last is None or last.seq is None:
-        raise ConflictError("nothing was said here yet, so there is nothing to ask again")
+        raise ConflictError("this session has no messages yet, so there is nothing to retry")
     await _stopped(server, header)
     await _drawn(server, header, "rewind", {"seq": last.seq, "keep": False})
     return await server.admit(header.session_id, last.parts, None, Delivery.QUEUE)
@@ -171,23 +171,23 @@ async def _stopped(server: ServerState, header: Header) -> None:
 # --- boundaries
 
 
-@verb("clear", "Archive the messages and go on")
+@verb("clear", "Archive the messages and continue")
 async def clear(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _boundary(server, session_id, "clear", {})
 
 
-@verb("rewind", "Set aside what came after a message")
+@verb("rewind", "Rewind to a message")
 async def rewind(server: OpenServer, session_id: SessionId, data: JSONBody[RewindRequest]) -> VerbAck:
     """Nothing is removed; `unrewind` undoes it."""
     return await _boundary(server, session_id, "rewind", {"seq": data.seq, "keep": data.keep, "files": data.files})
 
 
-@verb("unrewind", "Take the newest rewind back")
+@verb("unrewind", "Undo the newest rewind")
 async def unrewind(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _boundary(server, session_id, "unrewind", {})
 
 
-@verb("compact", "Put a summary in the place of older messages")
+@verb("compact", "Replace older messages by a summary")
 async def compact(server: OpenServer, session_id: SessionId, data: JSONBody[CompactRequest | None] = None) -> VerbAck:
     """The original messages stay readable; `uncompact` undoes it."""
     return await _boundary(
@@ -195,7 +195,7 @@ async def compact(server: OpenServer, session_id: SessionId, data: JSONBody[Comp
     )
 
 
-@verb("uncompact", "Take the newest compaction back")
+@verb("uncompact", "Undo the newest compaction")
 async def uncompact(server: OpenServer, session_id: SessionId) -> VerbAck:
     return await _boundary(server, session_id, "uncompact", {})
 
@@ -208,7 +208,7 @@ async def _boundary(server: ServerState, session_id: str, what: str, arguments: 
     elif server.pool.answers:
         context = await server.read(server.pool.turn_context, header.session_id)
     else:
-        raise ConflictError("this server was started with --model none, so there is no window to make smaller")
+        raise ConflictError("this server was started with --model none, so there is no window to compact")
     with _as_conflict():
         result = await server.service.boundary(header.session_id, what, arguments, context)
     return await _done(server, header.session_id, result)
@@ -236,7 +236,7 @@ async def _drawn(server: ServerState, header: Header, what: str, arguments: dict
 
 @patch(
     "/api/sessions/{session_id:str}",
-    summary="Change its title, model, persona or rights",
+    summary="Change title, model, persona or permissions",
     operation_id="changeSession",
     tags=["sessions"],
     responses=CHANGING,
@@ -268,7 +268,7 @@ async def change_session(
 @delete(
     "/api/sessions/{session_id:str}",
     status_code=200,
-    summary="Delete it for good",
+    summary="Delete a session permanently",
     operation_id="deleteSession",
     tags=["sessions"],
     responses=SESSION,
@@ -276,7 +276,7 @@ async def change_session(
 async def delete_session(
     server: OpenServer,
     session_id: SessionId,
-    with_forks: Annotated[bool, QueryParameter(description="Also every session that stands on it.")] = False,
+    with_forks: Annotated[bool, QueryParameter(description="Also delete its forks.")] = False,
 ) -> list[DeleteReceipt]:
     """This cannot be undone; `archive` only hides a session. Returns one receipt for each deleted session. Events that
     forks share with it stay until the last fork is deleted."""

@@ -32,7 +32,7 @@ def view(name: str, summary: str) -> Any:
     )
 
 
-@view("events", "Its events as they are stored")
+@view("events", "List the stored events")
 async def events(
     server: OpenServer,
     session_id: SessionId,
@@ -75,35 +75,35 @@ async def _session(server: ServerState, session_id: str) -> ConversationSession:
     return found
 
 
-@view("timeline", "What was decided, and why")
+@view("timeline", "List the decisions and their reasons")
 async def timeline(server: OpenServer, session_id: SessionId) -> list[dict[str, Any]]:
     """The latest decisions about the work, oldest first."""
     session = await _session(server, session_id)
     return await server.read(lambda: session.state.timeline)
 
 
-@view("ledger", "Assumptions, acceptance anchors and decision boundaries")
+@view("ledger", "List assumptions, acceptance anchors and decision boundaries")
 async def ledger(server: OpenServer, session_id: SessionId) -> dict[str, Any]:
     session = await _session(server, session_id)
     empty: dict[str, Any] = {"assumptions": [], "acceptance_anchors": [], "decision_boundaries": []}
     return await server.read(lambda: empty | session.state.ledger)
 
 
-@view("prompts", "The system prompts that were sent")
+@view("prompts", "List the system prompts that were sent")
 async def prompts(server: OpenServer, session_id: SessionId) -> list[dict[str, Any]]:
     """The latest prompts, oldest first, without duplicates."""
     session = await _session(server, session_id)
     return await server.read(lambda: session.state.prompts)
 
 
-@view("tree", "Its forks, rotations and sub-agents")
+@view("tree", "Show forks, rotations and sub-agents")
 async def tree(server: OpenServer, session_id: SessionId) -> LineageTree:
     """All sessions of the family, each after the session it came from."""
     header = await server.named(session_id)
     return await server.read(family_of, server.store, header.session_id)
 
 
-@view("usage", "What it has spent, and how full its window is")
+@view("usage", "Show tokens, cost and context use")
 async def usage(server: OpenServer, session_id: SessionId) -> UsageInfo:
     header = await server.named(session_id)
     try:

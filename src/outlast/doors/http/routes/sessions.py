@@ -26,7 +26,7 @@ NEXT_CURSOR = "X-Next-Cursor"
 
 @get(
     "/api/sessions",
-    summary="Sessions, newest activity first",
+    summary="List sessions, newest activity first",
     operation_id="listSessions",
     tags=["sessions"],
     responses=refused(),
@@ -73,7 +73,7 @@ def _damaged(session_id: str) -> SessionSummary:
 @post(
     "/api/sessions",
     status_code=200,
-    summary="A new session",
+    summary="Create a session",
     operation_id="createSession",
     tags=["sessions"],
     responses=refused(408, 409, 413, 415),
@@ -103,7 +103,7 @@ async def create_session(server: OpenServer, data: JSONBody[CreateSessionRequest
 
 @get(
     "/api/sessions/{session_id:str}",
-    summary="A session with its newest messages",
+    summary="Show a session with its newest messages",
     operation_id="getSession",
     tags=["sessions"],
     responses=SESSION,
@@ -111,7 +111,7 @@ async def create_session(server: OpenServer, data: JSONBody[CreateSessionRequest
 async def get_session(
     server: OpenServer,
     session_id: SessionId,
-    all: Annotated[bool, QueryParameter(description="With those that were cleared or rewound.")] = False,
+    all: Annotated[bool, QueryParameter(description="Include cleared and rewound messages.")] = False,
     before: BeforeSeq = None,
     limit: Limit = 200,
 ) -> Response[SessionDetail]:

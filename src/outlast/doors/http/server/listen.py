@@ -78,14 +78,16 @@ def check(wanted: ListenAddress) -> list[str]:
     if wanted.is_local:
         return []
     if wanted.behind_proxy:
-        past = f"anybody who reaches {wanted.host} past the proxy speaks to this server without encryption"
-        return [f"{past}; let a firewall allow only the proxy"]
+        past = f"clients that reach {wanted.host} past the proxy use no encryption"
+        return [f"{past}; allow only the proxy in a firewall"]
     if wanted.tls_cert is None or not wanted.expose:
         raise ConfigError(
             f"{wanted.host} is reachable from other machines: give --tls-cert and --tls-key and say --expose, "
             "or put a proxy in front (--behind-proxy --public-url https://...), or leave --host out"
         )
-    return [f"other machines can reach this server at {wanted.host}; whoever has the token can do all that you can"]
+    return [
+        f"other machines can reach this server at {wanted.host}; anyone with the token can do everything that you can"
+    ]
 
 
 def _check_public_url(url: str) -> None:
@@ -120,7 +122,7 @@ def tls_context(wanted: ListenAddress) -> ssl.SSLContext | None:
 
 
 def _no_password() -> str:
-    raise ValueError("the key wants a password")
+    raise ValueError("the key needs a password")
 
 
 def _reason(error: Exception) -> str:
@@ -183,7 +185,7 @@ def _remove_dead(path: Path) -> None:
     socket."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError(f"{path} exists and is no socket; choose another --unix PATH")
+            raise ConfigError(f"{path} exists and is not a socket; choose another --unix PATH")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -194,4 +196,4 @@ def _remove_dead(path: Path) -> None:
         except OSError as error:
             raise ConfigError(f"{path} cannot be used ({error.strerror}); choose another --unix PATH") from error
         else:
-            raise ConfigError(f"{path} is listened on by another server; stop it, or choose another --unix PATH")
+            raise ConfigError(f"{path} is in use by another server; stop it, or choose another --unix PATH")

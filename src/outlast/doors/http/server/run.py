@@ -94,7 +94,7 @@ def _tell(
         f"Log a browser in: {login}\n"
         "  (works once, for a few minutes; `outlast serve url` prints another)\n"
         f"Sessions are in {shown_url(settings.store)}\n"
-        "Ctrl-C leaves: sessions are kept, and turns go on with the next start.",
+        "Ctrl-C stops it: sessions are kept, and turns continue at the next start.",
         flush=True,
     )
 

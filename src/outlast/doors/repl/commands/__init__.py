@@ -32,7 +32,7 @@ def unknown(name: str, known: dict[str, ReplCommand]) -> str:
     near = [f"/{one}" for one in get_close_matches(name, list(known), 3, 0.5)]
     near = near or [f"/{one}" for one in known if one.startswith(name[:2])][:3]
     told = f"did you mean {' or '.join(near)}?" if near else "/help shows them all"
-    return f"there is no command /{name}; {told}"
+    return f"unknown command /{name}; {told}"
 
 
 KEYS = (

@@ -55,10 +55,10 @@ def _option(message: Message) -> PickerOption[Message]:
 
 def _inputs(controller: ReplController) -> list[Message]:
     if not controller.session.exists:
-        raise OutlastError("nothing was said here yet")
+        raise OutlastError("this session has no messages yet")
     said = [one for one in controller.session.history(OFFERED) if one.role is Role.USER and one.seq]
     if not said:
-        raise OutlastError("nothing was said here yet")
+        raise OutlastError("this session has no messages yet")
     return said
 
 
@@ -105,7 +105,7 @@ async def diff(controller: ReplController, arguments: str) -> None:
     from outlast.doors.repl.render.renderables import diff as drawn_diff
 
     if not controller.session.exists:
-        raise OutlastError("nothing was said here yet")
+        raise OutlastError("this session has no messages yet")
     changes: list[str] = []
     for _, event in rows_of(controller.repl_session.agent.store, controller.session.session_id):
         if isinstance(event, e.TurnStarted) and arguments.strip() != "all":
@@ -122,11 +122,11 @@ async def diff(controller: ReplController, arguments: str) -> None:
 
 HISTORY = (
     ReplCommand("compact", "summarise the older messages", compact, "[INSTRUCTIONS]"),
-    ReplCommand("uncompact", "take the last summary back", uncompact),
+    ReplCommand("uncompact", "undo the last compaction", uncompact),
     ReplCommand(
         "rewind", "go back to before a message, with its files if you like", rewind, "[SEQ] [--files]", (FILES,)
     ),
-    ReplCommand("undo", "take back the last exchange and its files, or a rewind", undo, "[rewind]", ("rewind",)),
-    ReplCommand("retry", "ask the last message once more", retry),
-    ReplCommand("diff", "show what was changed in files", diff, "[all]", ("all",)),
+    ReplCommand("undo", "undo the last exchange and its files, or a rewind", undo, "[rewind]", ("rewind",)),
+    ReplCommand("retry", "retry the last message", retry),
+    ReplCommand("diff", "show the changes in files", diff, "[all]", ("all",)),
 )

@@ -88,7 +88,7 @@ async def timeline(controller: ReplController, arguments: str) -> None:
     """Show the latest decisions and their reasons."""
     entries = controller.session.workflow_timeline[-NEWEST:]
     if not entries:
-        controller.say("nothing was decided here yet", "dim")
+        controller.say("no decisions in this session yet", "dim")
     lines = [
         (
             entry.timestamp[11:19],
@@ -148,7 +148,7 @@ async def search(controller: ReplController, arguments: str) -> None:
 async def export(controller: ReplController, arguments: str) -> None:
     """Export to a file; its extension (.md, .html or .jsonl) selects the format."""
     if not controller.session.exists:
-        raise OutlastError("nothing was said here yet")
+        raise OutlastError("this session has no messages yet")
     name = arguments.strip() or f"outlast-{controller.session.session_id[:8]}.md"
     form = name.rpartition(".")[2]
     if form not in {"md", "html", "jsonl"}:
@@ -182,11 +182,11 @@ async def _command_line(controller: ReplController, *words: str) -> int:
 
 
 REPORTS = (
-    ReplCommand("usage", "tokens and cost of this session", usage),
-    ReplCommand("context", "what fills the model's window", context),
-    ReplCommand("timeline", "what was decided, and why", timeline),
-    ReplCommand("ledger", "assumptions, anchors and boundaries of the work", ledger),
-    ReplCommand("prompts", "the system prompts that were sent", prompts, "[N]"),
+    ReplCommand("usage", "show tokens and cost of this session", usage),
+    ReplCommand("context", "show what fills the model's window", context),
+    ReplCommand("timeline", "show the decisions and their reasons", timeline),
+    ReplCommand("ledger", "show assumptions, anchors and boundaries of the work", ledger),
+    ReplCommand("prompts", "show the system prompts that were sent", prompts, "[N]"),
     ReplCommand("search", "search all sessions", search, "WORDS"),
     ReplCommand("export", "write this session into a .md, .html or .jsonl file", export, "[FILE]"),
 )

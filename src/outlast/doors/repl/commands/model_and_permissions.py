@@ -111,7 +111,7 @@ async def workflow(controller: ReplController, arguments: str) -> None:
         controller.say(f"workflow: {controller.workflow}; /workflow plain or /workflow guided changes it", "dim")
         return
     if wanted not in set(Workflow):
-        raise OutlastError(f"'{wanted}' is no workflow; choose one of {', '.join(Workflow)}")
+        raise OutlastError(f"'{wanted}' is not a workflow; choose one of {', '.join(Workflow)}")
     await controller.choose({"workflow": wanted})
     controller.say(f"workflow: {wanted}, from the next message on", "dim")
 
@@ -140,8 +140,8 @@ async def next_mode(controller: ReplController) -> None:
 
 MODES = ("read-only", "prompt", "workspace-write", "danger-full-access", "allow")
 RIGHTS = (
-    ReplCommand("model", "show what can answer, or switch", model, "[P:M] [--fresh]", (FRESH,)),
+    ReplCommand("model", "show the models, or switch", model, "[P:M] [--fresh]", (FRESH,)),
     ReplCommand("agent", "show the personas, or switch", agent, "[NAME] [--fresh]", (FRESH,)),
-    ReplCommand("workflow", "show or choose who leads: plain or guided", workflow, "[NAME]", tuple(Workflow)),
-    ReplCommand("permissions", "show or change what may be done", permissions, "[MODE]", MODES),
+    ReplCommand("workflow", "show or choose the workflow: plain or guided", workflow, "[NAME]", tuple(Workflow)),
+    ReplCommand("permissions", "show or change the permissions", permissions, "[MODE]", MODES),
 )

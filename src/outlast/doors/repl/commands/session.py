@@ -25,7 +25,7 @@ async def new(controller: ReplController, arguments: str) -> None:
 
 async def clear(controller: ReplController, arguments: str) -> None:
     if not controller.session.exists:
-        controller.say("nothing was said here yet", "dim")
+        controller.say("this session has no messages yet", "dim")
         return
     await controller.boundary("clear")
 
@@ -35,7 +35,7 @@ async def sessions(controller: ReplController, arguments: str) -> None:
         controller.repl_session.agent.store, None if arguments == "all" else controller.repl_session.agent.project_root
     )
     if not rows:
-        controller.say("there is no session of this project yet; /sessions all shows those of others", "dim")
+        controller.say("there is no session of this project yet; /sessions all shows the other projects", "dim")
         return
     for row in rows[:LISTED]:
         here = HERE if row.session_id == controller.session.session_id else " "
@@ -57,7 +57,7 @@ async def resume(controller: ReplController, arguments: str) -> None:
     found = ConversationSession.resume(wanted, store=store)
     if found.header.has_ended:
         name = found.session_id[:8]
-        raise OutlastError(f"session {name} has ended; `outlast sessions reopen {name}` opens it again")
+        raise OutlastError(f"session {name} has ended; `outlast sessions reopen {name}` reopens it")
     before = controller.repl_session.agent.project_root
     await controller.take(found)
     show_transcript(controller)
@@ -76,7 +76,7 @@ async def rename(controller: ReplController, arguments: str) -> None:
 
 async def fork(controller: ReplController, arguments: str) -> None:
     if not controller.session.exists:
-        raise OutlastError("nothing was said here yet, so there is nothing to fork")
+        raise OutlastError("this session has no messages yet, so there is nothing to fork")
     if arguments.strip() and not arguments.strip().isdecimal():
         raise OutlastError("give the number of the event to fork at, or nothing for here: /fork [SEQ]")
     source = controller.session.session_id
@@ -96,7 +96,7 @@ async def tree(controller: ReplController, arguments: str) -> None:
     while root in rows and (above := _base(rows[root])) in rows:
         root = above
     if root not in rows:
-        controller.say("nothing was said here yet", "dim")
+        controller.say("this session has no messages yet", "dim")
         return
     _branch(controller, rows, root, "", here)
 
@@ -121,12 +121,12 @@ async def leave(controller: ReplController, arguments: str) -> None:
 
 
 SESSIONS = (
-    ReplCommand("new", "begin another session; this one is kept", new),
-    ReplCommand("clear", "archive the messages and go on in this session", clear),
+    ReplCommand("new", "start a new session; this one is kept", new),
+    ReplCommand("clear", "archive the messages and continue this session", clear),
     ReplCommand("sessions", "list the sessions of this project, or all", sessions, "[all]", ("all",)),
-    ReplCommand("resume", "go on with another session", resume, "[ID]"),
+    ReplCommand("resume", "continue another session", resume, "[ID]"),
     ReplCommand("rename", "give this session a title", rename, "TITLE"),
-    ReplCommand("fork", "go on in a copy from here, or from an event", fork, "[SEQ]"),
+    ReplCommand("fork", "continue in a copy, from here or from an event", fork, "[SEQ]"),
     ReplCommand("tree", "show the forks of this session", tree),
-    ReplCommand("quit", "leave; everything is kept", leave),
+    ReplCommand("quit", "leave; the session is kept", leave),
 )

@@ -31,14 +31,14 @@ async def stop(controller: ReplController, arguments: str) -> None:
         controller.screen.offer("\n".join(await controller.work.stop()))
     elif controller.is_driven:
         await controller.repl_session.service.interrupt(controller.session.session_id, "the user pressed stop")
-        controller.say("asked whoever drives this session to stop the turn", "dim")
+        controller.say("asked the process that drives this session to stop the turn", "dim")
     else:
         controller.say("no turn is running", "dim")
 
 
 async def queue(controller: ReplController, arguments: str) -> None:
     if not arguments.strip():
-        raise OutlastError("give what is to be queued: /queue TEXT")
+        raise OutlastError("give the text to queue: /queue TEXT")
     await controller.work.admit(arguments, Delivery.QUEUE)
     controller.work.wake()
 
@@ -78,8 +78,8 @@ def expanded(controller: ReplController, shown: ToolCallEntry) -> None:
 
 TURNS = (
     ReplCommand("stop", "stop the running turn (Ctrl-C)", stop),
-    ReplCommand("queue", "say something that waits for its own turn", queue, "TEXT"),
+    ReplCommand("queue", "queue a message for a turn of its own", queue, "TEXT"),
     ReplCommand("plan", "switch plan mode on or off", plan, "[TEXT]"),
     ReplCommand("expand", "show all of a tool call (Ctrl-O)", expand, "[N]"),
-    ReplCommand("init", "have AGENTS.md written for this project", init),
+    ReplCommand("init", "let the model write AGENTS.md for this project", init),
 )

@@ -119,7 +119,7 @@ def activity(doing: str, since: float, hint: str, lines: list[str], width: int) 
 
 KEPT = 8192
 HINT_WIDTH = 60
-"""A narrower terminal shows no hint beside a long activity."""
+"""A narrower terminal shows no hint next to a long activity."""
 LINES = 5
 
 

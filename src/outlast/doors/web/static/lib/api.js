@@ -48,7 +48,7 @@ export async function request(method, path, { query, body, signal } = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "The server cannot be reached; it will be tried again.");
+    throw new ApiError(0, "The server cannot be reached; the page tries again.");
   }
   if (response.status === 401) tell("signed-out");
   if (!response.ok) throw new ApiError(response.status, await detailOf(response));

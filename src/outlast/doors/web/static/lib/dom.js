@@ -85,7 +85,7 @@ export function outside(address, ...children) {
 
 /** A link to a place in this page. */
 export function inside(place, attributes, ...children) {
-  if (!place.startsWith("#/")) throw new TypeError(`${place} is no place of this page`);
+  if (!place.startsWith("#/")) throw new TypeError(`${place} is not a place of this page`);
   const link = el("a", attributes, ...children);
   link.href = place;
   return link;

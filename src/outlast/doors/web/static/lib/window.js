@@ -59,7 +59,7 @@ export class WindowedList {
     this.render(anchor);
   }
 
-  /** Draw an item anew. What had the focus in it has it again. */
+  /** Redraw an item and restore its focus. */
   refresh(key) {
     this.guesses.delete(key);
     const before = this.nodes.get(key);

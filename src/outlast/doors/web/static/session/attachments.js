@@ -31,7 +31,7 @@ export class Attachments {
   async take(files) {
     for (const file of files) {
       if (!TYPES.includes(file.type))
-        toast(`${oneLine(file.name, 60)} is no picture that can be sent: PNG, JPEG, GIF and WebP can`, "warn");
+        toast(`${oneLine(file.name, 60)} cannot be sent: only PNG, JPEG, GIF and WebP pictures can`, "warn");
       else if (file.size > LARGEST) toast(`${oneLine(file.name, 60)} is larger than 5 MB`, "warn");
       else if (this.items.length >= MOST) toast(`At most ${MOST} pictures in one message`, "warn");
       else

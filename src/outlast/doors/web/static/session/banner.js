@@ -47,7 +47,7 @@ export class Banner {
       return {
         tone: "warn",
         words: "Not connected",
-        more: "What you write is kept, and sent when the server is back.",
+        more: "Your messages are kept, and sent when the server is back.",
       };
     }
     if (summary.rotated_to)
@@ -57,7 +57,7 @@ export class Banner {
         link: [`#/s/${summary.rotated_to}`, "Open it"],
       };
     if (summary.state === "damaged")
-      return { tone: "bad", words: "This session is damaged", more: "outlast verify tells what is wrong with it." };
+      return { tone: "bad", words: "This session is damaged", more: "Run outlast verify to see what is wrong." };
     if (summary.state === "ended")
       return {
         tone: "calm",
@@ -74,7 +74,7 @@ export class Banner {
     if (detail?.trouble)
       return {
         tone: "bad",
-        words: "Nothing answers here",
+        words: "No model answers here",
         more: oneLine(detail.trouble, 400),
         verbs: [["continue", "Try again", "primary"]],
       };

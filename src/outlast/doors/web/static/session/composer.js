@@ -8,14 +8,14 @@ import { icon } from "../lib/icons.js";
 import { keep, kept } from "../lib/storage.js";
 
 const WAYS = [
-  ["queue", "Queue", "is read when the turn that runs is done"],
-  ["steer", "Steer", "is read by the turn that runs, at its next step"],
-  ["interrupt", "Interrupt", "stops the turn that runs, and is read then"],
+  ["queue", "Queue", "is read after the running turn"],
+  ["steer", "Steer", "is read by the running turn at its next step"],
+  ["interrupt", "Interrupt", "stops the running turn and is read then"],
 ];
 
 export class Composer {
   /** `on`: send(text, {delivery, attachments}), which may be a promise of whether it was taken; stop(). */
-  constructor(sessionId, on, { placeholder = "Ask, or say what is to be done", extra = null } = {}) {
+  constructor(sessionId, on, { placeholder = "Ask, or describe the task", extra = null } = {}) {
     this.name = `draft.${sessionId}`;
     this.on = on;
     this.isRunning = false;
@@ -120,7 +120,7 @@ export class Composer {
     }
   }
 
-  /** Put a message back that is to be written anew, before what is there. */
+  /** Put a message back for editing, before the current text. */
   restore(text, attachments = []) {
     this.text.value = this.text.value ? `${text}\n\n${this.text.value}` : text;
     this.attachments.restore(attachments);
@@ -136,7 +136,7 @@ export class Composer {
 
   closed(why) {
     this.text.disabled = Boolean(why);
-    this.text.placeholder = why || "Ask, or say what is to be done";
+    this.text.placeholder = why || "Ask, or describe the task";
     this.attachments.button.disabled = Boolean(why);
     this.sendButton.disabled = Boolean(why) || !this.text.value.trim();
   }

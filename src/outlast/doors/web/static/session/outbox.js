@@ -25,7 +25,7 @@ export function leave(sessionId, content, { delivery = "queue", attachments = []
 }
 
 export class Outbox {
-  /** `on`: change(), stored(ack). What was sent before the page was loaded anew is sent again. */
+  /** `on`: change(), stored(ack). Messages that were not stored before a reload are sent again. */
   constructor(sessionId, on) {
     this.sessionId = sessionId;
     this.on = on;
@@ -121,8 +121,8 @@ export class Outbox {
   }
 }
 
-/** Whether this row is that message. The event may come before the answer to the post, or that answer be lost, or the
- *  page be loaded anew meanwhile: then the message is known by its words. */
+/** Whether this row is that message. The event may arrive before the response to the post, the
+ *  response may be lost, or the page may be reloaded: then the message is recognised by its text. */
 function isOf(message, row) {
   if (message.seq) return row.seq === message.seq;
   return row.role === "user" && row.seq > (message.after ?? Infinity) && row.content === message.content;

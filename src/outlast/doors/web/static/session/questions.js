@@ -160,7 +160,7 @@ function opened(need) {
   return `${OPENED[kind]}${rest.join(":")}${kind === "localhost" ? " of this machine" : ""}`;
 }
 
-/** What a command was given besides its text, a line each. The model's words are quoted, unless the reason has them. */
+/** The arguments of a command except its text, one per line. The model's words are quoted, unless the reason has them. */
 function details(given, reason) {
   return Object.entries(given).flatMap(([name, value]) => {
     if (name === "command") return [];

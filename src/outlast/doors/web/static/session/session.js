@@ -176,7 +176,7 @@ export class Session {
     const before = transcript.oldest;
     const query = { limit, before, all: this.showsArchived || undefined };
     const page = await readSession(this.id, query, this.abort.signal);
-    if (transcript !== this.transcript) return; // everything was read anew meanwhile
+    if (transcript !== this.transcript) return; // everything was reloaded meanwhile
     transcript.page(page.messages);
     transcript.hasOlder = page.messages.length >= limit;
     if (page.messages.length) await this.readNotes(transcript, before);
@@ -210,7 +210,7 @@ export class Session {
       event: (event) => this.event(event),
       delta: (frame) => this.delta(frame),
       resync: () => this.again(),
-      gone: () => this.on.gone(new Error("This session is not there any more.")),
+      gone: () => this.on.gone(new Error("This session no longer exists.")),
       state: (state) => {
         if (state === "live" && this.connection !== "live") this.refresh(0);
         this.connection = state;
@@ -219,7 +219,7 @@ export class Session {
     }).start();
   }
 
-  /** Read everything anew: what is here cannot be brought up to date by what follows. */
+  /** Reload everything: the current state cannot be updated by later events. */
   async again() {
     try {
       await this.open();

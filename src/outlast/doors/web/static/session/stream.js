@@ -43,7 +43,7 @@ export class Follower {
     this.again();
   }
 
-  /** Do at once what would be done next: the connection is opened anew, or closed. */
+  /** Reconnect or close now, without waiting for the timer. */
   again() {
     this.meant = true;
     this.abort.abort();

@@ -32,7 +32,7 @@ export class SessionList {
     return this.load();
   }
 
-  /** Read it anew: the first page, or what the query finds. */
+  /** Reload the list: the first page, or the results of the query. */
   async load() {
     this.abort.abort();
     this.abort = new AbortController();

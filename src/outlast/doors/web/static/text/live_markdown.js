@@ -24,7 +24,7 @@ export class LiveMarkdown {
     this.epoch = 0;
   }
 
-  /** The text so far. One that does not go on from the last begins anew. */
+  /** The text so far. A text that does not extend the last one starts over. */
   show(text) {
     if (!text.startsWith(this.text)) this.forget();
     this.text = text;

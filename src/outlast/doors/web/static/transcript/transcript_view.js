@@ -44,7 +44,7 @@ export class TranscriptView {
     this.draftView.clear();
   }
 
-  /** Show all that there is now; rows that are not what they were are drawn anew. */
+  /** Show the current rows; redraw those that changed. */
   show() {
     const { transcript, draft, outgoing } = this.session;
     const keys = [START];

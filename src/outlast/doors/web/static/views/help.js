@@ -12,8 +12,8 @@ const KEYS = [
   ["1 … 5", "transcript, timeline, ledger, usage, tree"],
   ["End", "to the newest message"],
   ["Enter", "send; Shift+Enter begins a new line"],
-  ["Ctrl+Enter", "send, and steer the turn that runs"],
-  ["Ctrl+.", "stop the turn that runs"],
+  ["Ctrl+Enter", "send, and steer the running turn"],
+  ["Ctrl+.", "stop the running turn"],
   ["Esc", "leave a field, a search, a menu; then back to the list"],
   ["?", "this help"],
 ];

@@ -27,7 +27,7 @@ export class Home {
     this.composer = new Composer(
       "new",
       { send: (text, how) => this.send(text, how), stop: () => {} },
-      { placeholder: "What is to be done?", extra: more },
+      { placeholder: "What do you want to do?", extra: more },
     );
     this.node = el(
       "section.pane.home",
@@ -39,7 +39,7 @@ export class Home {
         el(
           "p",
           {},
-          "Everything said here is stored before it is answered. ",
+          "Every message is stored before it is answered. ",
           "Close the lid, lose the network, restart the machine: it goes on where it stopped.",
         ),
         el("p.home-note", { role: "status" }),
@@ -60,7 +60,7 @@ export class Home {
     this.fields.model_override.querySelector("input").placeholder = info.model ?? "the server's";
     this.note.textContent = info.answers
       ? ""
-      : "This server was started without a model: messages are stored, and whoever runs turns here answers them.";
+      : "This server was started without a model: messages are stored, and a worker on the same store answers them.";
   }
 
   close() {}

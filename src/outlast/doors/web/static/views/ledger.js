@@ -6,9 +6,9 @@ import { oneLine, readable } from "../lib/invisible.js";
 import { loadedView } from "./view.js";
 
 const LISTS = [
-  ["assumptions", "Assumptions", "What was taken for granted"],
+  ["assumptions", "Assumptions", "What the model takes for granted"],
   ["acceptance_anchors", "Acceptance anchors", "What has to hold when it is done"],
-  ["decision_boundaries", "Decision boundaries", "What is decided, and not to be decided again"],
+  ["decision_boundaries", "Decision boundaries", "What is decided and stays decided"],
 ];
 const BAD = new Set(["contradicted", "changed", "reopened"]);
 

@@ -31,7 +31,7 @@ export function watchSignIn() {
       el(
         "p",
         {},
-        "The server does not know this browser any more. ",
+        "The server no longer knows this browser. ",
         "Run this where the server runs, and open the link that it prints, in this browser:",
       ),
       el("pre.command", {}, "outlast serve url"),

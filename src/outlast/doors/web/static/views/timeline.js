@@ -14,7 +14,7 @@ export function timelineView(session) {
     session,
     read: (signal) => readView(session.id, "timeline", {}, signal),
     draw: (found) => drawn(session, Array.isArray(found) ? found : (found.entries ?? found.timeline ?? [])),
-    empty: "Nothing was decided here yet. Routes, plans and checks of the work appear here.",
+    empty: "No decisions in this session yet. Routes, plans and checks of the work appear here.",
   });
 }
 

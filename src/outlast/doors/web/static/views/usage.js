@@ -111,7 +111,7 @@ function contextView(context) {
   const percent = Math.round((context.used / context.window) * 100);
   const told = context.window
     ? `about ${short(context.used)} of ${short(context.window)} tokens (${percent} %)`
-    : `about ${short(context.used ?? 0)} tokens; how large the window is, is not known`;
+    : `about ${short(context.used ?? 0)} tokens; the window's size is unknown`;
   return el(
     "section.card",
     {},

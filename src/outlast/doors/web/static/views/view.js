@@ -3,8 +3,8 @@
 import { el, replace } from "../lib/dom.js";
 import { hear } from "../lib/event_bus.js";
 
-/** `read(signal)` gives what `draw` draws; where `draw` gives null there is nothing, and `empty` says so. It is read
- *  again when the session has changed, and drawn anew when that made a difference. */
+/** A view that loads its data: `read(signal)` returns it, `draw` renders it; if `draw` returns null, `empty` is shown.
+ *  It reads again after the session changed, and redraws if the data differ. */
 export function loadedView(name, { session, read, draw, empty }) {
   const abort = new AbortController();
   const node = el(

@@ -5,7 +5,7 @@ import { icon } from "../lib/icons.js";
 import { keep, kept } from "../lib/storage.js";
 
 const THEMES = [
-  ["auto", "screen", "as the system has it"],
+  ["auto", "screen", "as the system"],
   ["light", "sun", "light"],
   ["dark", "moon", "dark"],
 ];
