@@ -209,6 +209,9 @@ class WorkspaceChanges:
             and "the copies for undo have reached their limit for this session; not every file can be restored",
             "files": any(index.state.over_limit for index, _ in self._indexes)
             and "the project has too many files that git does not track; undo does not know all of them",
+            "ignored": group.files
+            and any(folder.skipped for index, _ in self._indexes for folder in index.state.folders.values())
+            and "files that git ignores are not kept, so undo does not restore them",
             "names": any(index.unnamed for index, _ in self._indexes)
             and "files whose names are not UTF-8 are not known to undo",
             "jobs": self.calls.jobs

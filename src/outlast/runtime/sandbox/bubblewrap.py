@@ -33,9 +33,13 @@ class Mount(msgspec.Struct, frozen=True, order=True):
 
 
 class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """Folders of a session's sandbox. `temporary` is a bounded tmpfs that the session's namespaces mount there."""
+    """Folders of a session's sandbox. `temporary` is a bounded tmpfs that the session's namespaces mount there. All
+    but the `writable` folders and the caches is read-only in these namespaces already: a command that exchanges a
+    folder for a link while bubblewrap mounts the folders of the next command leads that mount to another place of the
+    machine, but cannot make the place writable."""
 
     temporary: Path
+    writable: tuple[Path, ...] = ()
 
     @property
     def shared(self) -> Path:
@@ -55,16 +59,27 @@ class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
         """Where throw-away layers of read-only commands lie."""
         return self.temporary / "layers"
 
+    @property
+    def machine(self) -> Path:
+        """The machine's files, writable, for what a command may write outside the roots. No command sees this."""
+        return self.temporary / "machine"
+
 
 def session_argv(
-    program: str, places: SessionPlaces, tmp_size: int, overlays: Iterable[tuple[Path, Path, Path]] = ()
+    program: str,
+    places: SessionPlaces,
+    tmp_size: int,
+    overlays: Iterable[tuple[Path, Path, Path]] = (),
 ) -> list[str]:
     """Return the start of the command line that creates the namespaces of a session; the init's own follows it.
 
     `overlays` are caches as (the user's own folder, upper layer, work folder)."""
     argv = [program, "--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
-    argv += ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
+    argv += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
     argv += ["--size", str(tmp_size), "--perms", "0700", "--tmpfs", str(places.temporary)]
+    argv += ["--bind", "/", str(places.machine)]
+    for path in sorted({os.path.realpath(path) for path in places.writable}):
+        argv += ["--bind", path, path]
     for lower, upper, work in overlays:
         argv += ["--overlay-src", str(lower), "--overlay", str(upper), str(work), str(lower)]
     return [*argv, "--as-pid-1", "--new-session", "--die-with-parent", "--"]
@@ -90,14 +105,15 @@ def command_argv(
     for path in KERNEL_PATHS:
         argv += ["--ro-bind-try", path, path]
     visible = [os.path.realpath(path) for path in (*walls.shown, *walls.roots, *writable)]
+    lifted = walls.granted(NeedKind.WRITE)
+    kept = () if walls.read_only else [mount for mount in protection if not _is_below(mount.path, lifted)]
     mounts = [
         *_places(places),
         *_hidden(walls, places, visible),
         *(Mount(os.path.realpath(path), 4, ("--bind", str(path))) for path in writable),
-        *_roots(walls, layer),
-        *(() if walls.read_only else protection),
-        *_lifted(walls),
+        *(_writable(mount, places) for mount in (*_roots(walls, layer), *kept)),
     ]
+    mounts += [_writable(mount, places) for mount in _lifted(walls, mounts)]
     for mount in sorted(mounts, key=lambda one: (Path(one.path).parts, one.rank)):
         argv += [*mount.options, mount.path]
         if mount.options == ("--tmpfs",):
@@ -164,7 +180,26 @@ def _roots(walls: CommandWalls, layer: Path | None) -> list[Mount]:
     ]
 
 
-def _lifted(walls: CommandWalls) -> list[Mount]:
-    writable = [*walls.granted(NeedKind.WRITE), *walls.granted(NeedKind.SOCKET)]
-    mounts = [Mount(path, 9, ("--ro-bind-try", path)) for path in walls.granted(NeedKind.READ)]
-    return [*mounts, *(Mount(path, 9, ("--bind-try", path)) for path in writable)]
+def _writable(mount: Mount, places: SessionPlaces) -> Mount:
+    """Return the mount with a source that is writable in the session's namespaces, if it shall be writable."""
+    option = mount.options[0]
+    if option not in ("--bind", "--bind-try"):
+        return mount
+    if _is_below(mount.path, [os.path.realpath(path) for path in places.writable]):
+        return mount
+    return Mount(mount.path, mount.rank, (option, f"{places.machine}{mount.path}"))
+
+
+def _lifted(walls: CommandWalls, mounts: Sequence[Mount]) -> list[Mount]:
+    """Return the mounts of lifted walls. What is writable without a mount of its own gets none: programs replace a
+    file by renaming another one to its name, which fails on a mount point."""
+    written = [path for path in walls.granted(NeedKind.WRITE) if not _is_written(path, mounts)]
+    read = [Mount(path, 9, ("--ro-bind-try", path)) for path in walls.granted(NeedKind.READ)]
+    return [*read, *(Mount(path, 9, ("--bind-try", path)) for path in (*written, *walls.granted(NeedKind.SOCKET)))]
+
+
+def _is_written(path: str, mounts: Sequence[Mount]) -> bool:
+    """Whether the innermost mount around a path is writable."""
+    around = [mount for mount in mounts if _is_below(path, [mount.path])]
+    inner = max(around, key=lambda one: (len(Path(one.path).parts), one.rank), default=None)
+    return inner is not None and inner.options[0] == "--bind"

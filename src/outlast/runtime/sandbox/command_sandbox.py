@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from outlast.runtime.sandbox import unix_sockets
 from outlast.runtime.sandbox.bubblewrap import SessionPlaces, command_argv, session_argv
 from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
@@ -54,6 +56,7 @@ class PreparedCommand:
         hidden: tuple[Path, ...] = (),
         connections: CallConnections | None = None,
         ended: Callable[[], tuple[str, ...]] | None = None,
+        oom_kills: Callable[[], int] = int,
     ) -> None:
         self.spec = spec
         self.session = session
@@ -65,6 +68,7 @@ class PreparedCommand:
         self._notes: tuple[str, ...] = ()
         self._is_closed = False
         self._ended = ended
+        self._oom_kills, self._oom_kills_before = oom_kills, oom_kills()
 
     def facts(self) -> dict[str, Any]:
         """Return what the log records of the walls: the tier, lifted walls, connections."""
@@ -82,7 +86,8 @@ class PreparedCommand:
         self.close()
         notes = [f"[{note}]" for note in self._notes]
         refused = self._connections.notes() if self._connections is not None else []
-        if code or signal:
+        oom_kills = self._oom_kills() - self._oom_kills_before
+        if code or signal or oom_kills:
             looking = self._request.looking
             notes += named_denials(
                 output,
@@ -92,9 +97,11 @@ class PreparedCommand:
                 network=not refused,
                 permissions=self._report.tier is SandboxTier.LANDLOCK,
             )
-            notes += refused
-            limit = limit_note(self._limits, code=code, signal=signal, output=output, looking=looking)
+            limit = limit_note(
+                self._limits, code=code, signal=signal, output=output, looking=looking, oom_kills=oom_kills
+            )
             notes += [f"[{limit}]"] if limit is not None else []
+        notes += refused
         if self._request.looking and self._report.overlays:
             notes.append("[read-only: the command ran on a throw-away copy; nothing that it wrote was kept]")
         return notes
@@ -112,9 +119,10 @@ class PreparedCommand:
 class _Shared:
     """A session's sandbox in use by some commands."""
 
-    def __init__(self, sandbox: SessionSandbox, caches: CachePlan) -> None:
+    def __init__(self, sandbox: SessionSandbox, caches: CachePlan, group: MemoryGroup | None) -> None:
         self.sandbox = sandbox
         self.caches = caches
+        self.group = group
         self.running = 0
         self.repositories = KnownRepositories()
 
@@ -147,17 +155,20 @@ class CommandSandbox:
         self._is_swept = False
         self._areas: dict[str, CacheArea | None] = {}
         self._lock = threading.Lock()
+        self._open: weakref.WeakSet[PreparedCommand] = weakref.WeakSet()
         self._starting: dict[tuple[str, bool], threading.Lock] = {}
 
     def prepare(self, request: CommandRequest, lift: Lift) -> PreparedCommand:
         """Prepare a command. Raises SandboxFailure if the sandbox cannot be started. May block for a moment."""
         match self.report.tier:
             case SandboxTier.BUBBLEWRAP:
-                return self._in_namespaces(request, lift)
+                prepared = self._in_namespaces(request, lift)
             case SandboxTier.LANDLOCK:
-                return self._by_landlock(request)
+                prepared = self._by_landlock(request)
             case _:
                 raise SandboxFailure(f"the sandbox {self.report.tier} cannot start commands")
+        self._open.add(prepared)
+        return prepared
 
     # --- bubblewrap
 
@@ -166,6 +177,9 @@ class CommandSandbox:
         shared = self._acquire(key, request)
         try:
             return self._mounted(request, shared, lift)
+        except OSError as error:
+            self._release(key)
+            raise SandboxFailure(f"a folder of the project changed meanwhile ({error}); run it again") from error
         except BaseException:
             self._release(key)
             raise
@@ -174,7 +188,9 @@ class CommandSandbox:
         places, key = shared.sandbox.places, (request.session_id, request.looking)
         walls = self._walls(request)
         layer = places.layers / _short(request.call_id) if request.looking and self.report.overlays else None
-        git = None if request.looking else GitGuard(request.roots, places, self._state_dir, shared.repositories)
+        lifted = [Path(path) for path in walls.granted(NeedKind.WRITE)]
+        known = shared.repositories
+        git = None if request.looking else GitGuard(request.roots, places, self._state_dir, known, lifted)
         connections = None if request.looking else self.network.open(request.call_id, request.needs, lift)
         if connections is not None:
             for port in walls.granted(NeedKind.LOCALHOST):
@@ -201,6 +217,8 @@ class CommandSandbox:
 
         def ended() -> tuple[str, ...]:
             self._release(key)
+            for port in walls.granted(NeedKind.LOCALHOST):
+                shared.sandbox.end_forward(int(port))
             return git.end() if git is not None else ()
 
         return PreparedCommand(
@@ -212,6 +230,7 @@ class CommandSandbox:
             hidden=walls.hidden,
             connections=connections,
             ended=ended,
+            oom_kills=shared.group.oom_kills if shared.group is not None else int,
         )
 
     def _environment(
@@ -222,11 +241,14 @@ class CommandSandbox:
         return found if connections is None else found | proxy_environment(shared.sandbox.port, connections.token)
 
     def _walls(self, request: CommandRequest) -> CommandWalls:
+        hidden = self._hidden()
+        if self.report.tier is SandboxTier.BUBBLEWRAP:
+            hidden += _outer_sockets(hidden)
         return CommandWalls(
             roots=request.roots,
             read_only=request.looking,
             needs=tuple(need.opened() for need in request.needs),
-            hidden=self._hidden(),
+            hidden=hidden,
             shown=(*request.shown, request.private),
         )
 
@@ -262,7 +284,6 @@ class CommandSandbox:
             sweep_placeholders(self._state_dir)
         session_id, looking = key
         name = f"{_short(session_id)}-{os.getpid()}-{'look' if looking else 'work'}"
-        places = SessionPlaces(temporary=self._folder / name)
         area = open_cache_area(self._home, _short(os.path.realpath(request.project)))
         caches = CachePlan()
         if area is not None:
@@ -273,6 +294,9 @@ class CommandSandbox:
                 apart=(*request.roots, self._home),
                 overlays=self.report.overlays,
             )
+        plain = tuple(path for path in caches.writable if path not in {lower for lower, _, _ in caches.layers})
+        writable = (*(() if looking else request.roots), request.private, *plain)
+        places = SessionPlaces(temporary=self._folder / name, writable=writable)
         argv = session_argv(self.report.program, places, self.limits.tmp_bytes or (2 << 30), caches.layers)
         group = memory_group(self.limits, name)
         if isinstance(group, MemoryGroup):  # otherwise it is the reason why there is none
@@ -283,10 +307,10 @@ class CommandSandbox:
         if isinstance(group, MemoryGroup):
             sandbox.at_end(group.close)
         sandbox.wait_ready()
-        return _Shared(sandbox, caches)
+        return _Shared(sandbox, caches, group if isinstance(group, MemoryGroup) else None)
 
     def close(self) -> None:
-        """End every sandbox and every process in it."""
+        """End every sandbox and every process in it, then release what its commands used. May be repeated."""
         with self._lock:
             sandboxes = [one.sandbox for one in self._sessions.values()]
             self._sessions.clear()
@@ -294,6 +318,8 @@ class CommandSandbox:
             sandbox.close()
         for sandbox in sandboxes:
             sandbox.join(5)
+        for prepared in list(self._open):
+            prepared.close()
         self.network.close()
 
     # --- Landlock
@@ -333,6 +359,13 @@ class CommandSandbox:
         if area is None:
             return CachePlan()
         return area.plan(user_home=self._user_home, environ=request.environment, overlays=False)
+
+
+def _outer_sockets(hidden: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the sockets on which programs outside listen. Those of the session are in a network of their own, which
+    this process does not see."""
+    paths = dict.fromkeys(Path(os.path.realpath(path)) for path in unix_sockets.listening())
+    return tuple(path for path in paths if path.is_socket() and not any(path.is_relative_to(one) for one in hidden))
 
 
 def _layer(layer: Path, number: int) -> tuple[Path, Path]:

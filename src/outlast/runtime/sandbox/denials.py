@@ -15,11 +15,14 @@ TAIL = 20_000
 MOST_PATHS = 3
 _READ_ONLY = re.compile(r"read-only file system|\bEROFS\b|Errno 30", re.IGNORECASE)
 _REFUSED = re.compile(r"permission denied|operation not permitted|\bEACCES\b|\bEPERM\b", re.IGNORECASE)
+_BUSY = re.compile(r"device or resource busy|\bEBUSY\b", re.IGNORECASE)
+"""How the kernel refuses to rename or remove a protected path, which is a mount point."""
+_PROTECTED = re.compile(r"(?:^|[\s'\"\u2018\u201c])((?:[\w./@+-]*/)?\.(?:git|outlast)(?:/[\w./@+-]+)?)(?![\w.-])")
 _EITHER = re.compile(f"{_READ_ONLY.pattern}|{_REFUSED.pattern}", re.IGNORECASE)
 _QUOTES = "'\"\u2018\u2019\u201c\u201d"
 _PATH = re.compile(rf"[{_QUOTES} ](/[^{_QUOTES}:\n]{{1,300}})|^(/[^:\n]{{1,300}}):", re.MULTILINE)
 _NETWORK = re.compile(
-    r"could not resolve (?:host|proxy)[: ]*'?(?P<curl>[\w.-]+)?|temporary failure in name resolution|"
+    r"could not resolve (?:hostname|host|proxy)[: ]*'?(?P<curl>[\w.-]+)?|temporary failure in name resolution|"
     r"name or service not known|network is unreachable|\bENOTFOUND\b(?: (?P<node>[\w.-]+))?|\bEAI_AGAIN\b|"
     r"\bENETUNREACH\b|no address associated with hostname|failed to lookup address|no such host",
     re.IGNORECASE,
@@ -50,15 +53,20 @@ def named_denials(
 
 
 def _writes(tail: str, roots: Sequence[Path], looking: bool, refusal: re.Pattern[str]) -> list[str]:
-    lines = [line for line in tail.splitlines() if refusal.search(line)]
+    lines = [line for line in tail.splitlines() if refusal.search(line) or _is_protected(line)]
     outside = dict.fromkeys(path for line in lines for path in _paths(line) if not _is_free(path, roots))
-    named = list(outside)[:MOST_PATHS]
+    obeyed = dict.fromkeys(found for line in lines if not _paths(line) for found in _PROTECTED.findall(line))
+    named = list(outside | obeyed)[:MOST_PATHS]
     if named and looking:
         return [f"[blocked by the sandbox: read-only and plan mode write nowhere outside /tmp: {', '.join(named)}]"]
     if named:
         needs = ", ".join(f'"write:{path}"' for path in named)
         return [f"[blocked by the sandbox: this command may not write to {', '.join(named)}; ask with needs=[{needs}]]"]
     return ['[blocked by the sandbox: a write outside the project; ask with needs=["write:PATH"]]'] if lines else []
+
+
+def _is_protected(line: str) -> bool:
+    return _BUSY.search(line) is not None and _PROTECTED.search(line) is not None
 
 
 def _reads(tail: str, hidden: Sequence[Path]) -> list[str]:
@@ -81,6 +89,6 @@ def _paths(line: str) -> list[str]:
 
 def _is_free(path: str, roots: Sequence[Path]) -> bool:
     """Whether the sandbox lets a command write there: in the project, but not to what git and Outlast obey."""
-    if Path(path).is_relative_to("/tmp"):  # noqa: S108
-        return True
-    return _is_below(path, roots) and not {".git", ".outlast"} & set(Path(path).parts)
+    if _is_below(path, roots):
+        return not {".git", ".outlast"} & set(Path(path).parts)
+    return Path(path).is_relative_to("/tmp")  # noqa: S108

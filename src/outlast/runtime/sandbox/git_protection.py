@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from outlast.runtime.git_repository import is_harmless_setting, setting_names
+from outlast.runtime.safe_open import open_folder
 from outlast.runtime.sandbox.bubblewrap import Mount, SessionPlaces
 from outlast.runtime.sandbox.git_layout import GitDirectory, common_directory, git_directory, is_bare, named_directory
 from outlast.runtime.sandbox.placeholders import COMMONDIR, Placeholder, PlaceholderLease
@@ -304,28 +305,38 @@ def _has_hooks(hooks: Path) -> bool:
 
 
 def set_aside(git_dir: Path) -> str:
-    """Rename what could run a program in a repository that a command has created; return a sentence that names it."""
-    if git_dir.is_symlink() or not git_dir.is_dir():
-        target = _free(git_dir)
-        git_dir.rename(target)
-        return (
-            f"{git_dir} was created by a command and names a repository that can run programs: it is now {target.name}"
-        )
-    renamed: list[str] = []
-    for name in ("config", "config.worktree", "hooks", "commondir"):
-        path = git_dir / name
-        if os.path.lexists(path):
-            target = _free(path)
-            path.rename(target)
-            renamed.append(target.name)
-    return (
-        f"{git_dir} was created by a command and can run programs: its settings were set aside as {', '.join(renamed)}"
-    )
+    """Rename what could run a program in a repository that a command has created; return a sentence that names it.
+
+    No link on the way is followed: another command may exchange a folder for a link at this moment. Raises OSError if
+    something cannot be renamed."""
+    parent = open_folder(git_dir.parent)
+    try:
+        if git_dir.is_symlink() or not git_dir.is_dir():
+            new = _renamed(parent, git_dir.name)
+            return f"{git_dir} was created by a command and names a repository that can run programs: it is now {new}"
+        inside = os.open(git_dir.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
+        names = [name for name in ("config", "config.worktree", "hooks", "commondir") if _exists(inside, name)]
+        renamed = ", ".join([_renamed(inside, name) for name in names])
+    finally:
+        os.close(inside)
+    return f"{git_dir} was created by a command and can run programs: its settings were set aside as {renamed}"
 
 
-def _free(path: Path) -> Path:
-    target, number = path.with_name(path.name + SET_ASIDE), 1
-    while os.path.lexists(target):
+def _renamed(folder: int, name: str) -> str:
+    new, number = name + SET_ASIDE, 1
+    while _exists(folder, new):
         number += 1
-        target = path.with_name(f"{path.name}{SET_ASIDE}-{number}")
-    return target
+        new = f"{name}{SET_ASIDE}-{number}"
+    os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+    return new
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -63,11 +63,15 @@ class SessionInit:
         """Lead this port of the session's loopback to the same port of the machine, for the command with this token."""
         from network import port_forward
 
-        if port in self.helpers:
-            os.kill(self.helpers.pop(port), signal.SIGKILL)
+        self.end_forward(port)
         listeners = self._free_port(lambda: port_forward.listen(port))
         if listeners is not None:
             self._fork_helper(port, listeners, lambda: port_forward.serve(listeners, self.proxy_path, port, token))
+
+    def end_forward(self, port: int) -> None:
+        """End the process that forwards this port, if there is one."""
+        if port and port in self.helpers:
+            os.kill(self.helpers.pop(port), signal.SIGKILL)
 
     def _free_port(self, listen: Callable[[], list[socket.socket]]) -> list[socket.socket] | None:
         """Return listeners once the kernel has ended the process that had the port; None if another program has it."""
@@ -117,6 +121,8 @@ class SessionInit:
                 self.kill(int(number))
             elif verb == "forward" and self.proxy_path:
                 self.forward(int(number), words[1])
+            elif verb == "unforward":
+                self.end_forward(int(number))
         finally:
             for fd in descriptors:
                 os.close(fd)

@@ -101,6 +101,13 @@ class SessionSandbox:
         except OSError as error:
             raise SandboxFailure(f"the sandbox of this session has ended ({error})") from error
 
+    def end_forward(self, port: int) -> None:
+        """Free a port that `forward` took."""
+        try:
+            self._control.sendall(f"unforward {port}".encode())
+        except OSError:
+            return  # the sandbox has ended, and its ports with it
+
     def close(self) -> None:
         """End every process of the sandbox. Returns at once; may be repeated."""
         try:

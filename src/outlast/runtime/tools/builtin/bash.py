@@ -294,7 +294,7 @@ class Bash:
             order.close()
             raise
         command.ended.add_done_callback(lambda _: order.close())
-        self.jobs.add(context.session_id, job_id, arguments.command, command)
+        self.jobs.add(context.session_id, job_id, arguments.command, command, order.walls)
         facts = {"job_id": job_id, "pid": command.spawned.pid, **_confinement(order, context)}
         text = f"Started as {job_id}; read it with bash_output, end it with bash_kill."
         return ToolOutcome(text="\n".join((text, *_start_notes(context))), facts=facts)
