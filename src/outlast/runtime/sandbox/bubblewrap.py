@@ -24,6 +24,10 @@ SYSTEM_PROFILES = ("/run/current-system", "/run/booted-system", "/run/opengl-dri
 """Where NixOS keeps its programs: links into a store that is read-only, not sockets."""
 
 
+PROTECTED = 7
+"""The rank of a read-only path in a writable git directory or root."""
+
+
 class Mount(msgspec.Struct, frozen=True, order=True):
     """A mount at `path`. Of two mounts at the same path, the one with the higher `rank` stays visible."""
 
@@ -49,6 +53,11 @@ class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def empty_file(self) -> Path:
         return self.temporary / "nothing"
+
+    @property
+    def ignored_folder(self) -> Path:
+        """A folder that git ignores, since all it holds is a `.gitignore` for everything."""
+        return self.temporary / "ignored"
 
     @property
     def layers(self) -> Path:
@@ -95,8 +104,8 @@ def command_argv(
         *_hidden(walls, places, visible),
         *(Mount(os.path.realpath(path), 4, ("--bind", str(path))) for path in writable),
         *_roots(walls, layer),
-        *(() if walls.read_only else protection),
-        *_lifted(walls),
+        *(() if walls.read_only else _standing(walls, protection)),
+        *_lifted(walls, protection),
     ]
     for mount in sorted(mounts, key=lambda one: (Path(one.path).parts, one.rank)):
         argv += [*mount.options, mount.path]
@@ -164,7 +173,19 @@ def _roots(walls: CommandWalls, layer: Path | None) -> list[Mount]:
     ]
 
 
-def _lifted(walls: CommandWalls) -> list[Mount]:
-    writable = [*walls.granted(NeedKind.WRITE), *walls.granted(NeedKind.SOCKET)]
+def _standing(walls: CommandWalls, protection: Sequence[Mount]) -> list[Mount]:
+    """Return the protection without the files that this command may write. They get no mount at all: git replaces its
+    configuration by a rename, which fails over a mount point."""
+    lifted = set(walls.granted(NeedKind.WRITE))
+    return [mount for mount in protection if mount.rank != PROTECTED or mount.path not in lifted]
+
+
+def _lifted(walls: CommandWalls, protection: Sequence[Mount]) -> list[Mount]:
+    unmounted = {mount.path for mount in protection if mount.rank == PROTECTED}
+    unmounted -= {
+        path for path in unmounted if _is_below(path, [one.path for one in protection if one.rank > PROTECTED])
+    }
+    writable = [path for path in walls.granted(NeedKind.WRITE) if path not in unmounted]
+    writable += walls.granted(NeedKind.SOCKET)
     mounts = [Mount(path, 9, ("--ro-bind-try", path)) for path in walls.granted(NeedKind.READ)]
     return [*mounts, *(Mount(path, 9, ("--bind-try", path)) for path in writable)]
