@@ -15,10 +15,10 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE PYTHONUNBUFFE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check bench bench-peers soak lock fmt clean
+.PHONY: help run demo test test-toolchains check bench bench-peers soak lock fmt clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 run: $(VENV)/.ready-run ## talk to it (the local model, unless you have a key); without a terminal, one answer
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/outlast $(ARGS); \
@@ -28,7 +28,7 @@ demo: $(VENV)/.ready-run ## a turn with tools, a real kill -9, the resume: see t
 	@$(BIN)/outlast demo $(ARGS)
 
 # The types are checked beside the tests, which leave a core idle half of the time.
-test: $(VENV)/.ready-dev ## every check and every test (but soak)
+test: $(VENV)/.ready-dev ## every check and every test (but soak and test-toolchains)
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
 	$(BIN)/lint-imports --no-cache --no-logo
@@ -49,6 +49,9 @@ bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an e
 	@test -x .venv-peers/bin/python || $(BIN)/python -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check --no-input -q install -r bench/requirements-peers.txt -e .
 	@.venv-peers/bin/python -m bench.peers --report docs/benchmarks.md $(ARGS)
+
+test-toolchains: $(VENV)/.ready-dev ## go and cargo builds in the sandbox; needs both (apt-get install golang-go cargo)
+	OUTLAST_REQUIRE_ALL=1 $(BIN)/python -m pytest -m toolchains --timeout 900 -p no:xdist $(ARGS)
 
 soak: $(VENV)/.ready-dev ## the long kill and fault runs
 	OUTLAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 -p no:xdist $(ARGS)

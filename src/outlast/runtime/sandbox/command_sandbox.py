@@ -21,7 +21,7 @@ from outlast.runtime.sandbox import unix_sockets
 from outlast.runtime.sandbox.bubblewrap import SessionPlaces, command_argv, session_argv
 from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
-from outlast.runtime.sandbox.denials import named_denials
+from outlast.runtime.sandbox.denials import named_denials, passed_over, start_folder
 from outlast.runtime.sandbox.environment import sandbox_environment
 from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories
 from outlast.runtime.sandbox.git_layout import find_git_directories
@@ -87,6 +87,8 @@ class PreparedCommand:
         notes = [f"[{note}]" for note in self._notes]
         refused = self._connections.notes() if self._connections is not None else []
         oom_kills = self._oom_kills() - self._oom_kills_before
+        command = self._request.argv[-1]
+        folder = start_folder(command, self._request.cwd)
         if code or signal or oom_kills:
             looking = self._request.looking
             notes += named_denials(
@@ -94,6 +96,7 @@ class PreparedCommand:
                 self._request.roots,
                 self._hidden,
                 looking=looking,
+                folder=folder,
                 network=not refused,
                 permissions=self._report.tier is SandboxTier.LANDLOCK,
             )
@@ -101,6 +104,8 @@ class PreparedCommand:
                 self._limits, code=code, signal=signal, output=output, looking=looking, oom_kills=oom_kills
             )
             notes += [f"[{limit}]"] if limit is not None else []
+        elif not self._request.looking:
+            notes += passed_over(output, command, self._hidden, folder)
         notes += refused
         if self._request.looking and self._report.overlays:
             notes.append("[read-only: the command ran on a throw-away copy; nothing that it wrote was kept]")

@@ -61,7 +61,7 @@ class GitGuard:
         self._lease = PlaceholderLease(protection.placeholders, state_dir)
         self._notes = protection.notes
         known.separate = protection.separate
-        self.mounts: tuple[Mount, ...] = guard_mounts(protection, self._lease)
+        self.mounts: tuple[Mount, ...] = guard_mounts(protection, self._lease, places)
 
     def end(self) -> tuple[str, ...]:
         """Remove what protected missing paths; return sentences about repositories for the model and the user."""

@@ -24,7 +24,7 @@ import msgspec
 
 from outlast.runtime.git_repository import is_harmless_setting, setting_names
 from outlast.runtime.safe_open import open_folder
-from outlast.runtime.sandbox.bubblewrap import Mount, SessionPlaces
+from outlast.runtime.sandbox.bubblewrap import PROTECTED, Mount, SessionPlaces
 from outlast.runtime.sandbox.git_layout import GitDirectory, common_directory, git_directory, is_bare, named_directory
 from outlast.runtime.sandbox.placeholders import COMMONDIR, Placeholder, PlaceholderLease
 
@@ -33,8 +33,9 @@ GIT_SETTINGS = {"branch.autoSetupMerge": "false"}
 DIRECTORY_LIMIT = 64
 """Git directories that get mounts of their own; further ones are read-only."""
 SET_ASIDE = ".outlast-set-aside"
-POINT, PROTECTED, SEALED = 6, 7, 8
-"""Ranks of mounts: a writable mount point, a read-only path, a whole directory that is read-only."""
+OWN_FOLDER = ".outlast"
+POINT, SEALED = PROTECTED - 1, PROTECTED + 1
+"""Ranks of mounts besides PROTECTED: a writable mount point, and a whole directory that is read-only."""
 
 _MAIN: tuple[tuple[str, str | None], ...] = (
     ("config", ""),
@@ -79,16 +80,22 @@ def protected_mounts(
     `nested` are further git directories inside the roots, as `find_git_directories` returns them."""
     assembly = _Assembly([Path(os.path.realpath(root)) for root in roots], known)
     for root in assembly.roots:
-        assembly.add_folder(root / ".outlast", root)
+        assembly.add_folder(root / OWN_FOLDER, root)
         assembly.add_root(root)
     for place in nested:
         assembly.add_nested(place)
     return assembly.protection()
 
 
-def guard_mounts(protection: GitProtection, lease: PlaceholderLease) -> tuple[Mount, ...]:
-    """Return all mounts, now that the placeholders are in place. Where one failed, its directory is read-only."""
-    mounts = [Mount(str(path), _rank(path), (_option(path), str(path))) for path in lease.paths]
+def guard_mounts(protection: GitProtection, lease: PlaceholderLease, places: SessionPlaces) -> tuple[Mount, ...]:
+    """Return all mounts, now that the placeholders are in place. Where one failed, its directory is read-only.
+
+    In place of `.outlast` a command sees a folder that git ignores: `git stash -u` and `git clean -d` would fail to
+    remove an empty one."""
+    mounts = [
+        Mount(str(path), _rank(path), (_option(path), str(places.ignored_folder if path.name == OWN_FOLDER else path)))
+        for path in lease.paths
+    ]
     sealed = [Mount(str(one.owner), SEALED, ("--ro-bind", str(one.owner))) for one in lease.failed]
     return (*protection.mounts, *mounts, *sealed)
 

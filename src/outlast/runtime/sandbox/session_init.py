@@ -206,6 +206,9 @@ def make_places(temporary: str) -> None:
         os.mkdir(os.path.join(temporary, name))
         os.chmod(os.path.join(temporary, name), mode)
     os.close(os.open(os.path.join(temporary, "nothing"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
+    os.mkdir(os.path.join(temporary, "ignored"))
+    with open(os.path.join(temporary, "ignored", ".gitignore"), "x") as file:
+        file.write("*\n")
 
 
 def main() -> None:

@@ -127,6 +127,32 @@ async def test_what_comes_from_a_commit_is_named_and_not_asked_about(store: LogS
     assert (project / "AGENTS.md").read_text() == "be best\n"
 
 
+async def test_worktree_of_this_repository_is_not_asked_about_but_a_file_changed_in_it_is(
+    store: LogStore, tmp_path: Path
+) -> None:
+    project = repository(tmp_path / "project", AGENTS_dot_md="be good\n")
+    git(project, "branch", "other")
+    person = Person("deny")
+    commands = ["git worktree add -q tree other", "git worktree add -q -b new trees/new", "echo evil > tree/AGENTS.md"]
+    agent = shell(store, project, *commands, answerer=person)
+    await agent.run("go")
+    assert "tree/.git, tree/AGENTS.md" in results(agent)[0]
+    [reason] = person.asked
+    assert "tree/AGENTS.md" in reason
+    assert (project / "tree/AGENTS.md").read_text() == "be good\n"
+    assert (project / "trees/new/.git").exists()
+
+
+async def test_pointer_and_files_of_another_repository_are_asked_about(store: LogStore, tmp_path: Path) -> None:
+    project = repository(tmp_path / "project", AGENTS_dot_md="be good\n")
+    repository(project / "other", AGENTS_dot_md="be evil\n")
+    person = Person("deny")
+    agent = shell(store, project, "git -C other worktree add -q ../tree -b tree", answerer=person)
+    await agent.run("go")
+    [reason] = person.asked
+    assert "tree/AGENTS.md" in reason
+
+
 async def test_a_commit_that_the_command_makes_itself_does_not_count(store: LogStore, tmp_path: Path) -> None:
     project = repository(tmp_path / "project", AGENTS_dot_md="be good\n")
     person = Person("deny")
