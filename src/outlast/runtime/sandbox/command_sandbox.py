@@ -22,7 +22,6 @@ from outlast.runtime.sandbox.command_network import CallConnections, CommandNetw
 from outlast.runtime.sandbox.denials import named_denials
 from outlast.runtime.sandbox.environment import sandbox_environment
 from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories
-from outlast.runtime.sandbox.git_layout import find_git_directories
 from outlast.runtime.sandbox.git_protection import git_environment
 from outlast.runtime.sandbox.limits import ResourceLimits, limit_note
 from outlast.runtime.sandbox.memory_group import MemoryGroup, memory_group
@@ -119,6 +118,15 @@ class _Shared:
         self.repositories = KnownRepositories()
 
 
+class _Unshared:
+    """What the commands of a session have in common under Landlock: caches, and what is known of repositories."""
+
+    def __init__(self, area: CacheArea | None, caches: CachePlan) -> None:
+        self.area = area
+        self.caches = caches
+        self.repositories = KnownRepositories()
+
+
 class CommandSandbox:
     """The sandbox of this machine with the user's settings. Safe to use from several threads."""
 
@@ -145,7 +153,7 @@ class CommandSandbox:
         self.network = CommandNetwork(own_ports)
         self._sessions: OrderedDict[tuple[str, bool], _Shared] = OrderedDict()
         self._is_swept = False
-        self._areas: dict[str, CacheArea | None] = {}
+        self._unshared: dict[str, _Unshared] = {}
         self._lock = threading.Lock()
         self._starting: dict[tuple[str, bool], threading.Lock] = {}
 
@@ -290,6 +298,10 @@ class CommandSandbox:
         with self._lock:
             sandboxes = [one.sandbox for one in self._sessions.values()]
             self._sessions.clear()
+            areas = [one.area for one in self._unshared.values() if one.area is not None]
+            self._unshared.clear()
+        for area in areas:
+            area.release()
         for sandbox in sandboxes:
             sandbox.close()
         for sandbox in sandboxes:
@@ -299,7 +311,8 @@ class CommandSandbox:
     # --- Landlock
 
     def _by_landlock(self, request: CommandRequest) -> PreparedCommand:
-        walls, caches = self._walls(request), self._landlock_caches(request)
+        walls, session = self._walls(request), self._landlock_session(request)
+        caches = session.caches
         written = tuple(Path(path) for path in walls.granted(NeedKind.WRITE))
         roots = () if request.looking else request.roots
         variables = sandbox_environment(request.environment, added=(*_OWN_VARIABLES, *self._variables))
@@ -315,8 +328,10 @@ class CommandSandbox:
             "file_size": self.limits.file_bytes,
             "processes": self.limits.processes,
         }
-        nested = [place for root in request.roots for place in find_git_directories(root)]
-        before = None if request.looking else protected_snapshot(request.roots, nested=nested, but=(self._home,))
+        before = None
+        if not request.looking:
+            nested = session.repositories.find(request.roots)
+            before = protected_snapshot(request.roots, nested=nested, but=(self._home,))
 
         def ended() -> tuple[str, ...]:
             restored = before.restore(but=written) if before is not None else []
@@ -324,15 +339,17 @@ class CommandSandbox:
 
         return PreparedCommand(spec, request, self.report, self.limits, hidden=walls.hidden, ended=ended)
 
-    def _landlock_caches(self, request: CommandRequest) -> CachePlan:
-        """Return the caches of a session. Its area stays locked until this process ends."""
+    def _landlock_session(self, request: CommandRequest) -> _Unshared:
         with self._lock:
-            if request.session_id not in self._areas:
-                self._areas[request.session_id] = open_cache_area(self._home, _short(os.path.realpath(request.project)))
-            area = self._areas[request.session_id]
-        if area is None:
-            return CachePlan()
-        return area.plan(user_home=self._user_home, environ=request.environment, overlays=False)
+            found = self._unshared.get(request.session_id)
+            if found is None:
+                area = open_cache_area(self._home, _short(os.path.realpath(request.project)))
+                caches = CachePlan()
+                if area is not None:
+                    area.sweep()
+                    caches = area.plan(user_home=self._user_home, environ=request.environment, overlays=False)
+                found = self._unshared[request.session_id] = _Unshared(area, caches)
+        return found
 
 
 def _layer(layer: Path, number: int) -> tuple[Path, Path]:
