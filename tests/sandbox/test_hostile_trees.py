@@ -17,13 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from outlast.runtime.sandbox import landlock
-from outlast.runtime.sandbox.command_sandbox import CommandSandbox
-from outlast.runtime.sandbox.port import SandboxReport, SandboxTier
-from outlast.runtime.sandbox.probe import probe_sandbox
-from tests.conftest import everything_is_required
 from tests.faults.hostile import KINDS, survivors, zombies
-from tests.unit.runtime.tools.setting import Setting
+from tests.sandbox.tiers import WALLED, Walled
 
 HOSTILE = Path(__file__).parents[1] / "faults" / "hostile.py"
 AT_ONCE = 5
@@ -64,23 +59,17 @@ class Tree:
         assert survivors(self.mark)
 
 
-class Walled:
-    """The bash tool behind the walls of one tier, used by two sessions."""
+class Trees:
+    """Hostile commands of two sessions, behind the walls of one tier."""
 
-    def __init__(self, setting: Setting, report: SandboxReport) -> None:
-        self.setting = setting
-        self.report = report
+    def __init__(self, walled: Walled) -> None:
+        self.walled = walled
+        self.project = walled.setting.project
         self.sessions = tuple(f"trees-{secrets.token_hex(6)}" for _ in range(2))
-        home = setting.base / "home"
-        self.sandbox = CommandSandbox(report, home=home, user_home=setting.base, hidden=lambda: ())
-
-    async def run(self, session_id: str, **arguments: Any) -> Any:
-        context = self.setting.context(session_id=session_id, call_id=secrets.token_hex(8), sandbox=self.sandbox)
-        return await self.setting.run("bash", context, **arguments)
 
     async def cancelled(self, tree: Tree, session_id: str) -> None:
         """Run it, cancel it once it stands."""
-        running = asyncio.create_task(self.run(session_id, command=tree.command, timeout=100))
+        running = asyncio.create_task(self.walled.run(tree.command, session_id, timeout=100))
         await tree.stands()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -89,10 +78,9 @@ class Walled:
 
     async def killed(self, tree: Tree, session_id: str) -> None:
         """Run it as a background job, kill that once it stands."""
-        job = await self.run(session_id, command=tree.command, background=True)
+        job = await self.walled.run(tree.command, session_id, background=True)
         await tree.stands()
-        context = self.setting.context(session_id=session_id, sandbox=self.sandbox)
-        await self.setting.run("bash_kill", context, job_id=job.facts["job_id"])
+        await self.walled.tool("bash_kill", session_id, job_id=job.facts["job_id"])
         self.check(tree)
 
     def check(self, tree: Tree) -> None:
@@ -103,7 +91,7 @@ class Walled:
         """End some trees at once: another mix of kinds each time, and each kind in both ways."""
         ends: list[Coroutine[Any, Any, None]] = []
         for at in range(number * AT_ONCE, (number + 1) * AT_ONCE):
-            tree = Tree(TREES[at * STRIDE % len(TREES)], self.setting.project)
+            tree = Tree(TREES[at * STRIDE % len(TREES)], self.project)
             end = self.cancelled if (at + at // len(TREES)) % 2 else self.killed
             ends.append(end(tree, self.sessions[at % 2]))
         await asyncio.gather(*ends)
@@ -119,7 +107,7 @@ class Walled:
     def _processes(self) -> list[str]:
         """Return the processes of the sessions, except the init of a sandbox and the relay that it forked."""
         found = [one for entry in Path("/proc").iterdir() if entry.name.isdigit() and (one := _process(entry))]
-        inits = {one.space: one.line for one in found if one.is_first and str(self.setting.base) in one.line}
+        inits = {one.space: one.line for one in found if one.is_first and str(self.walled.setting.base) in one.line}
         left = [one.line for one in found if any(session in one.environment for session in self.sessions)]
         for space, line in inits.items():
             inside = [one.line for one in found if one.space == space]
@@ -149,42 +137,32 @@ def _process(entry: Path) -> Process | None:
         return None
 
 
-@pytest.fixture(params=[SandboxTier.BUBBLEWRAP, SandboxTier.LANDLOCK])
-async def walled(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Walled]:
-    report = probe_sandbox(tmp_path / "probe", os.environ.get("PATH"))
-    missing = report.reason if report.tier is not SandboxTier.BUBBLEWRAP else ""
-    if request.param is SandboxTier.LANDLOCK:
-        support = landlock.available()
-        report = SandboxReport(tier=SandboxTier.LANDLOCK, abi=support.abi)
-        missing = "" if support.runs_unasked else support.reason or "Landlock is too old"
-    if missing:
-        (pytest.fail if everything_is_required() else pytest.skip)(missing)
-    made = Walled(Setting(tmp_path), report)
-    yield made
-    await made.setting.registry.close()
-    made.sandbox.close()
+@pytest.fixture(params=WALLED)
+async def trees(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Trees]:
+    walled = Walled(tmp_path, request.param)
+    yield Trees(walled)
+    await walled.close()
 
 
-async def test_process_that_is_left_is_noticed(walled: Walled) -> None:
+async def test_process_that_is_left_is_noticed(trees: Trees) -> None:
     """The check itself: a process that still runs in the session counts."""
-    tree = Tree("nohup", walled.setting.project)
-    job = await walled.run(walled.sessions[0], command=tree.command, background=True)
+    tree, session_id = Tree("nohup", trees.project), trees.sessions[0]
+    job = await trees.walled.run(tree.command, session_id, background=True)
     await tree.stands()
-    assert any(tree.mark in line for line in walled._processes())
-    context = walled.setting.context(session_id=walled.sessions[0], sandbox=walled.sandbox)
-    await walled.setting.run("bash_kill", context, job_id=job.facts["job_id"])
-    assert walled.left_behind() == []
+    assert any(tree.mark in line for line in trees._processes())
+    await trees.walled.tool("bash_kill", session_id, job_id=job.facts["job_id"])
+    assert trees.left_behind() == []
 
 
 @pytest.mark.slow
-async def test_ten_cancels_of_hostile_trees_leave_nothing(walled: Walled) -> None:
+async def test_ten_cancels_of_hostile_trees_leave_nothing(trees: Trees) -> None:
     for number in range(10 // AT_ONCE):
-        await walled.batch(number)
+        await trees.batch(number)
     assert zombies() == []
 
 
 @pytest.mark.soak
-async def test_a_thousand_cancels_of_hostile_trees_leave_nothing(walled: Walled) -> None:
+async def test_a_thousand_cancels_of_hostile_trees_leave_nothing(trees: Trees) -> None:
     for number in range(1000 // AT_ONCE):
-        await walled.batch(number)
+        await trees.batch(number)
     assert zombies() == []

@@ -8,6 +8,7 @@ are too many. With Landlock every command is confined by itself.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -23,7 +24,7 @@ from outlast.runtime.sandbox.denials import named_denials
 from outlast.runtime.sandbox.environment import sandbox_environment
 from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories
 from outlast.runtime.sandbox.git_protection import git_environment
-from outlast.runtime.sandbox.limits import ResourceLimits, limit_note
+from outlast.runtime.sandbox.limits import ResourceLimits, has_room, limit_note
 from outlast.runtime.sandbox.memory_group import MemoryGroup, memory_group
 from outlast.runtime.sandbox.network.environment import proxy_environment
 from outlast.runtime.sandbox.placeholders import sweep_placeholders
@@ -52,6 +53,7 @@ class PreparedCommand:
         session: SessionSandbox | None = None,
         hidden: tuple[Path, ...] = (),
         connections: CallConnections | None = None,
+        group: MemoryGroup | None = None,
         ended: Callable[[], tuple[str, ...]] | None = None,
     ) -> None:
         self.spec = spec
@@ -61,6 +63,8 @@ class PreparedCommand:
         self._limits = limits
         self._hidden = hidden
         self._connections = connections
+        self._group = group
+        self._oom_kills = group.oom_kills() if group is not None else 0
         self._notes: tuple[str, ...] = ()
         self._is_closed = False
         self._ended = ended
@@ -82,21 +86,32 @@ class PreparedCommand:
         notes = [f"[{note}]" for note in self._notes]
         refused = self._connections.notes() if self._connections is not None else []
         if code or signal:
-            looking = self._request.looking
             notes += named_denials(
                 output,
                 self._request.roots,
                 self._hidden,
-                looking=looking,
+                looking=self._request.looking,
                 network=not refused,
                 permissions=self._report.tier is SandboxTier.LANDLOCK,
             )
             notes += refused
-            limit = limit_note(self._limits, code=code, signal=signal, output=output, looking=looking)
-            notes += [f"[{limit}]"] if limit is not None else []
+        limit = self._limit_note(code, signal, output)
+        notes += [f"[{limit}]"] if limit is not None else []
         if self._request.looking and self._report.overlays:
             notes.append("[read-only: the command ran on a throw-away copy; nothing that it wrote was kept]")
         return notes
+
+    def _limit_note(self, code: int | None, signal: str | None, output: str) -> str | None:
+        is_bounded = self._report.tier is SandboxTier.BUBBLEWRAP  # elsewhere /tmp is a folder on the disk
+        return limit_note(
+            self._limits,
+            code=code,
+            signal=signal,
+            output=output,
+            looking=self._request.looking and is_bounded,
+            oom_kills=self._group.oom_kills() - self._oom_kills if self._group is not None else 0,
+            has_room=is_bounded and has_room((*self._request.roots, self._request.private)),
+        )
 
     def close(self) -> None:
         """Release what the command used. May be repeated."""
@@ -111,9 +126,10 @@ class PreparedCommand:
 class _Shared:
     """A session's sandbox in use by some commands."""
 
-    def __init__(self, sandbox: SessionSandbox, caches: CachePlan) -> None:
+    def __init__(self, sandbox: SessionSandbox, caches: CachePlan, group: MemoryGroup | None) -> None:
         self.sandbox = sandbox
         self.caches = caches
+        self.group = group
         self.running = 0
         self.repositories = KnownRepositories()
 
@@ -121,10 +137,18 @@ class _Shared:
 class _Unshared:
     """What the commands of a session have in common under Landlock: caches, and what is known of repositories."""
 
-    def __init__(self, area: CacheArea | None, caches: CachePlan) -> None:
+    def __init__(self, area: CacheArea | None, caches: CachePlan, group: MemoryGroup | None) -> None:
         self.area = area
         self.caches = caches
+        self.group = group
         self.repositories = KnownRepositories()
+
+    def close(self) -> None:
+        if self.area is not None:
+            self.area.release()
+        if self.group is not None:
+            with contextlib.suppress(OSError):  # a process does not end; the next sandbox removes the group
+                self.group.close()
 
 
 class CommandSandbox:
@@ -219,6 +243,7 @@ class CommandSandbox:
             session=shared.sandbox,
             hidden=walls.hidden,
             connections=connections,
+            group=shared.group,
             ended=ended,
         )
 
@@ -281,27 +306,33 @@ class CommandSandbox:
                 apart=(*request.roots, self._home),
                 overlays=self.report.overlays,
             )
-        argv = session_argv(self.report.program, places, self.limits.tmp_bytes or (2 << 30), caches.layers)
-        group = memory_group(self.limits, name)
-        if isinstance(group, MemoryGroup):  # otherwise it is the reason why there is none
+        argv = session_argv(self.report.program, places, self.limits.tmp_bytes, caches.layers)
+        group = self._memory_group(name)
+        if group is not None:
             argv = group.start_argv(argv)
-        sandbox = SessionSandbox(argv, places, None if looking else self.network.socket_path())
+        proxy_socket = None if looking else self.network.socket_path()
+        sandbox = SessionSandbox(argv, places, proxy_socket, self.limits.processes)
         if area is not None:
             sandbox.at_end(area.release)
-        if isinstance(group, MemoryGroup):
+        if group is not None:
             sandbox.at_end(group.close)
         sandbox.wait_ready()
-        return _Shared(sandbox, caches)
+        return _Shared(sandbox, caches, group)
+
+    def _memory_group(self, name: str) -> MemoryGroup | None:
+        """Return a control group for the session; None where none was delegated."""
+        group = memory_group(self.limits, f"{os.getpid()}-{name}")
+        return group if isinstance(group, MemoryGroup) else None  # otherwise it is the reason
 
     def close(self) -> None:
         """End every sandbox and every process in it."""
         with self._lock:
             sandboxes = [one.sandbox for one in self._sessions.values()]
             self._sessions.clear()
-            areas = [one.area for one in self._unshared.values() if one.area is not None]
+            unshared = list(self._unshared.values())
             self._unshared.clear()
-        for area in areas:
-            area.release()
+        for session in unshared:
+            session.close()
         for sandbox in sandboxes:
             sandbox.close()
         for sandbox in sandboxes:
@@ -325,6 +356,7 @@ class CommandSandbox:
             "hidden": walls.hidden,
             "shown": (*walls.shown, *request.roots, *caches.writable, *map(Path, walls.granted(NeedKind.READ))),
             "network": is_networked and not request.looking,
+            "joined": (session.group.processes,) if session.group is not None else (),
             "file_size": self.limits.file_bytes,
             "processes": self.limits.processes,
         }
@@ -337,7 +369,9 @@ class CommandSandbox:
             restored = before.restore(but=written) if before is not None else []
             return tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
 
-        return PreparedCommand(spec, request, self.report, self.limits, hidden=walls.hidden, ended=ended)
+        return PreparedCommand(
+            spec, request, self.report, self.limits, hidden=walls.hidden, group=session.group, ended=ended
+        )
 
     def _landlock_session(self, request: CommandRequest) -> _Unshared:
         with self._lock:
@@ -348,7 +382,8 @@ class CommandSandbox:
                 if area is not None:
                     area.sweep()
                     caches = area.plan(user_home=self._user_home, environ=request.environment, overlays=False)
-                found = self._unshared[request.session_id] = _Unshared(area, caches)
+                group = self._memory_group(f"{_short(request.session_id)}-landlock")
+                found = self._unshared[request.session_id] = _Unshared(area, caches, group)
         return found
 
 

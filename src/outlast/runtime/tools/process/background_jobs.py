@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -24,14 +25,19 @@ MOST = 16
 REMEMBERED = 64
 
 
+Notes = Callable[[CommandResult, str], list[str]]
+"""Returns lines on how a job ended: what the sandbox refused, and the limit that it hit."""
+
+
 class Job:
     """A background job. `read_to` is how much of its output was returned so far."""
 
-    def __init__(self, job_id: str, text: str, command: ShellCommand) -> None:
+    def __init__(self, job_id: str, text: str, command: ShellCommand, notes: Notes | None = None) -> None:
         self.job_id = job_id
         self.text = text
         self.command = command
         self.read_to = 0
+        self._notes = notes
 
     @property
     def end(self) -> CommandResult | None:
@@ -44,9 +50,20 @@ class Job:
             return "running"
         if end.reason == "stopped":
             return "killed"
+        if end.reason == "timeout":
+            return f"ended: it took longer than its limit of {_duration(self.command.order.seconds)}"
         return f"ended by {end.signal}" if end.signal else f"exited with code {end.code}"
 
     def news(self) -> str:
+        """Return the output since the last call, and once after the end what there is to say about that."""
+        end, notes = self.end, self._notes
+        text = self._output()
+        if end is None or notes is None:
+            return text
+        self._notes = None
+        return "\n".join((text.rstrip("\n"), *notes(end, text))).lstrip("\n")
+
+    def _output(self) -> str:
         """Return the output since the last call; only its head and tail if it is long."""
         if not self.command.order.log.exists():
             return "[its output is lost: the log was removed]"
@@ -78,9 +95,9 @@ class Jobs:
     def __init__(self) -> None:
         self._jobs: dict[str, dict[str, Job]] = {}
 
-    def add(self, session_id: str, job_id: str, text: str, command: ShellCommand) -> None:
+    def add(self, session_id: str, job_id: str, text: str, command: ShellCommand, notes: Notes | None = None) -> None:
         own = self._jobs.setdefault(session_id, {})
-        own[job_id] = Job(job_id, text, command)
+        own[job_id] = Job(job_id, text, command, notes)
         for old in [job for job in own.values() if job.end is not None][: max(0, len(own) - REMEMBERED)]:
             del own[old.job_id]
 
@@ -122,6 +139,11 @@ class Jobs:
             there = f"there are {', '.join(own)}" if own else "there is none; jobs end with the process that ran them"
             raise ToolFault(f"there is no job '{job_id}'; {there}")
         return own[job_id]
+
+
+def _duration(seconds: float) -> str:
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours:g} h" if hours and not rest else f"{seconds:g} s"
 
 
 class JobArguments(ToolArguments, frozen=True, kw_only=True):
