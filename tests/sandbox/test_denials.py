@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.runtime.sandbox.command_sandbox import PreparedCommand
 from outlast.runtime.sandbox.denials import named_denials, passed_over, start_folder
-from outlast.runtime.sandbox.limits import ResourceLimits
-from outlast.runtime.sandbox.port import CommandRequest, Need, NeedKind, SandboxReport, SandboxTier
+from outlast.runtime.sandbox.port import Need, NeedKind
 
 ROOT = Path("/tmp/project")
 
@@ -37,16 +35,6 @@ def test_refusal_is_named_with_the_need_that_lifts_it(said: str, need: str) -> N
 )
 def test_busy_device_elsewhere_is_no_refusal(said: str) -> None:
     assert named_denials(said, [ROOT], [], looking=False) == []
-
-
-def test_process_killed_by_the_memory_limit_is_named_with_the_result() -> None:
-    kills = iter((2, 3))
-    request = CommandRequest(
-        session_id="s", call_id="c", argv=("true",), cwd=ROOT, project=ROOT, roots=(ROOT,), environment={}, private=ROOT
-    )
-    report = SandboxReport(tier=SandboxTier.BUBBLEWRAP)
-    command = PreparedCommand({}, request, report, ResourceLimits(), oom_kills=lambda: next(kills))
-    assert command.notes(0, None, "") == ["[the memory limit of 80% of this machine was hit: a process was killed]"]
 
 
 PROJECT = Path("/users/me/project")

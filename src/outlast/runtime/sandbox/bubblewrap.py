@@ -18,6 +18,8 @@ SECCOMP = "@seccomp@"
 """Replaced by the supervisor with the descriptor of the system call filter."""
 KERNEL_PATHS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/kcore", "/proc/keys", "/proc/acpi")
 """Read-only for every command: where the agent runs as root, the kernel would let its commands write there."""
+SMALL = 16 << 20
+"""Bytes that fit into /run and the like, which hold mount points and a socket or two."""
 REPLACED = ("/run", "/tmp", "/var/tmp")  # noqa: S108
 """Folders of the machine that no command sees: it has an empty one, or the session's own, in their place."""
 SYSTEM_PROFILES = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
@@ -51,6 +53,11 @@ class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
         return self.temporary / "tmp"
 
     @property
+    def memory(self) -> Path:
+        """What commands see as /dev/shm."""
+        return self.temporary / "shm"
+
+    @property
     def empty_folder(self) -> Path:
         return self.temporary / "empty"
 
@@ -82,10 +89,12 @@ def session_argv(
 ) -> list[str]:
     """Return the start of the command line that creates the namespaces of a session; the init's own follows it.
 
-    `overlays` are caches as (the user's own folder, upper layer, work folder)."""
+    `tmp_size` bounds all that commands write to memory; 0: the kernel's own bound, half of the memory. `overlays` are
+    caches as (the user's own folder, upper layer, work folder)."""
     argv = [program, "--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
     argv += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
-    argv += ["--size", str(tmp_size), "--perms", "0700", "--tmpfs", str(places.temporary)]
+    argv += ["--size", str(tmp_size)] if tmp_size else []
+    argv += ["--perms", "0700", "--tmpfs", str(places.temporary)]
     argv += ["--bind", "/", str(places.machine)]
     for path in sorted({os.path.realpath(path) for path in places.writable}):
         argv += ["--bind", path, path]
@@ -110,7 +119,8 @@ def command_argv(
     the folder for the throw-away layers of a read-only command; without it the roots are read-only. `protection` keeps
     git's own files from being changed."""
     argv = [program, "--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), "--ro-bind", "/", "/"]
-    argv += ["--dev", "/dev", "--bind", "/proc", "/proc"]
+    argv += ["--dev", "/dev", "--bind", str(places.memory), "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
+    argv += ["--bind", "/proc", "/proc"]
     for path in KERNEL_PATHS:
         argv += ["--ro-bind-try", path, path]
     visible = [os.path.realpath(path) for path in (*walls.shown, *walls.roots, *writable)]
@@ -124,9 +134,10 @@ def command_argv(
     ]
     mounts += [_writable(mount, places) for mount in _lifted(walls, mounts)]
     for mount in sorted(mounts, key=lambda one: (Path(one.path).parts, one.rank)):
-        argv += [*mount.options, mount.path]
         if mount.options == ("--tmpfs",):
-            argv += ["--chmod", "0755", mount.path]
+            argv += ["--size", str(SMALL), *mount.options, mount.path, "--chmod", "0755", mount.path]
+        else:
+            argv += [*mount.options, mount.path]
     argv += _sealed(walls, visible)
     return [
         *argv, "--cap-drop", "ALL", "--new-session", "--chdir", str(cwd), "--seccomp", SECCOMP, "--"

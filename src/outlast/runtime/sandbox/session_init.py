@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 CONTROL = 0
 PATIENCE = 10.0
 """Seconds after which it stops killing orphans: a process still left then is blocked in the kernel."""
+LEAST_PIDS = 301
+"""The smallest bound that the kernel accepts."""
 _FD = array.array("i").itemsize
 
 
@@ -129,7 +131,10 @@ class SessionInit:
         return True
 
     def start(self, number: int, command: int, log: int) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # the limit of processes; the agent sees that the command's socket closes
+            return
         if pid:
             self.supervisors[pid] = number
             return
@@ -202,7 +207,7 @@ class SessionInit:
 def make_places(temporary: str) -> None:
     """Create what `bubblewrap.SessionPlaces` names. Of the hidden, a command sees an empty folder or file that it may
     not open."""
-    for name, mode in (("tmp", 0o1777), ("layers", 0o700), ("empty", 0)):
+    for name, mode in (("tmp", 0o1777), ("shm", 0o1777), ("layers", 0o700), ("empty", 0)):
         os.mkdir(os.path.join(temporary, name))
         os.chmod(os.path.join(temporary, name), mode)
     os.close(os.open(os.path.join(temporary, "nothing"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
@@ -211,9 +216,24 @@ def make_places(temporary: str) -> None:
         file.write("*\n")
 
 
+def limit_processes(most: int, release: str) -> None:
+    """Bound the processes of this PID namespace. For root this is the only bound. Kernels before 6.14 have no bound per
+    namespace: there the file is that of the whole machine, and is left alone."""
+    version = [int(part) if part.isdecimal() else 0 for part in release.split("-")[0].split(".")[:2]]
+    if not most or version < [6, 14]:
+        return
+    try:
+        with open("/proc/sys/kernel/pid_max", "w") as file:
+            file.write(str(max(most, LEAST_PIDS)))
+    except OSError:
+        return  # more processors than that need more; each command still has a limit of its own
+
+
 def main() -> None:
-    """Arguments: the path of the proxy's socket, or nothing without a network; the folder of the session's tmpfs."""
+    """Arguments: the path of the proxy's socket, or nothing without a network; the folder of the session's tmpfs; the
+    limit of processes, 0 for none."""
     make_places(sys.argv[3])
+    limit_processes(int(sys.argv[4]), os.uname().release)
     control = socket.socket(fileno=os.dup(CONTROL))
     os.dup2(os.open(os.devnull, os.O_RDWR), CONTROL)
     machine = os.uname().machine

@@ -48,7 +48,7 @@ class Job:
         if end.reason == "stopped":
             return "killed"
         if end.reason == "timeout":
-            return f"ended: it took longer than its time limit of {self.command.order.seconds:g} s"
+            return f"ended: it took longer than its limit of {_duration(self.command.order.seconds)}"
         return f"ended by {end.signal}" if end.signal else f"exited with code {end.code}"
 
     def wall_notes(self) -> list[str]:
@@ -152,6 +152,11 @@ class Jobs:
             there = f"there are {', '.join(own)}" if own else "there is none; jobs end with the process that ran them"
             raise ToolFault(f"there is no job '{job_id}'; {there}")
         return own[job_id]
+
+
+def _duration(seconds: float) -> str:
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours:g} h" if hours and not rest else f"{seconds:g} s"
 
 
 class JobArguments(ToolArguments, frozen=True, kw_only=True):
