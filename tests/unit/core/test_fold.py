@@ -153,14 +153,27 @@ def test_an_approval_waits_until_its_first_answer_which_stands() -> None:
 def test_drivers_that_take_a_turn_over_and_get_nowhere_are_counted() -> None:
     log = Log()
     attempt = asked(log)
-    for epoch in range(10, 13):
-        log.epoch = epoch
+    for number in range(1, 4):
+        log.epoch = 9 + number
+        record = {"number": number, "counted": number - 1, "wait_until": 7}
+        log.add(e.RuntimeStateChanged(changes={"taken_over": record}))
+        turn = log.state.turn
+        assert turn is not None
+        assert (turn.recoveries, turn.counted, turn.wait_until) == (number, number - 1, 7)
         log.add(e.ReplyInterrupted(attempt_seq=attempt, reason="recovered"))
         attempt = log.add(e.ModelRequested(model="m"))
-    assert log.state.turn
-    assert log.state.turn.recoveries == 3
+        assert turn.wait_until == 0
     log.add(replied(TextPart("at last")))
-    assert log.state.turn.recoveries == 0
+    assert log.state.turn
+    assert (log.state.turn.recoveries, log.state.turn.counted) == (0, 0)
+
+
+def test_a_record_of_a_take_over_that_nobody_writes_counts_as_none() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.RuntimeStateChanged(changes={"taken_over": {"number": "many"}}))
+    assert log.state.turn
+    assert (log.state.turn.recoveries, log.state.turn.counted, log.state.turn.wait_until) == (0, 0, 0)
 
 
 def test_what_a_door_writes_is_no_takeover() -> None:
