@@ -296,3 +296,28 @@ def test_a_call_whose_arguments_never_became_json_keeps_their_text() -> None:
     call = ToolCall(id="a", name="bash", raw='{"command": "ls')
     event = e.AssistantReplied(attempt_seq=1, parts=(call,))
     assert through(event) == event
+
+
+def test_a_value_of_the_wrong_type_is_refused_before_it_is_written() -> None:
+    with pytest.raises(InvalidInput, match="TurnStarted holds a value of the wrong type: Expected `int`, got `str`"):
+        codec.encode(e.TurnStarted(inputs=cast("Any", ["x"])))
+
+
+def test_a_type_derived_from_text_cannot_be_stored() -> None:
+    class Tainted(str):
+        __slots__ = ()
+
+    with pytest.raises(InvalidInput, match="SessionRenamed cannot be stored: Encoding objects of type Tainted"):
+        codec.encode(e.SessionRenamed(title=Tainted("x")))
+
+
+def test_a_role_given_as_text_is_stored_as_the_role() -> None:
+    event = e.MessageAppended(role=cast("Any", "user"), parts=(TextPart("hi"),))
+    assert codec.encode(event) == codec.encode(said("hi"))
+
+
+def test_short_valid_text_needs_no_blob_and_long_text_of_many_parts_is_stored_all_the_same() -> None:
+    assert through(said("hi")) == said("hi")
+    assert through(said("\ud800")) == said("\ud800")
+    many = e.MessageAppended(role=Role.USER, parts=tuple(TextPart("x" * 5000) for _ in range(10)))
+    assert through(many) == many

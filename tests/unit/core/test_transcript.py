@@ -161,3 +161,12 @@ def test_nothing_the_runtime_writes_is_shown_as_the_users(chaos: list[e.Event]) 
     said = {stored.seq for stored, event in log.rows if isinstance(event, e.InputAdmitted | e.MessageAppended)}
     shown = transcript(log.rows, log.state, include_archived=True, summaries=True)
     assert all(message.seq in said for message in shown if message.role is Role.USER)
+
+
+def test_other_events_between_a_broken_reply_and_the_next_attempt_change_nothing() -> None:
+    log = Log()
+    attempt = asked(log)
+    log.add(e.ReplyInterrupted(attempt_seq=attempt, parts=text("half")), e.TimelineRecorded(entry={}))
+    log.add(e.ModelRequested(model="m"), replied(TextPart("whole")))
+    ended(log)
+    assert shown(log) == ["user: do it", "assistant: whole"]
