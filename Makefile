@@ -56,7 +56,7 @@ bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an e
 	@.venv-peers/bin/python -m bench.peers --report docs/benchmarks.md $(ARGS)
 
 soak: $(VENV)/.ready-dev ## the long kill and fault runs
-	OUTLAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 -p no:xdist $(ARGS)
+	OUTLAST_SOAK=1 $(BIN)/python -m pytest -m "soak or hypothesis" --timeout 0 -p no:xdist $(ARGS)
 
 fmt: $(VENV)/.ready-dev ## format and fix what can be fixed
 	$(BIN)/ruff check -q --fix-only .
@@ -99,6 +99,7 @@ $(VENV)/.ready-dev: requirements-dev.lock requirements.lock requirements-build.l
 	@echo "Setting up $(VENV) with the development tools (about a minute the first time) ..."
 	@$(PIP) --no-deps --require-hashes -r requirements-dev.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src >/dev/null 2>&1 # some packages carry files of other versions
 	@touch $(VENV)/.ready-run $@
 
 # ---- locks ----------------------------------------------------------------------------------------------------------

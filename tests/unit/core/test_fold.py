@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
@@ -12,7 +12,7 @@ from outlast.core.inbox import PendingInput
 from outlast.core.messages import TextPart, ToolCall, Usage
 from outlast.core.state import SessionState, state_from_bytes, state_to_bytes
 from tests.histories import MOVES, Log, admitted, asked, call, ended, finished, histories, played, replied, whole_turn
-from tests.strategies import events
+from tests.strategies import events, examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
@@ -24,7 +24,7 @@ def test_the_fold_is_total_over_the_union() -> None:
 # --- by chance ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seed=st.integers(0, 2**32), moves=histories(), cut=st.floats(0, 1))
 def test_folding_on_from_a_snapshot_is_folding_it_all(seed: int, moves: list[str], cut: float) -> None:
     log = played(seed, moves)
@@ -34,7 +34,7 @@ def test_folding_on_from_a_snapshot_is_folding_it_all(seed: int, moves: list[str
     assert folded(log.rows[at:], snapshot) == log.state == folded(log.rows)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(events(), max_size=20), st.integers(0, 20))
 def test_even_events_in_no_order_fold_the_same_from_a_snapshot_on(chaos: list[e.Event], cut: int) -> None:
     log = Log()

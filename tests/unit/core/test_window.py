@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
@@ -35,7 +35,7 @@ from tests.histories import (
     text,
     whole_turn,
 )
-from tests.strategies import events
+from tests.strategies import events, examples
 from tests.unit.core.seeing import LIMIT, lines, repairs, seen
 
 HISTORIES = {"seed": st.integers(0, 2**32), "moves": histories()}
@@ -51,7 +51,7 @@ def check_valid(log: Log, provider: str | None) -> None:
     assert rejections(seen(log, provider).messages, provider, request=False) == []
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(provider=st.sampled_from((None, "anthropic", "openai")), **HISTORIES)
 def test_any_history_makes_a_window_that_every_provider_accepts(
     seed: int, moves: list[str], provider: str | None
@@ -59,7 +59,7 @@ def test_any_history_makes_a_window_that_every_provider_accepts(
     check_valid(played(seed, moves), provider)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(events(), max_size=15))
 def test_even_events_in_no_order_at_all_make_a_valid_window(chaos: list[e.Event]) -> None:
     log = Log()
@@ -67,7 +67,7 @@ def test_even_events_in_no_order_at_all_make_a_valid_window(chaos: list[e.Event]
     check_valid(log, "anthropic")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(**HISTORIES)
 def test_rows_before_read_from_are_not_needed(seed: int, moves: list[str]) -> None:
     log = played(seed, moves)
@@ -81,7 +81,7 @@ def shown(seen: Window) -> list[Any]:
     return [(message.seq, message.role, message.parts) for message in seen.messages]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(**HISTORIES)
 def test_repairing_a_repaired_window_changes_nothing(seed: int, moves: list[str]) -> None:
     first = seen(played(seed, moves)).messages
@@ -364,7 +364,7 @@ def test_a_redacted_message_is_seen_as_redacted() -> None:
     assert lines(log) == ["user: [redacted]", "assistant: ok"]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(wanted=st.integers(1, 300), **HISTORIES)
 def test_a_cut_at_the_place_found_parts_no_call_from_its_result(seed: int, moves: list[str], wanted: int) -> None:
     log = played(seed, [move for move in moves if move in ORDERLY and move != "append"])
