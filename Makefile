@@ -15,10 +15,10 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE PYTHONUNBUFFE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check bench bench-peers soak lock fmt clean
+.PHONY: help run demo test test-toolchains check bench bench-peers soak lock fmt clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 run: $(VENV)/.ready-run ## talk to it (the local model, unless you have a key); without a terminal, one answer
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/outlast $(ARGS); \
@@ -27,14 +27,19 @@ run: $(VENV)/.ready-run ## talk to it (the local model, unless you have a key); 
 demo: $(VENV)/.ready-run ## a turn with tools, a real kill -9, the resume: see that nothing is lost
 	@$(BIN)/outlast demo $(ARGS)
 
-# The types are checked beside the tests, which leave a core idle half of the time.
-test: $(VENV)/.ready-dev ## every check and every test (but soak)
+# The branches of core that its unit tests reach, in a process of its own; a part of the tests (ARGS) proves nothing.
+CORE_TESTS = -m pytest -q -n 0 -m "not soak and not hypothesis" tests/unit/core
+CORE_COVERAGE = $(if $(ARGS),true,{ $(BIN)/python -m coverage run $(CORE_TESTS) && $(BIN)/python -m coverage report; })
+
+# Types and the coverage of core are checked while the tests run, which leave a core idle half of the time.
+test: $(VENV)/.ready-dev ## every check and every test (but soak and test-toolchains)
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
 	$(BIN)/lint-imports --no-cache --no-logo
-	@$(BIN)/python -m pyright > $(VENV)/types.log 2>&1 & types=$$!; status=0; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
-	wait $$types || status=1; tail -n 20 $(VENV)/types.log; exit $$status
+	@{ $(BIN)/python -m pyright; types=$$?; $(CORE_COVERAGE) && exit $$types; } > $(VENV)/checks.log 2>&1 & \
+	checks=$$!; status=0; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=25 $(ARGS) || status=$$?; \
+	wait $$checks || status=1; tail -n 20 $(VENV)/checks.log; exit $$status
 
 check: $(VENV)/.ready-dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check -q .
@@ -50,8 +55,11 @@ bench-peers: $(VENV)/.ready-dev ## the same beside other session stores, in an e
 	@.venv-peers/bin/python -m pip --disable-pip-version-check --no-input -q install -r bench/requirements-peers.txt -e .
 	@.venv-peers/bin/python -m bench.peers --report docs/benchmarks.md $(ARGS)
 
+test-toolchains: $(VENV)/.ready-dev ## go and cargo builds in the sandbox; needs both (apt-get install golang-go cargo)
+	OUTLAST_REQUIRE_ALL=1 $(BIN)/python -m pytest -m toolchains --timeout 900 -p no:xdist $(ARGS)
+
 soak: $(VENV)/.ready-dev ## the long kill and fault runs
-	OUTLAST_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 -p no:xdist $(ARGS)
+	OUTLAST_SOAK=1 $(BIN)/python -m pytest -m "soak or hypothesis" --timeout 0 -p no:xdist $(ARGS)
 
 fmt: $(VENV)/.ready-dev ## format and fix what can be fixed
 	$(BIN)/ruff check -q --fix-only .
@@ -94,6 +102,7 @@ $(VENV)/.ready-dev: requirements-dev.lock requirements.lock requirements-build.l
 	@echo "Setting up $(VENV) with the development tools (about a minute the first time) ..."
 	@$(PIP) --no-deps --require-hashes -r requirements-dev.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src >/dev/null 2>&1 # some packages carry files of other versions
 	@touch $(VENV)/.ready-run $@
 
 # ---- locks ----------------------------------------------------------------------------------------------------------

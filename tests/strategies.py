@@ -4,11 +4,13 @@ Shared by the tests of core and of the stores; events of every kind are made fro
 kind is covered on the day it is added.
 """
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
+from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -152,3 +154,8 @@ def _by_type(hint: Any) -> st.SearchStrategy[Any]:
     options = [option for option in get_args(hint) if option is not type(None)]
     assert get_origin(hint) is not None, f"tests/strategies.py has no strategy for {hint}"
     return st.one_of(st.none(), *(_by_type(option) for option in options))
+
+
+def examples(count: int) -> settings:
+    """Return the settings of a property test: `count` examples in `make soak`, a quarter of them in `make test`."""
+    return settings(max_examples=count if os.environ.get("OUTLAST_SOAK") == "1" else max(50, count // 4))

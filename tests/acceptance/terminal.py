@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import shlex
 import signal
@@ -20,7 +19,6 @@ from outlast.store.log_store import LogStore
 from tests.conftest import needs
 
 PATIENCE = 20.0
-RUN = re.compile(r"pytest-\d+")
 """The folder of one run of the tests, whoever of its workers asks."""
 
 
@@ -50,13 +48,11 @@ class Place:
         return f"scripted:{self.script}"
 
     def environment(self) -> dict[str, str]:
-        """Compiled modules are kept for the other tests: a hundred starts would compile them a hundred times."""
+        """Compiled modules are kept for later starts: a hundred starts would compile them a hundred times."""
         left_out = {"PYTHONDONTWRITEBYTECODE", "XTERM_VERSION", "STY", "NO_COLOR"}
         kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
         own = {"OUTLAST_HOME": str(self.home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        run = next((one for one in self.project.parents if RUN.fullmatch(one.name)), self.project.parent.parent)
-        compiled = {"PYTHONPYCACHEPREFIX": str(run / "compiled")}
-        return {name: value for name, value in (kept | own | compiled).items() if name not in left_out}
+        return {name: value for name, value in (kept | own).items() if name not in left_out}
 
     def store(self) -> LogStore:
         """What the sessions are in, for a test that prepares or looks at them."""

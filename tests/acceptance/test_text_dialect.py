@@ -60,6 +60,7 @@ def _text(content: str | list[dict[str, Any]]) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
+@pytest.mark.slow
 def test_fifty_text_calls_are_carried_out_once_although_the_process_is_killed_in_the_middle(tmp_path: Path) -> None:
     place, answers = Place(tmp_path), TextOnlyServer()
     with ChatServer(answers) as server:

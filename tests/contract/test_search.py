@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any, cast
 
 import apsw
 import pytest
 
-from outlast.app.sessions.search import Searcher, forget, rebuild, search
+from outlast.app.sessions.search import IndexedEvents, Searcher, forget, rebuild, search, search_provider
 from outlast.core.errors import InvalidInput
+from outlast.core.header import Header
 from outlast.core.messages import Message, Role, ToolCall
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.lineage import rotate
 from outlast.store.log_store import LogStore
 from outlast.store.port import Delete, Query, Redact
-from outlast.store.search.documents import folded
+from outlast.store.search.catch_up import CatchUp, IndexProgress
+from outlast.store.search.documents import MOST_QUERY, SLICE, SearchDocument, folded
+from outlast.store.search.index import IndexPosition, SearchIndex
 from outlast.store.sqlite.search_index import shelf_path
 
 WORDS = [
@@ -181,3 +189,140 @@ def test_an_index_that_another_holds_is_left_alone_and_the_answer_still_comes(
             assert len(search(store, "alpha").hits) == 2
             other.execute("ROLLBACK")
         assert shelf_path(tmp_path / "s.db").stat().st_size > 0
+
+
+# --- long texts, and an index that is behind
+
+
+def test_a_match_at_any_place_of_a_long_text_is_found_with_the_words_around_it(store: LogStore) -> None:
+    border = SLICE
+    for place in (0, border - 3, border - 1, border, 2 * border - 2, 2 * border + 500, 3 * border - 9):
+        session = said(store, "x" * place + f"needle{place} yy" + "z" * (4 * border - place))
+        [hit] = search(store, f"NEEDLE{place} ", wait=None).hits
+        assert (hit.session_id, hit.snippet.match) == (session.session_id, f"needle{place} ")
+        assert hit.snippet.before == ("…" if place > 60 else "") + "x" * min(60, place)
+        assert hit.snippet.after == "yy" + "z" * 58 + "…"
+
+
+def test_the_longest_query_is_found_across_slices_and_a_longer_one_is_refused(store: LogStore) -> None:
+    words = "".join(chr(0x4E00 + number) for number in range(MOST_QUERY - 1)) + "ß"
+    session = said(store, "ß" * (SLICE - 500) + words + "ß" * SLICE)
+    assert [hit.session_id for hit in search(store, words, wait=None).hits] == [session.session_id]
+    with pytest.raises(InvalidInput, match="at most 1000"):
+        search(store, words + "x")
+
+
+def test_a_long_argument_and_a_long_output_are_found_as_they_were_said(store: LogStore) -> None:
+    session = said(store, "first")
+    arguments = {"command": "y" * 70_000 + ' zebra "quoted"', "more": {"deep": "line\n" * 20_000 + "okapi\n"}}
+    session.append(Message(role=Role.ASSISTANT, tool_calls=[ToolCall(id="c1", name="bash", arguments=arguments)]))
+    assert [hit.snippet.match for hit in search(store, 'zebra "quoted"', wait=None).hits] == ['zebra "quoted"']
+    assert [hit.snippet.match for hit in search(store, "line\\nokapi\\n", wait=None).hits] == ["line\\nokapi\\n"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def indexed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogStore]:
+    url = f"sqlite:///{tmp_path}/s.db" if request.param == "sqlite" else request.getfixturevalue("pg_url")
+    with closing(open_store(url)) as opened:
+        yield opened
+
+
+def test_an_answer_that_did_not_wait_tells_how_far_the_index_is_and_finds_the_newest(
+    indexed: LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(indexed, *(f"old words {number}" for number in range(5)))
+    assert search(indexed, "words", wait=None).indexed == IndexedEvents(6, 6)
+    pause = threading.Event()
+
+    def held_up(_: CatchUp) -> None:
+        pause.wait(60)
+
+    monkeypatch.setattr(CatchUp, "_told", held_up)
+    session = said(indexed, *(f"new tulips {number}" for number in range(1200)))
+    session.append(Message(role=Role.USER, content="what was just said"))
+    try:
+        began = time.monotonic()
+        page = search(indexed, "just said")
+        assert time.monotonic() - began < 5
+        assert [hit.snippet.match for hit in page.hits] == ["just said"]
+        assert (page.indexed.events < page.indexed.of, page.is_whole) == (True, False)
+        assert len(search(indexed, "old words").hits) == 1
+        assert len(search(indexed, "tulips 1199").hits) == 1
+        assert search(indexed, "tulips 7\n").hits == []
+    finally:
+        pause.set()
+    assert search(indexed, "tulips 0", wait=None).indexed == IndexedEvents(1208, 1208)
+
+
+def test_an_index_that_is_behind_gives_out_nothing_redacted_or_deleted(
+    indexed: LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, other = said(indexed, "keep", "password hunter2"), said(indexed, "hunter2 elsewhere")
+    assert len(search(indexed, "hunter2", wait=None).hits) == 2
+    pause = threading.Event()
+
+    def held_up(_: CatchUp) -> IndexProgress:
+        return IndexProgress(0, 1, not pause.wait(60))
+
+    monkeypatch.setattr(CatchUp, "run", held_up)
+    indexed.commit(Redact(session_id=session.session_id, seq=3, actor="user"))
+    indexed.commit(Delete(session_id=other.session_id, actor="user"))
+    try:
+        assert search(indexed, "hunter2").hits == []
+        assert len(search(indexed, "keep").hits) == 1
+    finally:
+        pause.set()
+        indexed.close()
+
+
+def test_a_run_that_stops_within_a_long_text_is_continued_there(indexed: LogStore) -> None:
+    session = said(indexed, "a needle in front " + "hay " * 400_000 + "a needle at the end")
+    provider = search_provider(indexed)
+    assert provider is not None
+    seen: list[list[int]] = []
+    for stop_after in (2, 3, 1000):
+        with closing(provider.open()) as search_index:
+            noted = Noted(search_index)
+            steps = chain(repeat(True, stop_after), repeat(False))
+            state = CatchUp(indexed, cast(SearchIndex, noted), partial(next_step, steps)).run()
+            seen.append(noted.parts)
+            assert (state.complete, state.of) == (stop_after == 1000, 2)
+    parts = list(chain(*seen))
+    assert parts == list(range(len(parts)))
+    assert len(seen[0]) > 1
+    assert [hit.snippet.match for hit in search(indexed, "needle in front").hits] == ["needle in front"]
+    assert [hit.session_id for hit in search(indexed, "needle at the end").hits] == [session.session_id]
+
+
+def test_two_that_index_one_session_leave_no_gap(indexed: LogStore) -> None:
+    session = said(indexed, *("hay" * 100_000 for _ in range(4)), "needle")
+    provider = search_provider(indexed)
+    assert provider is not None
+    with closing(provider.open()) as slow, closing(provider.open()) as fast:
+        CatchUp(indexed, slow, partial(next_step, iter([True, False]))).run()
+        header, known = indexed.head(session.session_id), slow.position(session.session_id)
+        assert CatchUp(indexed, fast, lambda events, of: True).run().complete
+        done = fast.position(session.session_id)
+        assert not slow.put(header, IndexPosition(0, 0, b""), [], expected=known, anew=True, gone=[])
+        assert not slow.put(header, IndexPosition(0, 0, b""), [], expected=None, anew=True, gone=[])
+        assert fast.position(session.session_id) == done
+    assert len(search(indexed, "needle").hits) == 1
+
+
+def next_step(steps: Iterator[bool], events: int, of: int) -> bool:
+    return next(steps)
+
+
+class Noted:
+    """An index that notes which slices of event 2 were put."""
+
+    def __init__(self, inner: SearchIndex) -> None:
+        self.inner = inner
+        self.parts: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def put(self, header: Header, place: IndexPosition, documents: list[SearchDocument], **rest: Any) -> bool:
+        self.parts += [document.part for document in documents if document.seq == 2]
+        return self.inner.put(header, place, documents, **rest)

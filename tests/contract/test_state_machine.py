@@ -414,6 +414,7 @@ def kind_of(url: str) -> str:
     return url.partition(":")[0].replace("postgresql", "postgres")
 
 
+@pytest.mark.slow
 def test_every_history_agrees_with_the_model(store_url: str) -> None:
     run(store_url, *EXAMPLES[kind_of(store_url)])
 

@@ -93,7 +93,7 @@ def answered_right(evidence: Evidence, tale: Tale) -> Iterator[Violation]:
         elif turn.outcome == "failed" and turn.attempts < 5:
             told = f"the turn failed ({turn.reason}) after {turn.attempts} attempts"
             yield Violation("given up", turn.session_id, told, turn.first, turn.last, _names(jobs))
-        elif turn.outcome == "failed_recovery" and turn.recoveries < 3:
+        elif turn.outcome == "failed_recovery" and turn.recoveries < 5:
             told = f"the turn was given up after {turn.recoveries} recoveries"
             yield Violation("given up", turn.session_id, told, turn.first, turn.last, _names(jobs))
         elif turn.outcome == "completed" and jobs and turn.answer not in {job.answer for job in jobs}:

@@ -21,7 +21,7 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _dead() -> str:
+def dead_holder() -> str:
     """The holder of a lease whose process is gone: our own pid, started at another time."""
     return " ".join([*holder().split(" ")[:3], "1"])
 
@@ -50,7 +50,7 @@ class Past:
 
     def taken_over(self, by: str | None = None) -> None:
         """Another process drives it from here on; unless it is said who, it dies as well."""
-        claim = Claim(session_id=self.session_id, token=new_id(), holder=by or _dead())
+        claim = Claim(session_id=self.session_id, token=new_id(), holder=by or dead_holder())
         self._lease = self.store.commit(claim)[0].lease
 
     def turn(self) -> int:

@@ -18,9 +18,9 @@ from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
 from outlast.store.process_identity import holder
 from outlast.store.read.decode import decode_events
-from tests.agents import log_of, only
+from tests.agents import only
 from tests.faults.past import Past
-from tests.faults.recovered import BASH, READ, Recovered
+from tests.faults.recovered import Recovered
 
 
 @pytest.fixture
@@ -213,43 +213,3 @@ async def test_an_input_that_came_while_the_last_turn_ended_is_answered_by_whoev
         assert await recovered.end() == "That too."
     finally:
         failpoints.install(None)
-
-
-# --- giving up
-
-
-async def test_a_turn_that_three_processes_took_over_and_got_no_further_is_given_up(past: Past, project: Path) -> None:
-    past.calls(BASH)
-    for _ in range(2):
-        past.taken_over()
-        past.driver(e.RuntimeStateChanged(changes={"last_turn_transition_kind": "recovery"}))
-    recovered = Recovered(past, project)
-    await recovered.end()
-    [ended] = only(recovered.agent, e.TurnEnded)
-    assert ended.outcome == "failed_recovery"
-    assert recovered.result(BASH).status == "cancelled"
-    assert recovered.witnessed == ""
-    assert await recovered.agent.resume() == ""
-
-
-async def test_a_turn_that_got_further_in_between_is_not_given_up(past: Past, project: Path) -> None:
-    past.calls(READ, BASH)
-    for _ in range(2):
-        past.taken_over()
-        past.driver(e.RuntimeStateChanged(changes={"last_turn_transition_kind": "recovery"}))
-    past.started(READ, e.EffectClass.READ)
-    past.finished(READ)
-    recovered = Recovered(past, project, "Done.")
-    assert await recovered.end() == "Done."
-
-
-async def test_a_session_given_up_once_takes_the_next_input(past: Past, project: Path) -> None:
-    past.turn()
-    for _ in range(2):
-        past.taken_over()
-        past.driver(e.RuntimeStateChanged(changes={"last_turn_transition_kind": "recovery"}))
-    recovered = Recovered(past, project, "I am back.")
-    await recovered.end()
-    assert await recovered.agent.run("Are you there?") == "I am back."
-    kinds = [type(event).__name__ for event in log_of(recovered.agent)]
-    assert kinds.count("TurnEnded") == kinds.count("TurnStarted") == 2

@@ -156,6 +156,7 @@ def check(store: LogStore, api: BotApi, chat: int, texts: list[str]) -> None:
     assert kinds_of(store, session, e.SessionForked), "no session was rotated"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_10_kills_of_the_gateway_lose_and_double_nothing(tmp_path: Path) -> None:
     killed(tmp_path, 10, seed=15, store=f"sqlite:///{tmp_path / 'store'}")

@@ -88,6 +88,7 @@ def check(server: Server, cutters: list[Cutter], cuts: int) -> None:
             assert replied["body"]["parts"] == [{"type": "text", "text": WORDS}]
 
 
+@pytest.mark.slow
 async def test_every_client_ends_with_the_servers_log_whatever_was_cut_and_killed(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         server.says(reply(WORDS, delay_ms=1_500))

@@ -86,8 +86,16 @@ def decode_seconds(size: int) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("model", ["none", None])
-@pytest.mark.parametrize(("size", "most"), [(5_000_000, 0.05), (60_000_000, 0.2)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "most", "model"),
+    [
+        (5_000_000, 0.05, "none"),
+        (5_000_000, 0.05, None),
+        (60_000_000, 0.2, None),
+        pytest.param(60_000_000, 0.2, "none", marks=pytest.mark.soak),
+    ],
+)
 def test_other_requests_are_answered_while_a_large_message_is_posted(
     tmp_path: Path, size: int, most: float, model: str | None
 ) -> None:

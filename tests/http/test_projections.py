@@ -115,6 +115,7 @@ async def test_search_finds_words_of_all_sessions(spoken: tuple[Inside, str]) ->
     found = await door.api("GET", "/api/search?q=pineapp")
     [hit] = found["hits"]
     assert (hit["session_id"], hit["seq"], hit["snippet"]["match"]) == (sid, 2, "pineapp")
+    assert found["indexed"]["events"] == found["indexed"]["of"] > 0
     assert (await door.api("GET", "/api/search?q=nothing-like-it"))["hits"] == []
     assert (await door.api("GET", f"/api/search?q=pineapp&project={door.project}"))["hits"]
     assert (await door.api("GET", "/api/search?q=pineapp&project=/elsewhere"))["hits"] == []

@@ -116,9 +116,10 @@ class UnixServers:
 
     effect = Effect.SOCKET
     PATHS = (
+        f"{HOME}/project/app.sock", f"{HOME}/.service/control", f"{OUTSIDE}/server.sock",
         "/run/docker.sock", "/run/containerd.sock", "/run/user/0/bus", "/run/user/0/wayland-0", "/run/dbus-system",
         "/tmp/tmux-0/default", "/tmp/.X11-unix/X0", "/tmp/ssh-agent/agent.1", "/run/podman.sock", "/run/postgres.sock",
-        f"{HOME}/.ssh/control.sock", f"{HOME}/.gnupg/S.gpg-agent", f"{OUTSIDE}/server.sock", f"{OURS}/state/door.sock",
+        f"{HOME}/.ssh/control.sock", f"{HOME}/.gnupg/S.gpg-agent", f"{OURS}/state/door.sock",
         "/var/tmp/service.sock", "/dev/shm/service.sock",
     )  # fmt: skip
     ABSTRACT = ("/tmp/.X11-unix/X0", "dbus-session", "canary", "containerd-shim", "user-service")

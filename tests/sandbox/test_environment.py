@@ -60,3 +60,16 @@ def test_shell_finds_no_user_to_ask() -> None:
 
 def test_list_has_no_name_twice() -> None:
     assert len(ALLOWED) == len(set(ALLOWED))
+
+
+def test_package_indexes_of_the_user_are_kept_unless_they_hold_a_login() -> None:
+    index = {
+        "PIP_INDEX_URL": "https://packages.example.org/simple",
+        "npm_config_registry": "https://registry.example.org",
+        "GOPROXY": "https://modules.example.org,direct",
+        "CARGO_REGISTRIES_OURS_INDEX": "sparse+https://crates.example.org/",
+    }
+    assert index.items() <= sandbox_environment(index).items()
+    for name in index:
+        for login in ("me:secret", "a-token", ":secret"):
+            assert name not in sandbox_environment({name: f"https://{login}@packages.example.org/"})

@@ -315,5 +315,5 @@ def test_sockets_beneath_the_roots_do_not_count_as_a_daemon_s(tmp_path: Path) ->
         assert not unix_sockets._holds_socket(inside[0], inside)
         assert unix_sockets._holds_socket(outside, inside)
         assert not unix_sockets._holds_socket(str(tmp_path / "empty"), inside)
-        assert str(tmp_path / "outside" / "s") in unix_sockets._listening()
+        assert str(tmp_path / "outside" / "s") in unix_sockets.listening()
         assert unix_sockets.are_reachable(inside, run=str(tmp_path / "empty"))

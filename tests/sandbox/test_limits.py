@@ -1,5 +1,7 @@
 """Limits of sandboxed commands: a limit that was hit is named; a memory group is made only where it was delegated."""
 
+import importlib
+import io
 import os
 import resource
 import subprocess
@@ -72,6 +74,7 @@ def test_process_limit_of_a_real_shell_is_named() -> None:
     [
         "bash: fork: retry: Resource temporarily unavailable",
         "sh: 0: Cannot fork",
+        "    if os.fork() == 0:\n       ^^^^^^^^^\nBlockingIOError: [Errno 11] Resource temporarily unavailable",
         "BlockingIOError: [Errno 11] Resource temporarily unavailable: fork",
         "RuntimeError: can't start new thread",
         "Error: spawn /bin/sh EAGAIN",
@@ -88,7 +91,10 @@ def test_full_tmp_and_full_layer_are_named() -> None:
     layer = "cp: error writing 'target/a': No space left on device"
     assert limit_note(LIMITS, code=1, signal=None, output=layer) is None
     note = limit_note(LIMITS, code=1, signal=None, output=layer, looking=True)
-    assert note == "the limit of 2 GB for the throw-away copy of the project was hit"
+    assert note == "the limit of 2 GB for /tmp and the throw-away copy of the project was hit"
+    shell = "head: error writing 'standard output': No space left on device"
+    assert limit_note(LIMITS, code=1, signal=None, output=shell) is None
+    assert limit_note(LIMITS, code=1, signal=None, output=shell, has_room=True) == "the limit of 2 GB for /tmp was hit"
 
 
 def test_killed_by_the_memory_limit_is_named_even_if_the_command_went_on() -> None:
@@ -110,6 +116,26 @@ def test_killed_by_the_memory_limit_is_named_even_if_the_command_went_on() -> No
 )
 def test_other_ends_name_no_limit(code: int | None, signal: str | None, output: str) -> None:
     assert limit_note(LIMITS, code=code, signal=signal, output=output) is None
+
+
+def test_bound_of_the_whole_machine_is_never_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Linux 6.14 all PID namespaces share the bound."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(groups.__file__).parent)])
+    session_init = importlib.import_module("session_init")
+    opened: list[str] = []
+
+    def noted(path: str, mode: str) -> io.StringIO:
+        opened.append(path)
+        return io.StringIO()
+
+    monkeypatch.setattr(session_init, "open", noted, raising=False)
+    for release in ("6.13.9-arch1", "5.15.0-91-generic", "unknown"):
+        session_init.limit_processes(4096, release)
+    session_init.limit_processes(0, "6.18.0")
+    assert opened == []
+    for release in ("6.14.0", "6.18.44-fc-v553", "7.0"):
+        session_init.limit_processes(4096, release)
+    assert opened == ["/proc/sys/kernel/pid_max"] * 3
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ def simulated(seed: int) -> dict[str, Any]:
     return run("--seed", str(seed), *SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 6])
 def test_no_promise_is_broken_by_a_fleet_that_is_killed_stopped_and_cut_off(seed: int) -> None:
     found = simulated(seed)

@@ -15,9 +15,11 @@ from bench.figures.workloads.following import follow
 from bench.figures.workloads.importing import importing
 from bench.figures.workloads.length import append_late, fork_late, open_late
 from bench.figures.workloads.lists import list_newest, resume_prefix
+from bench.figures.workloads.looks import looks
 from bench.figures.workloads.over_http import list_and_open
 from bench.figures.workloads.processes import processes
 from bench.figures.workloads.resuming import resume_worked
+from bench.figures.workloads.sandboxed import sandboxed_start
 from bench.figures.workloads.scale_out import scale_out
 from bench.figures.workloads.searching import search
 from bench.figures.workloads.streams import streams
@@ -49,6 +51,8 @@ _ALL: Mapping[str, tuple[str, Run]] = {
     "import": ("", importing),
     "search": ("sqlite", search),
     "commands": ("sqlite", starting),
+    "sandbox": ("sqlite", sandboxed_start),
+    "looks": ("sqlite", looks),
     "fan-out": ("sqlite", fan_out),
     "stalled": ("sqlite", stalled_readers),
     "http": ("sqlite", list_and_open),

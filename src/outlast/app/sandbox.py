@@ -6,6 +6,7 @@ the ones before. `doctor`, the status line and the first screen show the tier.
 
 from __future__ import annotations
 
+import atexit
 from functools import cache
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def _sandbox(
     def hidden() -> tuple[Path, ...]:
         return hidden_paths(user_home=user_home() or home, outlast_home=home, extra=extra, environ=whole_environment())
 
-    return CommandSandbox(
+    sandbox = CommandSandbox(
         report,
         home=home,
         user_home=user_home() or home,
@@ -71,6 +72,8 @@ def _sandbox(
         variables=variables,
         own_ports=lambda: server_ports(home),
     )
+    atexit.register(sandbox.close)  # jobs that still run end, and nothing that protected missing files stays
+    return sandbox
 
 
 def read_only_holds(settings: Settings) -> bool:

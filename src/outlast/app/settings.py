@@ -69,8 +69,10 @@ class Settings:
     """Path of a GGUF file that `--model local` runs instead of the demo model."""
     parallel_calls: int = 4
     """How many reads, or sub-agents, of one reply run side by side."""
-    stall_seconds: int = 120
-    """A reply that sends no data for so long is requested again; before its first data it may take longer."""
+    first_token_timeout: int | None = None
+    """Seconds until the first token of a reply, else the request is closed; None: 600, and none on this machine."""
+    stream_idle_timeout: int = 120
+    """Seconds without a token, after the first one, until the request is closed."""
     verify_commands: tuple[str, ...] = ()
     """Commands that verify what a guided turn changed; only the user's own file may name them."""
     resume_on_start: bool = True
@@ -160,7 +162,8 @@ _VARIABLES = {
     "resume_on_start": "OUTLAST_RESUME_ON_START",
     "dialect": "OUTLAST_DIALECT",
     "local_model": "OUTLAST_LOCAL_MODEL",
-    "stall_seconds": "OUTLAST_STALL_SECONDS",
+    "first_token_timeout": "OUTLAST_FIRST_TOKEN_TIMEOUT",
+    "stream_idle_timeout": "OUTLAST_STREAM_IDLE_TIMEOUT",
     "sandbox": "OUTLAST_SANDBOX",
     "network": "OUTLAST_NETWORK",
 }
@@ -450,7 +453,8 @@ _CHECKS: Mapping[str, Callable[[str, str, object], object]] = {
     "resume_on_start": _yes_or_no,
     "dialect": _dialect,
     "local_model": _path,
-    "stall_seconds": _seconds,
+    "first_token_timeout": _seconds,
+    "stream_idle_timeout": _seconds,
     "sandbox": _choice(SANDBOX_CHOICES),
     "network": _choice(NETWORK_CHOICES),
     "sandbox_hidden": _paths,

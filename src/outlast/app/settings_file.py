@@ -13,6 +13,7 @@ from outlast.app.settings import SETTING_NAMES, Settings, load_settings
 from outlast.core.errors import ConfigError
 from outlast.runtime import private_file
 
+_NUMBERS = frozenset({"context_window", "first_token_timeout", "stream_idle_timeout", "parallel_calls"})
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 
@@ -77,7 +78,7 @@ def _text(path: Path) -> str:
 
 def _written(name: str, value: str) -> str | int | bool | list[str]:
     """The value in the setting's type; a value that does not fit stays text, which `_refuse_bad` rejects."""
-    if name in {"context_window", "stall_seconds", "parallel_calls"} and _NUMBER.fullmatch(value):
+    if name in _NUMBERS and _NUMBER.fullmatch(value):
         return int(value)
     if name == "resume_on_start" and value.lower() in {"true", "false"}:
         return value.lower() == "true"

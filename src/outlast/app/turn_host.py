@@ -14,6 +14,7 @@ from typing import NamedTuple
 from outlast.core.errors import ModelError, OutlastError
 from outlast.core.state import SessionState
 from outlast.runtime.clock import SystemClock
+from outlast.runtime.driven_turns import DrivenTurn
 from outlast.runtime.driver import Driver
 from outlast.runtime.runner import Runner
 from outlast.runtime.turn.context import TurnContext
@@ -72,8 +73,21 @@ class TurnHost:
         happens. With `while_chosen` the run ends when another model or persona is chosen: the next run builds its
         context with them.
         """
+        with DrivenTurn() as driven:  # from here on: a process that dies now had claimed this session, too
+            return await self._run(session_id, build, driven, held=held, last=last, while_chosen=while_chosen)
+
+    async def _run(
+        self,
+        session_id: str,
+        build: BuildContext,
+        driven: DrivenTurn,
+        *,
+        held: HeldLease | None,
+        last: Driver | None,
+        while_chosen: bool,
+    ) -> TurnOutcome:
         driver, context = await self._prepared(session_id, build, held, last)
-        runner = Runner(self.store, session_id, context, driver)
+        runner = Runner(self.store, session_id, context, driver, driven)
         if while_chosen:
             runner.outdated = _changed_since(driver.state)
         opened_at = driver.state.last_seq

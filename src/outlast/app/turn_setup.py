@@ -90,7 +90,8 @@ def read_turn_setup(
     config = msgspec.structs.replace(
         config,
         dialect=checked_dialect(config.dialect or settings.dialect),
-        stall_seconds=config.stall_seconds or settings.stall_seconds,
+        first_token_timeout=config.first_token_timeout or settings.first_token_timeout,
+        stream_idle_timeout=config.stream_idle_timeout or settings.stream_idle_timeout,
         verify_commands=config.verify_commands or settings.verify_commands,
     )
     persona = persona_for(settings, config, project, state)

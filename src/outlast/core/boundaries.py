@@ -122,7 +122,7 @@ def _after(
         case BoundaryKind.REWOUND:
             then = next((old for seq, old in reversed(history) if seq <= boundary.target), ())
             return (*then, _InForce(boundary, in_force))
-        case BoundaryKind.UNCOMPACTED | BoundaryKind.UNREWOUND:
+        case BoundaryKind.UNCOMPACTED | BoundaryKind.UNREWOUND:  # pragma: no branch
             return _without(in_force, boundary)
 
 
@@ -153,7 +153,7 @@ def _drawn(view: BoundaryView, entry: _InForce) -> BoundaryView:
             return msgspec.structs.replace(_seen_at(view, it.target), hidden=_hidden_with(view.hidden, it))
         case BoundaryKind.UNCOMPACTED:
             return _not_compacted(view) if view.compacted_at == it.target else view
-        case BoundaryKind.UNREWOUND:
+        case BoundaryKind.UNREWOUND:  # pragma: no branch
             return msgspec.structs.replace(view, hidden=tuple(s for s in view.hidden if s.last != it.target))
 
 

@@ -24,6 +24,7 @@ from outlast.core.state import (
     OpenTurn,
     SessionState,
     UnknownEvent,
+    takeover_record,
 )
 from outlast.core.usage import UsageTotals
 
@@ -34,6 +35,8 @@ CONTINUE = "continue"
 SHELL = "bash"
 HANDED_OVER = "handed_over"
 """Runtime key that a driver sets when it hands its turn over to the next driver on purpose."""
+TAKEN_OVER = "taken_over"
+"""Runtime key of the record in which a driver says that it replaced a dead one, see `TakeoverRecord`."""
 
 Row = tuple[StoredEvent, e.Event | e.Opaque]
 MESSAGE_KINDS = frozenset({"MessageAppended", "InputAdmitted", "AssistantReplied", "ToolCallFinished"})
@@ -44,7 +47,7 @@ def fold(state: SessionState, stored: StoredEvent, event: e.Event | e.Opaque) ->
     state.last_seq = stored.seq
     state.message_count += stored.kind in MESSAGE_KINDS and (stored.redacted or not isinstance(event, e.Opaque))
     if state.turn is not None and stored.epoch is not None:
-        _count_takeover(state.turn, stored.epoch)
+        state.turn.epoch = stored.epoch
     if stored.redacted:
         _redacted(state, stored)
     elif isinstance(event, e.Opaque):
@@ -61,12 +64,6 @@ def folded(rows: Iterable[Row], state: SessionState | None = None) -> SessionSta
     for stored, event in rows:
         fold(state, stored, event)
     return state
-
-
-def _count_takeover(turn: OpenTurn, epoch: int) -> None:
-    if turn.epoch is not None and turn.epoch != epoch:
-        turn.recoveries += 1
-    turn.epoch = epoch
 
 
 def _redacted(state: SessionState, stored: StoredEvent) -> None:
@@ -147,8 +144,8 @@ def _promoted(state: SessionState, stored: StoredEvent, event: e.InputPromoted) 
     _read(state, stored, event.inputs)
     if state.turn is not None:
         state.turn.inputs += [seq for seq in event.inputs if seq not in state.turn.inputs]
-        state.turn.recoveries = 0
         state.turn.decided, state.turn.code = CONTINUE, None  # whatever ended the turn, these are to be answered
+    _progressed(state)
 
 
 def _read(state: SessionState, stored: StoredEvent, inputs: list[int]) -> None:
@@ -199,6 +196,7 @@ def _model_requested(state: SessionState, stored: StoredEvent, event: e.ModelReq
     state.attempt = stored.seq
     if state.turn is not None:
         state.turn.attempts = event.attempt
+        state.turn.wait_until = 0
         state.turn.decided = state.turn.code = None
 
 
@@ -231,7 +229,7 @@ def _small(arguments: dict[str, Any]) -> dict[str, Any] | None:
 
 def _progressed(state: SessionState) -> None:
     if state.turn is not None:
-        state.turn.recoveries = 0
+        state.turn.recoveries = state.turn.counted = state.turn.wait_until = 0
 
 
 def _reply_interrupted(state: SessionState, stored: StoredEvent, event: e.ReplyInterrupted) -> None:
@@ -254,6 +252,8 @@ def _call_started(state: SessionState, stored: StoredEvent, event: e.ToolCallSta
     call.name, call.arguments, call.effect = event.name, _small(event.arguments), event.effect
     call.digest_before, call.digest_after = event.target_digest_before, event.target_digest_after
     call.started_seq = stored.seq
+    if state.turn is not None:
+        state.turn.wait_until = 0
 
 
 def _keep_live(state: SessionState) -> None:
@@ -396,6 +396,10 @@ def _runtime_changed(state: SessionState, stored: StoredEvent, event: e.RuntimeS
         _carried_out(state, str(cast("dict[str, Any]", refused).get("what")))
     if HANDED_OVER in event.changes and state.turn is not None:
         state.turn.epoch = None  # a planned handover: the next driver's takeover is not a recovery
+    if TAKEN_OVER in event.changes and state.turn is not None:
+        record = takeover_record(event.changes[TAKEN_OVER])
+        state.turn.recoveries, state.turn.counted = record.number, record.counted
+        state.turn.wait_until = record.wait_until
     state.runtime_at = {**state.runtime_at, **dict.fromkeys(event.changes, stored.seq)}
 
 

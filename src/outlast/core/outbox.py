@@ -271,7 +271,7 @@ class Outbox:
             case e.DeliveryMade(part=part, message_id=message_id):
                 known = item.pieces.get(part) or SentMessage(attempt=event.attempt, by="")
                 item.pieces = {**item.pieces, part: msgspec.structs.replace(known, message_id=message_id)}
-            case e.DeliveryClosed():
+            case e.DeliveryClosed():  # pragma: no branch
                 del self.items[event.of_seq]
 
 

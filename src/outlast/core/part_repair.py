@@ -96,7 +96,7 @@ class PartSanitizer:
                 return self._result(part, content, message)
             case ImagePart():
                 return self._image(part, message)
-            case FilePart():
+            case FilePart():  # pragma: no branch
                 return self._file(part, message)
 
     def _text(self, part: TextPart, text: str, message: Message) -> TextPart | None:

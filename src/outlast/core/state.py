@@ -21,12 +21,14 @@ from outlast.core.inbox import Inbox
 from outlast.core.usage import UsageTotals
 from outlast.core.workflow_mode import DecisionKind
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 """Increment it when an event changes the state in another way than before: snapshots of other versions are ignored."""
 
 
 class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A turn that has not ended. `recoveries` counts takeovers by another driver since the last progress.
+    """A turn that has not ended. `recoveries` counts the drivers that died since the last progress and were replaced,
+    `counted` those of them whose death counts against the turn (`runtime.turn.recovery`), and `wait_until` is the time
+    before which the driver does not go on; 0 once it has.
 
     `at` is its start time, `replies` and `tokens` are what it has used of its budgets, `attempts` counts the requests
     for the reply that is still missing, `nudges` counts how often the runtime asked the model to continue.
@@ -39,6 +41,8 @@ class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
     mode: str | None = None
     epoch: int | None = None
     recoveries: int = 0
+    counted: int = 0
+    wait_until: int = 0
     decided: str | None = None
     code: str | None = None
     at: int = 0
@@ -46,6 +50,22 @@ class OpenTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
     tokens: int = 0
     attempts: int = 0
     nudges: int = 0
+
+
+class TakeoverRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a driver records when it replaces a dead one: the values that `OpenTurn` then has."""
+
+    number: int = 0
+    counted: int = 0
+    wait_until: int = 0
+
+
+def takeover_record(value: Any) -> TakeoverRecord:
+    """Return the record in a log; zeros for a value that no version of Outlast writes."""
+    try:
+        return msgspec.convert(value, TakeoverRecord)
+    except msgspec.ValidationError:
+        return TakeoverRecord()
 
 
 class OpenCall(msgspec.Struct, kw_only=True, omit_defaults=True):

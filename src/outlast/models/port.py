@@ -64,6 +64,15 @@ class WindowSettler(Protocol):
         ...
 
 
+@runtime_checkable
+class LoadedModel(Protocol):
+    """A model with a slow part, such as an SDK, that can be loaded before a request."""
+
+    async def load(self) -> None:
+        """Load what the next request needs, beside the event loop. Raises `ConfigError` if the model cannot be used."""
+        ...
+
+
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt. `messages` is a window that every provider accepts; `replies` counts the session's replies.
     `answer_only`: the model must answer in text; its tools stay listed, because the prefix is cached with them."""

@@ -131,6 +131,10 @@ warnings.filterwarnings("ignore", category=x.UnsupportedSettingWarning)
 warnings.filterwarnings("ignore", message="invalid escape sequence")  # from Google's SDK, when Python compiles it
 
 
+_TIMEOUTS = httpx2.Timeout(600, connect=5, read=None)
+"""The runtime limits silence: a server's keep-alive comments would reset a limit on bytes."""
+
+
 class Sdk(NamedTuple):
     """A model bound to one event loop, and its client, which the creator must close."""
 
@@ -158,8 +162,8 @@ def sdk_for(provider: str, name: str, key: str | None, url: str | None) -> Sdk:
 
 def _client(url: str | None) -> httpx2.AsyncClient:
     if is_loopback(url):  # never through a proxy
-        return create_async_httpx2_client(transport=httpx2.AsyncHTTPTransport())
-    return create_async_httpx2_client()
+        return create_async_httpx2_client(timeout=_TIMEOUTS, transport=httpx2.AsyncHTTPTransport())
+    return create_async_httpx2_client(timeout=_TIMEOUTS)
 
 
 def settings_for(provider: str, request: ModelRequest, *, official: bool) -> ModelSettings:

@@ -1,7 +1,7 @@
 """Real providers, through pydantic-ai's `direct` interface.
 
-One request is one HTTP request; the runtime does retries. The SDKs are imported on the first request, in a thread, so
-that the event loop can keep renewing leases. Clients belong to an event loop, so each loop gets its own client.
+One request is one HTTP request; the runtime does retries. The SDKs are imported by `load` or the first request, in a
+thread, so that the event loop can keep renewing leases. Clients belong to an event loop, so each loop gets its own.
 """
 
 from __future__ import annotations
@@ -103,6 +103,10 @@ class ProviderModel:
         finally:
             if self._lookup is not None:
                 self._lookup.after_reply()
+
+    async def load(self) -> None:
+        """Import the SDK and make the client, so that a recorded request is sent without delay."""
+        await self._opened()
 
     async def close(self) -> None:
         asking = self._open.pop(asyncio.get_running_loop(), None)

@@ -78,8 +78,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     `verify_commands` verify what a guided turn changed; empty takes the setting.
     `prompting`: a user can answer questions. `sub_agents_ask` False: sub-agents ask none, as no user would see them.
     `dialect` is native, text or auto; None takes the settings' (auto by default). `prompt_format` "react" means text.
-    `stall_seconds`: a reply that sends no data for so long is requested again; None takes the settings' (120). Before
-    its first data it may take longer.
+    `first_token_timeout` and `stream_idle_timeout` are the seconds of silence, before the first token of a reply and
+    between two, after which the request is closed; None takes the settings'.
     `parallel_calls`: how many reads, or sub-agents, of one reply run side by side; None takes the setting.
     `apply_patch` offers that tool or not; None offers it to models that are trained on it.
     `compaction_mode` is in_place or rotate. `auto_compaction_input_tokens_threshold` None uses the model's window.
@@ -97,7 +97,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     persona: str | None = None
     prompt_format: str | None = None
     dialect: str | None = None
-    stall_seconds: float | None = None
+    first_token_timeout: float | None = None
+    stream_idle_timeout: float | None = None
     prompting: bool = False
     sub_agents_ask: bool = True
     max_steps: int | None = None

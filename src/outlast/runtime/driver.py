@@ -22,6 +22,7 @@ from outlast.core.ids import id_from
 from outlast.core.state import SessionState
 from outlast.runtime.clock import Clock
 from outlast.runtime.commit_retry import commit_resolved
+from outlast.runtime.driven_turns import DrivenTurn
 from outlast.runtime.imported_trust import trusted_state
 from outlast.store.port import LEASE_MS, Append, Claim, Lease, NewEvent, Receipt, Release, Renew, Store, Write
 from outlast.store.process_identity import holder
@@ -83,6 +84,7 @@ class Driver:
         self.news = asyncio.Event()
         self.wrote: Callable[[StoredEvent, Event], None] | None = None
         self.commits = 0
+        self.driven = DrivenTurn()
         self._renewed = clock.monotonic()
         self._rows: list[Row] | None = None
         self._rows_from = 0

@@ -18,6 +18,7 @@ from outlast.core.messages import Part
 from outlast.core.state import SessionState
 from outlast.runtime.commit_retry import RACES
 from outlast.runtime.current_session import current
+from outlast.runtime.driven_turns import DrivenTurn
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.history.boundaries import apply_boundary_requests, rotated
@@ -45,15 +46,24 @@ StopNow = Callable[[StopRequest], None]
 class Runner:
     """Runs the turns of one session with one turn context."""
 
-    def __init__(self, store: Store, session_id: str, context: TurnContext, opened: Driver | None = None) -> None:
-        """`opened` is a freshly opened driver of the session; without it, `drain` opens one. Once `outdated` returns
-        True, the runner starts no further turn with its context."""
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        context: TurnContext,
+        opened: Driver | None = None,
+        driven: DrivenTurn | None = None,
+    ) -> None:
+        """`opened` is a freshly opened driver of the session; without it, `drain` opens one. `driven` is the caller's
+        entry among the turns of this process. Once `outdated` returns True, the runner starts no further turn with its
+        context."""
         self.store = store
         self.session_id = session_id
         self.context = context
         self.driver: Driver | None = None
         self.outdated: Callable[[SessionState], bool] = lambda state: False
         self._opened = opened
+        self._driven = driven if driven is not None else DrivenTurn()
         self.error: ModelError | None = None
         self.answer = ""
         self._left = False
@@ -82,9 +92,10 @@ class Runner:
         clock, ttl_ms = self.context.clock, self.context.ttl_ms
         driver = self._opened or await Driver.open(self.store, self.session_id, clock, ttl_ms)
         driver.clock, driver.ttl_ms, driver.wrote = clock, ttl_ms, self.context.observer.event_written
-        self.driver = driver
+        self.driver, driver.driven = driver, self._driven
         try:
-            await self._drain(driver)
+            with self._driven:
+                await self._drain(driver)
         except asyncio.CancelledError:  # between two turns, or while one was being started
             await _shielded(self._close(driver, (), []))
             raise
@@ -197,7 +208,7 @@ class Runner:
     async def _sub_agent_drained(self, store: Store, session_id: str, context: TurnContext) -> str:
         """Answer the waiting inputs of a sub-agent's session and return the last answer. Raises the error of its last
         turn. If this runner leaves, the sub-agent has no result yet."""
-        runner = Runner(store, session_id, context)
+        runner = Runner(store, session_id, context, driven=DrivenTurn(self._driven))
         self._sub_agents.add(runner)
         try:
             await runner.drain()

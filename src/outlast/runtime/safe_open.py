@@ -1,4 +1,4 @@
-"""Reads files below a folder, and never a file outside it.
+"""Reads files below a folder, and never a file outside it; opens folders without following links.
 
 A symbolic link is followed only to a target inside the folder. The target is then opened component by component from
 the folder's descriptor without following links, so no file outside is read even if another process swaps path parts.
@@ -11,7 +11,18 @@ import os
 import stat
 from pathlib import Path
 
-_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENAMETOOLONG}
+_ABSENT = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ELOOP,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENXIO,
+    errno.ENAMETOOLONG,
+    errno.EINVAL,
+}
+"""EINVAL: a link became a folder while its target was read."""
+_PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_inside(root: Path, relative: str, limit: int) -> bytes | None:
@@ -29,6 +40,21 @@ def read_inside(root: Path, relative: str, limit: int) -> bytes | None:
         if error.errno in _ABSENT:
             return None
         raise
+
+
+def open_folder(path: Path) -> int:
+    """Open a folder by its real path, part by part, as a place for the `dir_fd` of other functions. Raises OSError if a
+    part is a link, even one that has just been put there."""
+    folder = os.open("/", _PLACE)
+    try:
+        for part in path.parts[1:]:
+            inner = os.open(part, _PLACE, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+    except OSError:
+        os.close(folder)
+        raise
+    return folder
 
 
 def _read(home: str, parts: list[str], limit: int) -> bytes | None:

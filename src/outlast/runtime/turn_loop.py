@@ -45,6 +45,7 @@ from outlast.runtime.turn.model_call import ModelCaller
 from outlast.runtime.turn.phases import Phase, PhaseEnd, Phases
 from outlast.runtime.turn.policy import CONTINUE, FINAL, VERIFY, PolicyVerdict
 from outlast.runtime.turn.project_facts import ProjectFacts
+from outlast.runtime.turn.recovery import takeover_wait
 from outlast.runtime.turn.subagents import RunSubAgent
 from outlast.runtime.turn.text_tool_calls import messages_as_text
 from outlast.runtime.turn.tool_calls import ToolExecutor
@@ -83,8 +84,20 @@ class Turn:
 
     async def run(self) -> None:
         """Run steps until the turn has ended. A `ModelError` ends the turn as failed and is kept in `error`."""
+        await self._wait_after_deaths()
         while self.state.turn is not None:
             await self._step()
+
+    async def _wait_after_deaths(self) -> None:
+        """Wait as `recovery` says, if drivers of this turn have died; a stop of the turn ends the wait at once."""
+        wait = takeover_wait(self.state.turn, self.driver.clock.now_us())
+        if wait is None:
+            return
+        observer = self.context.observer
+        async with observer.waiting_for_person():
+            observer.model_waits(wait)
+            await self.driver.clock.sleep(wait.seconds)
+        observer.model_waits(None)
 
     async def _step(self) -> None:
         turn = self.state.turn
@@ -168,7 +181,9 @@ class Turn:
         prompt = self.policy.system_prompt()
         prompted = prompt_events(self.driver, self.context, prompt)
         described = () if told is None else (told,)
-        await self.driver.write(*first, *self._moved(), *prompted, *described, opened)
+        await self.attempts.load()
+        company = self.driver.driven.news(self.state)
+        await self.driver.write(*first, *self._moved(), *prompted, *described, *company, opened)
         try:
             finished = await self.attempts.reply(request)
         except ContextOverflow as error:

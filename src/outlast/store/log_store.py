@@ -94,6 +94,7 @@ class LogStore(ABC):
         self._notifier = ChangeNotifier(self._changed, self.poll_seconds, tells_work=self.writes_elsewhere)
         self._garbage_collector = GarbageCollector(self.commit, self._reading)
         self._closed = False
+        self._before_close: list[Callable[[], None]] = []
 
     # --- what an adapter does
 
@@ -379,7 +380,13 @@ class LogStore(ABC):
         """A view of the raw, unchecked rows: for verification, search and administration, not for ordinary reads."""
         return self._reading()
 
+    def before_close(self, stop: Callable[[], None]) -> None:
+        """Call `stop` at the beginning of `close`: it ends a thread that reads this store."""
+        self._before_close.append(stop)
+
     def close(self) -> None:
+        while self._before_close:
+            self._before_close.pop()()
         if not self._closed:
             self._garbage_collector.close()
             self._group.close()

@@ -28,6 +28,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.port import Chunk, Query, Snapshot
 from outlast.store.read.inspection import StoredKey, StoreFlaw
 from outlast.store.read.read_view import (
+    BLOB_PART,
     EventSlice,
     ListedSession,
     ReadMark,
@@ -227,6 +228,10 @@ class MemoryRows:
     def blob(self, session_id: str, sha256: str) -> bytes | None:
         found = self._memory.blobs.get((session_id, sha256))
         return found[1] if found is not None else None
+
+    def blob_part(self, session_id: str, sha256: str, number: int) -> bytes | None:
+        data = self.blob(session_id, sha256)
+        return None if data is None else data[number * BLOB_PART : (number + 1) * BLOB_PART] or None
 
     def put_blob(self, session_id: str, sha256: str, data: bytes) -> None:
         self._memory.put(self._memory.blobs, (session_id, sha256), (self.clock(), data))

@@ -1,8 +1,8 @@
 """The attacks, by class."""
 
-from tests.sandbox.attacks import files, git_files, kernel, network, planted, processes, secrets_read, sessions
+from tests.sandbox.attacks import detours, files, git_files, kernel, network, planted, processes, secrets_read, sessions
 
 ATTACKS = (
     *files.ATTACKS, *secrets_read.ATTACKS, *network.ATTACKS, *processes.ATTACKS, *kernel.ATTACKS, *git_files.ATTACKS,
-    *planted.ATTACKS, *sessions.ATTACKS,
+    *planted.ATTACKS, *sessions.ATTACKS, *detours.ATTACKS,
 )  # fmt: skip

@@ -112,8 +112,8 @@ def test_local_model_is_a_whole_path_and_not_a_project_setting(
     (settings.home / "config.toml").write_text('dialect = "klingon"\n')
     with pytest.raises(ConfigError, match="dialect 'klingon' is unknown; use one of native, text, auto"):
         load_settings(home=settings.home, project_root=tmp_path)
-    (settings.home / "config.toml").write_text("stall_seconds = 1\n")
-    with pytest.raises(ConfigError, match="stall_seconds must be a number of seconds, from 10 to 86400"):
+    (settings.home / "config.toml").write_text("stream_idle_timeout = 1\n")
+    with pytest.raises(ConfigError, match="stream_idle_timeout must be a number of seconds, from 10 to 86400"):
         load_settings(home=settings.home, project_root=tmp_path)
     (settings.home / "config.toml").unlink()
     (tmp_path / ".outlast").mkdir()

@@ -143,3 +143,15 @@ def test_what_left_the_journal_can_still_be_undone_as_long_as_it_is_in_force() -
     assert view_of(start, [uncompacted(30, 10)]).window_from == 1
     assert view_of(start, [unrewound(30, 20)]).hidden == ()
     assert view_of(start, [rewound(30, 8)]) == BoundaryView(hidden=(Span(9, 30),))
+
+
+def test_a_rewind_to_before_an_old_compaction_takes_the_compaction_back() -> None:
+    start = BoundaryView(compacted_at=50, summary_at=50, first_kept=40, pruned_upto=30)
+    view = view_of(start, [rewound(80, 45)])
+    assert (view.compacted_at, view.summary_at, view.pruned_upto) == (0, 0, 0)
+    assert view.hides(60)
+    assert view_of(start, [rewound(80, 60)]).compacted_at == 50
+
+
+def test_a_rewind_to_its_own_event_or_later_hides_nothing() -> None:
+    assert drawn(rewound(50, 50)).hidden == ()

@@ -14,7 +14,7 @@ from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import InvalidInput
 from outlast.core.messages import ImagePart, Role, TextPart, ToolCall
-from tests.strategies import any_text, arguments, events, long_text
+from tests.strategies import any_text, arguments, events, examples, long_text
 
 SOAK = 100_000
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -66,19 +66,19 @@ def check_event(event: e.Event) -> None:
     assert codec.blobs_named(written.body) == set(written.blobs)
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(any_text())
 def test_any_text_comes_back_equal(text: str) -> None:
     check_text(text)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(arguments())
 def test_any_arguments_come_back_equal_and_of_the_same_types(values: dict[str, Any]) -> None:
     check_arguments(values)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(events())
 def test_an_event_of_any_kind_comes_back_equal_and_is_written_again_as_the_same_bytes(event: e.Event) -> None:
     check_event(event)
@@ -105,7 +105,7 @@ def test_a_hundred_thousand_events_come_back_equal(event: e.Event) -> None:
     check_event(event)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(events(e.MessageAppended, e.InputAdmitted) | any_text().map(said))
 def test_the_short_way_to_write_a_message_gives_the_bytes_of_the_long_way(event: e.Event) -> None:
     kind = type(event).__name__
@@ -296,3 +296,28 @@ def test_a_call_whose_arguments_never_became_json_keeps_their_text() -> None:
     call = ToolCall(id="a", name="bash", raw='{"command": "ls')
     event = e.AssistantReplied(attempt_seq=1, parts=(call,))
     assert through(event) == event
+
+
+def test_a_value_of_the_wrong_type_is_refused_before_it_is_written() -> None:
+    with pytest.raises(InvalidInput, match="TurnStarted holds a value of the wrong type: Expected `int`, got `str`"):
+        codec.encode(e.TurnStarted(inputs=cast("Any", ["x"])))
+
+
+def test_a_type_derived_from_text_cannot_be_stored() -> None:
+    class Tainted(str):
+        __slots__ = ()
+
+    with pytest.raises(InvalidInput, match="SessionRenamed cannot be stored: Encoding objects of type Tainted"):
+        codec.encode(e.SessionRenamed(title=Tainted("x")))
+
+
+def test_a_role_given_as_text_is_stored_as_the_role() -> None:
+    event = e.MessageAppended(role=cast("Any", "user"), parts=(TextPart("hi"),))
+    assert codec.encode(event) == codec.encode(said("hi"))
+
+
+def test_short_valid_text_needs_no_blob_and_long_text_of_many_parts_is_stored_all_the_same() -> None:
+    assert through(said("hi")) == said("hi")
+    assert through(said("\ud800")) == said("\ud800")
+    many = e.MessageAppended(role=Role.USER, parts=tuple(TextPart("x" * 5000) for _ in range(10)))
+    assert through(many) == many

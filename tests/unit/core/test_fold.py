@@ -3,16 +3,16 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
-from outlast.core.fold import ARGUMENTS_LIMIT, HANDLERS, PROMPTS, TIMELINE, TRACE, UNKNOWN, folded
+from outlast.core.fold import ARGUMENTS_LIMIT, HANDLERS, LIVE, PROMPTS, TIMELINE, TRACE, UNKNOWN, folded
 from outlast.core.inbox import PendingInput
 from outlast.core.messages import TextPart, ToolCall, Usage
 from outlast.core.state import SessionState, state_from_bytes, state_to_bytes
 from tests.histories import MOVES, Log, admitted, asked, call, ended, finished, histories, played, replied, whole_turn
-from tests.strategies import events
+from tests.strategies import events, examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
@@ -24,7 +24,7 @@ def test_the_fold_is_total_over_the_union() -> None:
 # --- by chance ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seed=st.integers(0, 2**32), moves=histories(), cut=st.floats(0, 1))
 def test_folding_on_from_a_snapshot_is_folding_it_all(seed: int, moves: list[str], cut: float) -> None:
     log = played(seed, moves)
@@ -34,7 +34,7 @@ def test_folding_on_from_a_snapshot_is_folding_it_all(seed: int, moves: list[str
     assert folded(log.rows[at:], snapshot) == log.state == folded(log.rows)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(events(), max_size=20), st.integers(0, 20))
 def test_even_events_in_no_order_fold_the_same_from_a_snapshot_on(chaos: list[e.Event], cut: int) -> None:
     log = Log()
@@ -153,14 +153,27 @@ def test_an_approval_waits_until_its_first_answer_which_stands() -> None:
 def test_drivers_that_take_a_turn_over_and_get_nowhere_are_counted() -> None:
     log = Log()
     attempt = asked(log)
-    for epoch in range(10, 13):
-        log.epoch = epoch
+    for number in range(1, 4):
+        log.epoch = 9 + number
+        record = {"number": number, "counted": number - 1, "wait_until": 7}
+        log.add(e.RuntimeStateChanged(changes={"taken_over": record}))
+        turn = log.state.turn
+        assert turn is not None
+        assert (turn.recoveries, turn.counted, turn.wait_until) == (number, number - 1, 7)
         log.add(e.ReplyInterrupted(attempt_seq=attempt, reason="recovered"))
         attempt = log.add(e.ModelRequested(model="m"))
-    assert log.state.turn
-    assert log.state.turn.recoveries == 3
+        assert turn.wait_until == 0
     log.add(replied(TextPart("at last")))
-    assert log.state.turn.recoveries == 0
+    assert log.state.turn
+    assert (log.state.turn.recoveries, log.state.turn.counted) == (0, 0)
+
+
+def test_a_record_of_a_take_over_that_nobody_writes_counts_as_none() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.RuntimeStateChanged(changes={"taken_over": {"number": "many"}}))
+    assert log.state.turn
+    assert (log.state.turn.recoveries, log.state.turn.counted, log.state.turn.wait_until) == (0, 0, 0)
 
 
 def test_what_a_door_writes_is_no_takeover() -> None:
@@ -327,3 +340,133 @@ def test_a_rotated_session_has_ended() -> None:
     log = Log()
     log.add(e.SessionRotated(to_session_id="c" * 26))
     assert (log.state.life, log.state.rotated_to) == ("ended", "c" * 26)
+
+
+# --- single events -----------------------------------------------------------------------------------------------
+
+
+def test_an_event_outside_a_turn_changes_no_turn() -> None:
+    log = Log()
+    seq = log.add(admitted("hi"))
+    log.add(
+        e.InputPromoted(inputs=[seq]),
+        e.ModelRequested(model="m"),
+        e.CompletionDecided(outcome="done", code="x"),
+        e.RuntimeStateChanged(changes={"handed_over": True}),
+        e.ToolProcessSpawned(call_id="never", pid=1, started="1", host="h"),
+        e.ToolCallFinished(call_id="never", name="bash", parts=()),
+    )
+    assert log.state.turn is None
+    assert log.state.calls == []
+    assert log.state.usage.tool_calls == 1
+
+
+def test_a_process_is_recorded_with_its_call() -> None:
+    log = Log()
+    asked(log)
+    log.add(replied(call("a")), e.ToolCallStarted(call_id="a", name="bash"))
+    log.add(e.ToolProcessSpawned(call_id="a", pid=7, started="8", host="h"))
+    (found,) = log.state.open_calls
+    assert (found.pid, found.pid_started, found.host) == (7, "8", "h")
+
+
+def test_a_call_that_no_reply_requested_is_forgotten_with_its_result() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.ToolCallStarted(call_id="own", name="bash"))
+    assert [one.call_id for one in log.state.open_calls] == ["own"]
+    log.add(finished("own"))
+    assert log.state.calls == []
+
+
+def test_a_decision_is_kept_with_its_turn_and_nudges_are_counted() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.CompletionDecided(outcome="continue", code="more"), e.CompletionDecided(outcome="done", code="fine"))
+    assert log.state.turn is not None
+    assert (log.state.turn.decided, log.state.turn.code, log.state.turn.nudges) == ("done", "fine", 1)
+
+
+def test_a_refused_boundary_is_settled_as_a_drawn_one_is() -> None:
+    log = Log()
+    log.add(e.BoundaryRequested(what="compact"))
+    assert [one.what for one in log.state.requests] == ["compact"]
+    log.add(e.RuntimeStateChanged(changes={"boundary_refused": {"what": "compact", "why": "too short"}}))
+    assert log.state.requests == []
+
+
+def test_the_life_of_a_session_is_folded_event_by_event() -> None:
+    log = Log()
+    lives: list[str] = []
+    for event in (
+        e.SessionCreated(title="one", model="m", persona="p"),
+        e.SessionRenamed(title="two"),
+        e.ModelChanged(model="n"),
+        e.PersonaChanged(persona="q"),
+        e.SessionArchived(),
+        e.SessionUnarchived(),
+        e.SessionClosed(),
+        e.SessionReopened(),
+        e.SessionRotated(to_session_id="next"),
+    ):
+        log.add(event)
+        lives.append(log.state.life)
+    assert lives == ["active"] * 4 + ["archived", "active", "ended", "active", "ended"]
+    assert (log.state.title, log.state.model, log.state.persona) == ("two", "n", "q")
+    assert log.state.rotated_to == "next"
+
+
+def test_records_of_the_workflow_are_the_last_written() -> None:
+    log = Log()
+    log.add(
+        e.LedgerUpdated(ledger={"a": 1}),
+        e.DefinitionOfDoneUpdated(definition={"b": 2}),
+        e.TraceRecorded(entry={"c": 3}),
+        e.PromptRecorded(snapshot={"d": 4}),
+        e.PromptRecorded(snapshot={"d": 4}),
+    )
+    state = log.state
+    assert (state.ledger, state.definition_of_done, state.trace) == ({"a": 1}, {"b": 2}, [{"c": 3}])
+    assert state.prompts == [{"d": 4}], "the same prompt is recorded once"
+
+
+def test_usage_of_broken_replies_and_of_other_calls_is_counted() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.ReplyInterrupted(attempt_seq=1, parts=()))
+    assert log.state.usage.total.input_tokens == 0
+    log.add(e.ReplyInterrupted(attempt_seq=1, parts=(), usage=Usage(input_tokens=2)))
+    log.add(e.UsageRecorded(usage=Usage(input_tokens=3)))
+    assert log.state.usage.total.input_tokens == 5
+
+
+def test_redacted_events_keep_what_their_kind_implies() -> None:
+    log = Log()
+    asked(log)
+    log.add(e.Opaque("AssistantReplied", 1, "redacted"), redacted=True)
+    assert log.state.attempt is None
+    seq = log.add(e.Opaque("InputAdmitted", 1, "redacted"), redacted=True)
+    assert seq in log.state.unanswered
+    assert log.state.drivable
+
+
+def test_folding_rows_again_gives_the_state_that_was_folded_as_they_came() -> None:
+    log = Log()
+    whole_turn(log, "hi", "hello")
+    assert folded(log.rows) == log.state
+    assert folded(log.rows[3:], folded(log.rows[:3])) == log.state
+
+
+def test_calls_beyond_the_limit_drop_the_finished_ones_first() -> None:
+    log = Log()
+    asked(log)
+    for number in range(LIVE + 5):
+        log.add(e.ToolCallStarted(call_id=f"c{number}", name="bash"))
+    assert [one.call_id for one in log.state.calls] == [f"c{number}" for number in range(5, LIVE + 5)]
+
+
+def test_a_withdrawn_input_waits_no_longer() -> None:
+    log = Log()
+    first, second = log.add(admitted("one")), log.add(admitted("two"))
+    log.add(e.InputWithdrawn(inputs=[first]))
+    assert log.state.unanswered == [second]

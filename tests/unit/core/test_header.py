@@ -15,9 +15,10 @@ from outlast.core.header import (
     counted,
     delta_of,
     delta_of_redacted,
+    imported,
 )
 from outlast.core.messages import Role, TextPart, Usage
-from tests.histories import admitted, appended, replied
+from tests.histories import admitted, appended, finished, replied
 from tests.strategies import any_text, events
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -137,3 +138,59 @@ def test_redacting_a_request_settles_it() -> None:
     request = e.BoundaryRequested(what="clear")
     redaction = e.EventRedacted(seq=1, body_digest="0" * 64, counted=counted(delta_of(request)))
     assert not after(request, redaction).has_work
+
+
+@pytest.mark.parametrize(
+    ("event", "delta"),
+    [
+        (e.UsageRecorded(usage=Usage(input_tokens=3, output_tokens=2)), Delta(input_tokens=3, output_tokens=2)),
+        (e.SessionForked(base_session_id="b", base_seq=1, carried_inputs=[1, 2]), Delta(pending=2)),
+        (e.InputWithdrawn(inputs=[1, 2]), Delta(pending=-2)),
+        (e.SessionRotated(to_session_id="n"), Delta(state="ended", rotated_to="n", settled=REQUESTS["rotate"])),
+        (
+            e.Compacted(summary="", first_kept_seq=1, tokens_before=2, tokens_after=1, usage=Usage(output_tokens=4)),
+            Delta(output_tokens=4, boundary=True, settled=REQUESTS["compact"]),
+        ),
+        (finished("c"), Delta(messages=1)),
+        (e.HistoryCleared(), Delta(boundary=True, settled=REQUESTS["clear"])),
+        (e.CompactionUndone(compacted_seq=1), Delta(boundary=True, settled=REQUESTS["uncompact"])),
+        (e.Rewound(to_seq=1), Delta(boundary=True, settled=REQUESTS["rewind"])),
+        (e.RewindUndone(rewound_seq=1), Delta(boundary=True, settled=REQUESTS["unrewind"])),
+        (e.SessionReopened(), Delta(state="active")),
+        (e.SessionArchived(), Delta(state="archived")),
+        (e.SessionUnarchived(), Delta(state="unarchived")),
+        (e.ModelChanged(model="m"), Delta(model="m")),
+        (e.PersonaChanged(persona="p"), Delta(persona="p")),
+        (e.TimelineRecorded(entry={}), Delta()),
+        (e.Opaque("Unheard", 1, "newer"), Delta()),
+    ],
+)
+def test_each_kind_of_event_changes_its_own_fields_of_the_header(event: e.Event | e.Opaque, delta: Delta) -> None:
+    assert delta_of(event) == delta
+
+
+def test_a_session_is_as_imported_until_its_first_event_here() -> None:
+    header = Header(session_id="a" * 26, last_seq=4, imported_seq=4)
+    assert header.is_as_imported
+    header.last_seq = 5
+    assert not header.is_as_imported
+    assert not Header(session_id="a" * 26).is_as_imported
+
+
+def test_an_imported_request_is_not_carried_out() -> None:
+    asked = delta_of(e.BoundaryRequested(what="compact"))
+    assert asked.requested
+    assert imported(asked) == Delta()
+    plain = delta_of(admitted("hi"))
+    assert imported(plain) is plain
+
+
+def test_a_redacted_event_keeps_its_counts_and_what_its_kind_implies() -> None:
+    counts = {"messages": 1, "input_tokens": 5, "output_tokens": 2, "plan_mode": 1}
+    assert delta_of_redacted("AssistantReplied", None, counts) == Delta(
+        messages=1, input_tokens=5, output_tokens=2, reported=True, plan_mode=True
+    )
+    assert delta_of_redacted("TurnStarted", "t", {}) == Delta(turn="t")
+    assert delta_of_redacted("Compacted", None, {}).boundary
+    assert completed("AssistantReplied", Delta(input_tokens=5)).reported
+    assert completed("Compacted", Delta()).settled == REQUESTS["compact"]

@@ -33,3 +33,12 @@ def test_what_is_no_id_is_none(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "abcde", "abcde.", "ABCDEF", "abcdef\n", "a" * 27])
 def test_what_is_no_prefix_is_none(text: str) -> None:
     assert not is_prefix(text)
+
+
+def test_an_id_needs_exactly_sixteen_random_bytes() -> None:
+    with pytest.raises(InvalidInput, match="16 random bytes, got 15"):
+        id_from(bytes(15))
+
+
+def test_sixteen_bytes_always_give_the_same_id() -> None:
+    assert id_from(bytes(16)) == "a" * ID_LENGTH

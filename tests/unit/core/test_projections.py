@@ -1,13 +1,14 @@
 """What a log comes to: the header that is kept beside it, and what was spent."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
 from outlast.core.header import REQUESTS, Header, apply, delta_of
 from outlast.core.messages import TextPart
 from tests.histories import Log, asked, ended, histories, played, replied
+from tests.strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
@@ -22,7 +23,7 @@ def kept(log: Log) -> Header:
     return header
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seed=st.integers(0, 2**32), moves=histories())
 def test_the_header_and_the_state_agree_about_what_waits_and_what_runs(seed: int, moves: list[str]) -> None:
     log = played(seed, [move for move in moves if move != "redact"])
@@ -36,7 +37,7 @@ def test_the_header_and_the_state_agree_about_what_waits_and_what_runs(seed: int
     assert header.plan_mode == log.state.plan_mode
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seed=st.integers(0, 2**32), moves=histories(), asked_for=st.lists(st.sampled_from(sorted(REQUESTS))))
 def test_the_header_and_the_state_agree_about_work(seed: int, moves: list[str], asked_for: list[str]) -> None:
     log = played(seed, [move for move in moves if move != "redact"])

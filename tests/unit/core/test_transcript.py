@@ -1,7 +1,7 @@
 """What people are shown: everything that was said, in the log's order, and nothing as an answer that was none."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
@@ -21,7 +21,7 @@ from tests.histories import (
     text,
     whole_turn,
 )
-from tests.strategies import events
+from tests.strategies import events, examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
@@ -143,7 +143,7 @@ def test_a_redacted_message_is_shown_as_redacted() -> None:
     assert shown(log) == ["assistant: [redacted]"]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seed=st.integers(0, 2**32), moves=histories())
 def test_whatever_happened_every_message_is_there_once_and_in_order(seed: int, moves: list[str]) -> None:
     log = played(seed, moves)
@@ -161,3 +161,12 @@ def test_nothing_the_runtime_writes_is_shown_as_the_users(chaos: list[e.Event]) 
     said = {stored.seq for stored, event in log.rows if isinstance(event, e.InputAdmitted | e.MessageAppended)}
     shown = transcript(log.rows, log.state, include_archived=True, summaries=True)
     assert all(message.seq in said for message in shown if message.role is Role.USER)
+
+
+def test_other_events_between_a_broken_reply_and_the_next_attempt_change_nothing() -> None:
+    log = Log()
+    attempt = asked(log)
+    log.add(e.ReplyInterrupted(attempt_seq=attempt, parts=text("half")), e.TimelineRecorded(entry={}))
+    log.add(e.ModelRequested(model="m"), replied(TextPart("whole")))
+    ended(log)
+    assert shown(log) == ["user: do it", "assistant: whole"]

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
@@ -18,7 +18,7 @@ from outlast.core.messages import (
     ToolResult,
 )
 from outlast.core.repair import NOT_EXECUTED, OPENING, OUTCOME_UNKNOWN
-from outlast.core.window import BROKE_OFF, SUMMARY_MARK, Window, whole_from, window
+from outlast.core.window import BROKE_OFF, SUMMARY_MARK, Window, unread, whole_from, window
 from outlast.testing.validity import rejections
 from tests.histories import (
     ORDERLY,
@@ -35,7 +35,7 @@ from tests.histories import (
     text,
     whole_turn,
 )
-from tests.strategies import events
+from tests.strategies import events, examples
 from tests.unit.core.seeing import LIMIT, lines, repairs, seen
 
 HISTORIES = {"seed": st.integers(0, 2**32), "moves": histories()}
@@ -51,7 +51,7 @@ def check_valid(log: Log, provider: str | None) -> None:
     assert rejections(seen(log, provider).messages, provider, request=False) == []
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(provider=st.sampled_from((None, "anthropic", "openai")), **HISTORIES)
 def test_any_history_makes_a_window_that_every_provider_accepts(
     seed: int, moves: list[str], provider: str | None
@@ -59,7 +59,7 @@ def test_any_history_makes_a_window_that_every_provider_accepts(
     check_valid(played(seed, moves), provider)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(events(), max_size=15))
 def test_even_events_in_no_order_at_all_make_a_valid_window(chaos: list[e.Event]) -> None:
     log = Log()
@@ -67,7 +67,7 @@ def test_even_events_in_no_order_at_all_make_a_valid_window(chaos: list[e.Event]
     check_valid(log, "anthropic")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(**HISTORIES)
 def test_rows_before_read_from_are_not_needed(seed: int, moves: list[str]) -> None:
     log = played(seed, moves)
@@ -81,7 +81,7 @@ def shown(seen: Window) -> list[Any]:
     return [(message.seq, message.role, message.parts) for message in seen.messages]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(**HISTORIES)
 def test_repairing_a_repaired_window_changes_nothing(seed: int, moves: list[str]) -> None:
     first = seen(played(seed, moves)).messages
@@ -364,7 +364,7 @@ def test_a_redacted_message_is_seen_as_redacted() -> None:
     assert lines(log) == ["user: [redacted]", "assistant: ok"]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(wanted=st.integers(1, 300), **HISTORIES)
 def test_a_cut_at_the_place_found_parts_no_call_from_its_result(seed: int, moves: list[str], wanted: int) -> None:
     log = played(seed, [move for move in moves if move in ORDERLY and move != "append"])
@@ -397,3 +397,60 @@ def test_a_cut_behind_a_finished_call_stays_where_it_is_wanted() -> None:
     result = log.add(finished("c1"))
     assert whole_from(log.rows, result + 1) == result + 1
     assert whole_from(log.rows, result) == result - 1
+
+
+def test_the_environment_is_told_before_the_messages_to_answer_and_only_when_the_model_is_asked() -> None:
+    log = Log()
+    first = log.add(admitted("one"))
+    log.add(e.TurnStarted(inputs=[first]), e.EnvironmentDescribed(text="branch main"), e.ModelRequested(model="m"))
+    log.add(replied(TextPart("first")))
+    ended(log)
+    second = log.add(admitted("two"))
+    log.add(e.TurnStarted(inputs=[second]))
+    sent = window(log.rows, log.state, provider=None, asking=True, environment="branch other")
+    assert [message.content for message in sent.messages] == ["branch main", "one", "first", "branch other", "two"]
+    assert "branch main" not in [message.content for message in seen(log).messages]
+
+
+def test_an_input_that_is_not_in_the_rows_is_reported() -> None:
+    log = Log()
+    log.add(appended(Role.USER, "hi"), e.TurnStarted(inputs=[99]))
+    assert "input_missing" in repairs(log)
+
+
+def test_inputs_that_no_turn_has_read_are_unread() -> None:
+    log = Log()
+    first, second = log.add(admitted("one")), log.add(admitted("two"))
+    log.add(e.TurnStarted(inputs=[first]))
+    assert unread(log.state) == [second]
+
+
+def test_a_reply_that_broke_off_without_text_leaves_nothing_behind() -> None:
+    log = Log()
+    attempt = asked(log)
+    log.add(e.ReplyInterrupted(attempt_seq=attempt, parts=(call("c"),)))
+    ended(log)
+    assert lines(log) == ["user: do it"]
+
+
+def test_a_redacted_message_of_the_user_is_not_told_beside_the_summary() -> None:
+    log = Log()
+    whole_turn(log, "secret", "fine")
+    words = (e.UserWords(seq=1, text="secret"),)
+    log.add(e.Compacted(summary="s", first_kept_seq=6, tokens_before=9, tokens_after=1, words=words))
+    log.add(e.EventRedacted(seq=1, body_digest=""))
+    assert "secret" not in "".join(lines(log))
+
+
+def test_calls_of_a_user_and_tool_messages_without_a_result_are_dropped() -> None:
+    log = Log()
+    log.add(e.MessageAppended(role=Role.USER, parts=(TextPart("hi"), call("c"))))
+    log.add(e.MessageAppended(role=Role.TOOL, parts=(TextPart("nothing"),)))
+    assert lines(log) == ["user: hi"]
+    assert repairs(log) == ["call_dropped", "result_dropped"]
+
+
+def test_a_result_whose_call_is_not_in_the_rows_moves_no_cut() -> None:
+    log = Log()
+    log.add(appended(Role.USER, "hi"), finished("gone"), appended(Role.USER, "more"))
+    assert whole_from(log.rows, 2) == 2

@@ -206,3 +206,32 @@ def test_text_that_is_not_valid_unicode_is_replaced_for_the_model_only() -> None
     assert lines(log)[0] == "user: a\ufffdb"
     assert seen(log).messages[1].tool_calls[0].arguments == {"\ufffd": ["\ufffd"]}
     assert log.rows[0][1] == appended(Role.USER, "a\ud800b")
+
+
+def test_reasoning_of_a_user_is_dropped() -> None:
+    assert attached(thought("anthropic")) == []
+
+
+def test_reasoning_that_was_never_signed_stays_as_it_is_and_odd_text_loses_its_signature() -> None:
+    unsigned = ReasoningPart(text="hm")
+    assert reasoning_seen(unsigned, "anthropic") == [unsigned]
+    odd = ReasoningPart(text="\ud800", signature="proof", provider="anthropic")
+    assert reasoning_seen(odd, "anthropic") == [ReasoningPart(text="\ufffd")]
+    assert reasoning_seen(ReasoningPart(text=" "), "anthropic") == []
+
+
+def test_a_file_over_the_limit_becomes_a_note_and_bytes_that_are_no_text_are_left_out() -> None:
+    large, broken = attached(FilePart("a.txt", "text/plain", b"x" * 2000), FilePart("b.txt", "text/plain", b"\xff"))
+    assert large == TextPart("[a.txt (text/plain) is left out: 2000 bytes, the limit is 1000]")
+    assert isinstance(broken, TextPart)
+    assert "b.txt" in broken.text
+    assert attached(FilePart("empty.txt", "text/plain")) == []
+
+
+def test_invalid_text_in_arguments_is_replaced_at_every_depth() -> None:
+    log = Log()
+    asked(log)
+    arguments = {"a\ud800": ["\ud800", {"n": 1}]}
+    log.add(replied(ToolCall(id="c", name="bash", arguments=arguments)), finished("c"))
+    (made,) = [one for message in seen(log).messages for one in message.tool_calls]
+    assert made.arguments == {"a\ufffd": ["\ufffd", {"n": 1}]}

@@ -14,6 +14,7 @@ from outlast.core.workflow_records import (
     CompletionTraceEntry,
     DefinitionOfDone,
     EvidenceProvenance,
+    EvidenceStatus,
     PromptSnapshot,
     VerificationEvidence,
     VerificationObservation,
@@ -184,3 +185,18 @@ def test_an_equal_prompt_is_not_stored_twice() -> None:
     assert is_new(SNAPSHOT, None)
     assert not is_new(later, SNAPSHOT)
     assert is_new(msgspec.structs.replace(later, workflow_mode="execute"), SNAPSHOT)
+
+
+def test_evidence_is_passed_failed_or_skipped() -> None:
+    assert VerificationEvidence(command="make", passed=True).status is EvidenceStatus.PASSED
+    assert VerificationEvidence(command="make").status is EvidenceStatus.FAILED
+    assert VerificationEvidence(command="make", passed=True, skipped=True).status is EvidenceStatus.SKIPPED
+
+
+def test_only_the_evidence_of_the_active_attempt_counts() -> None:
+    old, new = (VerificationEvidence(command="make", attempt_id=name) for name in ("one", "two"))
+    record = DefinitionOfDone(task_statement="t", evidence=[old, new], active_verification_attempt_id="two")
+    assert record.of_attempt() == [new]
+    assert DefinitionOfDone(task_statement="t", evidence=[old]).of_attempt() == []
+    assert DefinitionOfDone(task_statement="t", mutating_actions=["write"]).mutated
+    assert not record.mutated

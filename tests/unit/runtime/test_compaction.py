@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core import events as e
@@ -30,6 +30,7 @@ from outlast.runtime.history.window_tokens import (
 )
 from outlast.testing.validity import rejections
 from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
+from tests.strategies import examples
 from tests.wild import TURNS, WILD, WildPlayer
 
 NOW = CompactionSettings(input_tokens_threshold=1)
@@ -228,7 +229,7 @@ def test_a_second_compaction_knows_what_the_first_one_said() -> None:
     assert contents(log)[0].count(SUMMARY_MARK) == 1
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seed=st.integers(0, 2**32), keep=st.integers(0, 6), cut=st.integers(0, 80))
 def test_whatever_came_before_a_planned_compaction_makes_a_good_window_and_loses_no_input(
     seed: int, keep: int, cut: int

@@ -13,8 +13,8 @@ import pytest
 from outlast import Agent, open_store
 from outlast.core import events as e
 from outlast.core.errors import ModelRefused, ModelUnavailable
-from outlast.models.port import Abilities, ModelEvent, ModelRequest, TextDelta
-from outlast.runtime.agent_config import AgentConfig, ReasoningConfig
+from outlast.models.port import Abilities, ModelEvent, ModelRequest, ReasoningDelta, TextDelta
+from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.clock import SystemClock
 from outlast.runtime.driver import RENEW_AFTER
 from outlast.runtime.turn.context import TurnContext
@@ -22,6 +22,7 @@ from outlast.runtime.turn.observer import ModelWait, NoData, NullObserver, Retry
 from outlast.runtime.turn.provider_retry import (
     GIVE_UP_SECONDS,
     LONGEST_WAIT,
+    QUIET_SECONDS,
     RetryDeadline,
     StallLimits,
 )
@@ -193,7 +194,8 @@ async def test_a_silent_stream_is_reported_closed_and_retried(store: LogStore, t
         tmp_path / "p",
         backend=model,
         context=lambda given: replace(given, observer=waits, clock=clock),
-        stall_seconds=0.2,
+        first_token_timeout=0.5,
+        stream_idle_timeout=0.2,
     )
     assert await asyncio.wait_for(agent.run("Say it."), 20) == "Whole."
     assert model.closed_streams == 1
@@ -218,7 +220,7 @@ async def test_data_after_a_silence_takes_the_notice_back(store: LogStore, tmp_p
         tmp_path / "p",
         backend=SlowModel(["Here."]),
         context=lambda given: replace(given, observer=waits),
-        stall_seconds=0.8,
+        stream_idle_timeout=0.8,
     )
     assert await agent.run("Say it.") == "Here."
     assert isinstance(waits.seen[0], NoData)
@@ -227,18 +229,50 @@ async def test_data_after_a_silence_takes_the_notice_back(store: LogStore, tmp_p
 
 
 def test_a_silence_is_told_in_seconds() -> None:
-    assert NoData(seconds=30, limit=300).at(5) == "no data for 35 s (the request is retried after 5 min)"
+    assert (
+        NoData(seconds=15, limit=600).at(5) == "no data for 20 s (the request is closed after 10 min, Ctrl-C stops it)"
+    )
+    assert NoData(seconds=15, limit=None).text == "no data for 15 s (Ctrl-C stops it)"
 
 
-def test_the_limits_are_five_and_two_minutes_and_longer_where_a_model_is_slow() -> None:
-    def of(effort: str | None = None, **abilities: Any) -> StallLimits:
-        model = ScriptedBackend(abilities=Abilities(**abilities))
-        return StallLimits.of(AgentConfig(reasoning=ReasoningConfig(effort=effort)), model)
+def test_the_limits_are_ten_and_two_minutes_and_a_model_of_this_machine_may_read_for_any_time() -> None:
+    def of(*, on_this_machine: bool = False, **config: Any) -> StallLimits:
+        model = ScriptedBackend(abilities=Abilities(on_this_machine=on_this_machine))
+        return StallLimits.of(AgentConfig(**config), model)
 
-    assert of() == StallLimits(300, 120)
-    assert of("low") == StallLimits(300, 120)
-    assert of("high") == StallLimits(600, 120)
-    assert of(on_this_machine=True) == StallLimits(900, 120)
+    assert of() == StallLimits(600, 120)
+    assert of(on_this_machine=True) == StallLimits(None, 120)
+    assert of(first_token_timeout=30, stream_idle_timeout=20) == StallLimits(30, 20)
+    assert of(on_this_machine=True, first_token_timeout=30) == StallLimits(30, 120)
+    assert QUIET_SECONDS == 15
+
+
+async def test_a_model_that_stays_silent_is_asked_three_times_and_no_more(store: LogStore, tmp_path: Path) -> None:
+    clock, model = LeapingClock(), SilentModel(99)
+    agent = agent_with(
+        store,
+        tmp_path / "p",
+        backend=model,
+        context=lambda given: replace(given, clock=clock),
+        first_token_timeout=0.1,
+    )
+    with pytest.raises(ModelUnavailable, match="3 requests in a row went silent"):
+        await asyncio.wait_for(agent.run("Say it."), 20)
+    assert len(model.requests) == len(only(agent, e.ModelRequested)) == 3
+
+
+async def test_reasoning_is_data(store: LogStore, tmp_path: Path) -> None:
+    class Thinker(ScriptedBackend):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            for _ in range(10):
+                yield ReasoningDelta("hm ")
+                await asyncio.sleep(0.05)
+            async for event in super().stream(request):
+                yield event
+
+    agent = agent_with(store, tmp_path / "p", backend=Thinker(["Here."]), stream_idle_timeout=0.3)
+    assert await agent.run("Say it.") == "Here."
+    assert len(only(agent, e.ModelRequested)) == 1
 
 
 def test_waits_double_up_to_a_minute_and_end_at_the_deadline() -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from outlast.app.sessions.detail import takeover_trouble
 from outlast.app.sessions.session_list import SessionRow, summary_of
 from outlast.core import events as e
 from outlast.core.chat_route import debt_key
@@ -22,7 +23,8 @@ LOOKED_BACK = 2_000
 
 
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Status of a session. `waiting` counts the inputs that no turn has started to answer."""
+    """Status of a session. `waiting` counts the inputs that no turn has started to answer. `trouble` says why an open
+    turn does not go on yet."""
 
     summary: SessionRow
     model: str | None
@@ -31,6 +33,7 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     questions: int
     compactions: int
+    trouble: str | None = None
 
 
 class ShownQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +82,7 @@ def standing(store: LogStore, session_id: str) -> SessionStatus:
         waiting=len([seq for seq in state.unanswered if state.turn is None or seq not in state.turn.inputs]),
         questions=len(state.open_approvals),
         compactions=state.compactions.count,
+        trouble=takeover_trouble(state),
     )
 
 

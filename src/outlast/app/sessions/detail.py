@@ -14,9 +14,10 @@ from outlast.core.messages import Message
 from outlast.core.state import SessionState
 from outlast.core.text import one_line, shortened
 from outlast.core.transcript import transcript
+from outlast.runtime.turn.recovery import takeover_wait
 from outlast.store.log_store import LogStore
 from outlast.store.port import Store
-from outlast.store.process_identity import holder, holder_is_gone, holder_pid
+from outlast.store.process_identity import holder, holder_is_gone, holder_pid, now_us
 from outlast.store.read.decode import decode_events, load_state
 
 TELLING = ("file_path", "path", "pattern", "url", "question", "prompt")
@@ -74,6 +75,12 @@ def open_work(state: SessionState) -> str:
     if state.attempt is not None:
         return "interrupted while the model was answering"
     return "interrupted between two steps"
+
+
+def takeover_trouble(state: SessionState) -> str | None:
+    """Why the open turn does not go on yet, if its drivers have died; None if it is not held up."""
+    wait = takeover_wait(state.turn, now_us())
+    return wait.text if wait is not None and wait.seconds > 0 else None
 
 
 def call_label(name: str, arguments: dict[str, Any] | None) -> str:

@@ -54,6 +54,21 @@ def is_from_runtime(asked: ApprovalRequested) -> bool:
     return asked.call_id.startswith(QUESTION_ID)
 
 
+def denied_while_running(finished: ToolCallFinished) -> list[str]:
+    """Return what a command was denied while it ran, each with the flag that allows it, in words for the user."""
+    told: list[str] = []
+    for one in finished.facts.get("connections", ()):
+        if isinstance(need := one.get("need"), str):
+            told.append(f"{finished.name} was not allowed to reach {one.get('host')} (--allow {need} allows it)")
+    paths = finished.facts.get("put_back", ())
+    if paths:
+        names = ", ".join(paths)
+        told.append(
+            f"{finished.name} changed {names}, which other programs obey: put back (--permission-mode allow keeps it)"
+        )
+    return list(dict.fromkeys(told))
+
+
 def denial_reason(denied: ToolCallFinished) -> str:
     return text_of(denied.parts).removeprefix("Not executed: ").removesuffix(f"; {NOBODY}")
 

@@ -160,7 +160,7 @@ async def _status(command: ChatCommand) -> AdmittedMessage | None:
     row = now.summary
     does = "working" if now.running else "idle"
     does = "waiting for an answer to its question" if now.questions else does
-    trouble = line.pool.trouble(session_id)
+    trouble = line.pool.trouble(session_id) or now.trouble
     lines = [
         f"Session `{row.id[:6]}`: {plain_line(row.title or '(nothing said yet)', 50)}",
         f"- {does}{f', {now.waiting} more waiting' if now.waiting else ''}",

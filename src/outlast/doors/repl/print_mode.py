@@ -20,7 +20,7 @@ import msgspec
 import typer
 
 from outlast.app.sessions.detail import driven_by
-from outlast.app.sessions.pending_approvals import denial_reason, pending_approvals
+from outlast.app.sessions.pending_approvals import denial_reason, denied_while_running, pending_approvals
 from outlast.app.streams.cursor import DraftChunk
 from outlast.app.streams.event_feed import CaughtUp, EventStored, feed, rows_of
 from outlast.app.turn_setup import instruction_files
@@ -307,14 +307,18 @@ class PrintMode:
         if event.status in DENIED:
             remedy = event.facts.get("remedy")
             flag = f" ({remedy} allows it)" if isinstance(remedy, str) else ""
-            told = f"{whose}{event.name} was not executed: {denial_reason(event)}{flag}"
-            if told not in self.result.denied:
-                self.result.denied.append(told)
-                _say(told)
-        elif event.name == "task" and isinstance(below, str):
+            self._say_once(f"{whose}{event.name} was not executed: {denial_reason(event)}{flag}")
+        for told in denied_while_running(event):
+            self._say_once(f"{whose}{told}")
+        if event.name == "task" and isinstance(below, str):
             for _, one in rows_of(self.repl_session.agent.store, below):
                 if isinstance(one, e.ToolCallFinished):
                     self._denied(one, "sub-agent: ")
+
+    def _say_once(self, told: str) -> None:
+        if told not in self.result.denied:
+            self.result.denied.append(told)
+            _say(told)
 
     async def _heard_all(self, listening: asyncio.Task[None]) -> None:
         """Wait until the listener has seen all stored events; the feed of a rotated session ends at the rotation."""

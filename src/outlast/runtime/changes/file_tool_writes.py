@@ -59,9 +59,16 @@ class FileToolWrites:
             if write.session_id != session_id and (write.ended is None or write.ended > since)
             for path, digest in write.digests.items()
         }
-        if not written:
-            return set()
-        return {file.path for file in files if (os.path.realpath(project / file.path), file.after.digest) in written}
+        return _written(project, files, written)
+
+    def left_as_written(self, project: Path, files: Iterable[ChangedFile]) -> set[str]:
+        """Return the paths that are now as a file tool of any session left them."""
+        written = {(path, digest) for write in self._writes for path, digest in write.digests.items()}
+        return _written(project, files, written)
+
+
+def _written(project: Path, files: Iterable[ChangedFile], written: set[tuple[str, str]]) -> set[str]:
+    return {file.path for file in files if (os.path.realpath(project / file.path), file.after.digest) in written}
 
 
 FILE_TOOL_WRITES = FileToolWrites()

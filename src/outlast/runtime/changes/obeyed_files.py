@@ -34,18 +34,32 @@ _PAIRS = frozenset(
         (".cargo", "config"),
     }
 )
+_HOLDERS = frozenset(first for first, _ in _PAIRS)
 _ENVIRONMENTS = frozenset({".venv", "venv", ".direnv", ".local", ".bin"})
 """Folders that are obeyed and made by package managers: they are not versioned."""
 
 
 def is_obeyed(path: str) -> bool:
     """Whether other programs obey this file of a project."""
+    parts = _parts(path)
+    return bool(parts) and (_is_listed(parts) or obeyed_part(path) is not None)
+
+
+def is_obeyed_though_ignored(path: str, *, is_folder: bool = False) -> bool:
+    """Whether other programs obey this file, or files in this folder, so that it is looked at even if git ignores it:
+    a command may write the ignore file. Files of the user alone, such as `.env`, are not meant."""
+    parts = _parts(path)
+    return bool(parts) and (_is_listed(parts) or (is_folder and parts[-1] in _HOLDERS))
+
+
+def _parts(path: str) -> list[str]:
+    """Return the names in a path as the most lenient file system sees them; none if it lies in an environment."""
     parts = [part.casefold().rstrip(". ") for part in path.split("/") if part]
-    if any(part in _ENVIRONMENTS for part in parts):
-        return False
-    if any(part in _NAMES for part in parts) or any(pair in _PAIRS for pair in pairwise(parts)):
-        return True
-    return obeyed_part(path) is not None
+    return [] if any(part in _ENVIRONMENTS for part in parts) else parts
+
+
+def _is_listed(parts: list[str]) -> bool:
+    return any(part in _NAMES for part in parts) or any(pair in _PAIRS for pair in pairwise(parts))
 
 
 def obeyed_files(files: Iterable[ChangedFile]) -> list[ChangedFile]:

@@ -19,6 +19,7 @@ from outlast.runtime.changes.git_objects import GitObjects
 from outlast.runtime.changes.kept_copies import KeptCopies
 from outlast.runtime.changes.workspace_index import FILES_LIMIT, IndexState, WorkspaceIndex, blob_id
 from outlast.runtime.git_repository import find_repository
+from outlast.runtime.sandbox.git_layout import GitDirectory, git_directory
 
 FOLDER = "changes"
 MEGABYTE = 1024 * 1024
@@ -176,13 +177,16 @@ class WorkspaceChanges:
 
     def is_committed(self, file: ChangedFile) -> bool:
         """Whether the file is now as a commit has it that the repository had before the call."""
-        path = self._project / file.path
+        path = Path(os.path.normpath(self._project / file.path))
         for index, git in self._indexes:
             if git is not None and path.is_relative_to(index.root):
                 tips = self._tips.get(index.root, ())
                 head = git.head()
                 reachable = [head] if git.is_reachable(head, tips) else []
-                inside = os.path.relpath(path, os.path.realpath(git.repository.top))
+                worktree = _linked_worktree(path, Path(index.root), git.repository.common)
+                if worktree is not None and path == worktree / ".git":
+                    return True  # git's own pointer to a worktree of this repository
+                inside = os.path.relpath(path, worktree or os.path.realpath(git.repository.top))
                 blob = self._blob_now(file)
                 if not blob:
                     return bool(reachable) and file.after.digest == ABSENT and not git.has_path(inside, head)
@@ -209,6 +213,9 @@ class WorkspaceChanges:
             and "the copies for undo have reached their limit for this session; not every file can be restored",
             "files": any(index.state.over_limit for index, _ in self._indexes)
             and "the project has too many files that git does not track; undo does not know all of them",
+            "ignored": group.files
+            and any(folder.skipped for index, _ in self._indexes for folder in index.state.folders.values())
+            and "files that git ignores are not kept, so undo does not restore them",
             "names": any(index.unnamed for index, _ in self._indexes)
             and "files whose names are not UTF-8 are not known to undo",
             "jobs": self.calls.jobs
@@ -225,6 +232,20 @@ class WorkspaceChanges:
 
     def _save_calls(self) -> None:
         _store(self._folder / "calls.msgpack", self.calls)
+
+
+def _linked_worktree(path: Path, root: Path, common: Path) -> Path | None:
+    """Return the folder of the worktree that holds the path, if it is one that `git worktree add` made of the
+    repository `common` inside the root."""
+    for folder in path.parents:
+        if not folder.is_relative_to(root) or folder == root:
+            return None
+        if os.path.lexists(folder / ".git"):
+            found = git_directory(folder)
+            if not isinstance(found, GitDirectory) or found.folder == found.common:
+                return None
+            return folder if os.path.samefile(found.common, common) else None
+    return None
 
 
 def _outermost(roots: tuple[Path, ...]) -> list[str]:

@@ -2,8 +2,9 @@
 
 A look compares sizes, times and inodes of the known files, and lists only folders whose own time changed; it reads only
 files that are new or differ. It runs no program, unless git's index changed. A content that git holds is remembered by
-its blob id, any other is copied (`kept_copies`). Ignored files are not looked at, except those that git tracks or that
-were known before. Folders are opened component by component without following links, so nothing outside is read.
+its blob id, any other is copied (`kept_copies`). Ignored files are not looked at, except those that git tracks, that
+were known before, or that other programs obey. Folders are opened component by component without following links, so
+nothing outside is read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from outlast.runtime.changes.change_set import ABSENT, LARGE, LINK, NO_FILE, Cha
 from outlast.runtime.changes.git_objects import BLOB_LIMIT, GitObjects
 from outlast.runtime.changes.ignore_rules import IgnoreRules
 from outlast.runtime.changes.kept_copies import KeptCopies
+from outlast.runtime.changes.obeyed_files import is_obeyed_though_ignored
 
 FILES_LIMIT = 20_000
 """Maximum number of files that git does not track."""
@@ -233,6 +235,10 @@ class WorkspaceIndex:
             return []
         if path in self.state.folders or path in self._tracked_folders or not self._rules.is_ignored(key + name, True):
             return [path]
+        if is_obeyed_though_ignored(
+            key + name, is_folder=True
+        ):  # an ignore file, which a command may write, must not hide these
+            return [path]
         folder.skipped.add(name)
         return []
 
@@ -263,7 +269,7 @@ class WorkspaceIndex:
     def _is_watched(self, path: str) -> bool:
         if self._tracked is not None and path in self._tracked:
             return True
-        if self._rules.is_ignored(path, False):
+        if self._rules.is_ignored(path, False) and not is_obeyed_though_ignored(path):
             return False
         self._untracked += 1
         if self._untracked > self._files_limit:

@@ -6,6 +6,7 @@ fails, is empty, cut off or too large, the structural summary replaces it; the c
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -18,6 +19,8 @@ from outlast.models.port import Finished, Model, ModelRequest
 from outlast.runtime.history.compaction import CompactionPlan, CompactionSummary, structural
 from outlast.runtime.history.window_tokens import SUMMARY_TOKENS
 
+SILENCE_SECONDS = 600.0
+"""Longest silence of the model that writes the summary; the structural summary replaces it then."""
 CHARS_A_TOKEN = 4
 MESSAGE_CHARS = 4_000
 _CUT = "\n[... {} characters left out ...]\n"
@@ -63,10 +66,16 @@ async def summarise(
 
 
 async def _collected(model: Model, request: ModelRequest) -> tuple[str, Usage]:
-    async for event in model.stream(request):
-        if isinstance(event, Finished):
-            text = "" if event.finish_reason == "length" else text_of(event.parts).strip()
-            return text.removeprefix(SUMMARY_MARK).strip(), event.usage
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None if model.abilities.on_this_machine else SILENCE_SECONDS) as scope:
+            async for event in model.stream(request):
+                scope.reschedule(loop.time() + SILENCE_SECONDS)
+                if isinstance(event, Finished):
+                    text = "" if event.finish_reason == "length" else text_of(event.parts).strip()
+                    return text.removeprefix(SUMMARY_MARK).strip(), event.usage
+    except TimeoutError as error:
+        raise ModelUnavailable(f"{model.name} sent no data for {SILENCE_SECONDS:.0f} s") from error
     raise ModelUnavailable("the summary broke off; the session can be compacted again later")
 
 

@@ -42,8 +42,10 @@ QUIET = frozenset({"todo", "ask_user", "recall", "enter_plan", "exit_plan"})
 """Tools that touch only the session: every mode allows them without asking."""
 READING = frozenset({"read", "glob", "search", "task", "skill"})
 """`task` starts a sub-agent; each of the sub-agent's calls is decided separately. `skill` reads listed skills."""
-TALKING = frozenset({"web_fetch", "bash_output", "bash_kill"})
-"""Tools that write no file; the user is asked about them unless a rule allows them."""
+JOBS = frozenset({"bash_output", "bash_kill"})
+"""Tools for the background jobs of the session itself, whose start was decided upon."""
+TALKING = frozenset({"web_fetch"}) | JOBS
+"""Tools that write no file."""
 WRITING = frozenset({"write", "edit", "apply_patch"})
 HARMLESS = "shell-harmless"
 """The code of a decision that allows a shell command because of what it says alone."""
@@ -167,7 +169,8 @@ def _by_mode(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decisi
         return _decision(Verdict.ALLOW, "no-effect", f"{call.name} touches nothing outside the session")
     match policy.mode:
         case PermissionMode.PROMPT:
-            return _decision(Verdict.ASK, "mode-prompt", "in prompt mode every call is asked about")
+            remedy = "--permission-mode workspace-write" if judged is not None and policy.sandboxed else None
+            return _decision(Verdict.ASK, "mode-prompt", "in prompt mode every call is asked about", remedy=remedy)
         case PermissionMode.ALLOW | PermissionMode.DANGER_FULL_ACCESS:
             return _decision(Verdict.ALLOW, f"mode-{policy.mode}", f"the mode is {policy.mode}")
         case _:
@@ -189,6 +192,8 @@ def _by_level(call: ToolCall, policy: Policy, judged: Judgement | None) -> Decis
         if fault is None:
             return _decision(Verdict.ALLOW, f"mode-{policy.mode}", f"{call.name} inside the project needs no more")
         return _decision(Verdict.ASK, "path", f"{call.name} {fault}")
+    if call.name in JOBS:
+        return _decision(Verdict.ALLOW, "own-job", f"{call.name} touches only a job of this session")
     if call.name == "web_fetch":
         return _decision(Verdict.ASK, "network", "web_fetch talks to another machine")
     if policy.mode is PermissionMode.READ_ONLY:

@@ -1,7 +1,7 @@
 """The walls that a shell command asks to have lifted, and which of them the user has lifted already.
 
 A need is lifted by an answer for the call or the session, by a rule (`need` in a rule file, `--allow network:HOST`), or
-by the mode `allow`. In read-only and plan mode no wall is lifted.
+by the mode `allow`. In read-only and plan mode no wall is lifted; `network = off` beats the mode, not a named host.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def judge_need(need: Need, policy: Policy) -> Verdict:
         return Verdict.DENY
     if any(_named(need, rule.need) for rule in policy.rules.ask):
         return Verdict.ASK
-    if policy.mode in _LIFTING or has_lifted(need, policy):
+    if has_lifted(need, policy):
         return Verdict.ALLOW
     if need.kind is NeedKind.NETWORK and policy.network != "ask":
         return Verdict.ALLOW if policy.network == "on" else Verdict.DENY
+    if policy.mode in _LIFTING:
+        return Verdict.ALLOW
     return Verdict.ASK
 
 

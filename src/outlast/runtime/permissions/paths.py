@@ -171,6 +171,11 @@ def is_secret_name(name: str) -> bool:
     return name in _SECRET
 
 
+def is_secret_path(path: str) -> bool:
+    """Whether a part of this path says that the file may hold secrets."""
+    return any(part in _SECRET for part in path.split("/"))
+
+
 def obeyed_part(path: str) -> str | None:
     """Return the first component of a project's path that names something that other programs obey; None without."""
     return next((part for part in Path(path).parts if part in _OBEYED), None)

@@ -41,7 +41,7 @@ class LoadedRules(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_rules(*, home: Path, project: Path, project_key: str, flags: Iterable[str] = ()) -> LoadedRules:
     """Load all rules for a project. Raises ConfigError if a file is malformed; the agent must then not start."""
-    own = read_rules(home / FILE_NAME) + _answers(grants_file(home, project_key)) + flag_rules(flags)
+    own = read_rules(home / FILE_NAME) + _answers(grants_file(home, project_key)) + flag_rules(flags, project)
     path = project / ".outlast" / FILE_NAME
     if os.path.realpath(path) == os.path.realpath(home / FILE_NAME):
         return LoadedRules(rules=own)  # the project is the user's home directory, so this file is the user's own

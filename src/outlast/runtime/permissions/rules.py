@@ -121,14 +121,20 @@ def _rule(where: str, given: object) -> PermissionRule:
     return PermissionRule(**fields, command=command, origin=where)
 
 
-def _need(where: str, text: str) -> str:
-    """Check a wall's name. A network rule may begin with `*.` for every host below a name."""
+def _need(where: str, text: str, folder: Path | None = None) -> str:
+    """Check a wall's name. A network rule may begin with `*.` for every host below a name. A relative path starts at
+    `folder`; in a file there is none, and such a path is refused."""
     plain = text.replace("network:*.", "network:", 1)
     try:
-        parsed_need = parse_need(plain if plain != "network:*" else "network:any", Path("/"))
+        parsed_need = parse_need(plain if plain != "network:*" else "network:any", folder or Path("/"))
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
-    return text if parsed_need.kind is NeedKind.NETWORK else str(parsed_need)
+    if parsed_need.kind is NeedKind.NETWORK:
+        return text
+    path = text.partition(":")[2].strip()
+    if parsed_need.kind is not NeedKind.LOCALHOST and folder is None and not path.startswith(("/", "~")):
+        raise ConfigError(f"{where}: '{path}' is no absolute path: begin it with / or ~/")
+    return str(parsed_need)
 
 
 def _command(where: str, text: str) -> tuple[str, ...]:
@@ -151,11 +157,12 @@ def _command(where: str, text: str) -> tuple[str, ...]:
 _FLAG = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)\s*(?:\((?P<pattern>.*)\))?", re.DOTALL)
 
 
-def parse_flag(text: str) -> PermissionRule:
-    """Parse `--allow TEXT`: `tool`, `bash(first words *)`, `write(part of a path)`, or a wall as `network:HOST`."""
+def parse_flag(text: str, folder: Path | None = None) -> PermissionRule:
+    """Parse `--allow TEXT`: `tool`, `bash(first words *)`, `write(part of a path)`, or a wall as `network:HOST`. The
+    relative path of a wall starts at `folder`."""
     where = f"--allow '{text}'"
     if text.strip().partition(":")[0] in set(NeedKind) and ":" in text:
-        return PermissionRule(tool="bash", need=_need(where, text.strip()), origin=FLAG)
+        return PermissionRule(tool="bash", need=_need(where, text.strip(), folder), origin=FLAG)
     found = _FLAG.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f"{where} is not a rule; write a tool's name or tool(pattern), such as bash(git push *)")
@@ -175,6 +182,6 @@ def parse_flag(text: str) -> PermissionRule:
     return PermissionRule(tool=tool, path_contains=part, origin=FLAG)
 
 
-def flag_rules(flags: Iterable[str]) -> RuleSet:
-    allow = tuple(parse_flag(flag) for flag in flags)
+def flag_rules(flags: Iterable[str], folder: Path | None = None) -> RuleSet:
+    allow = tuple(parse_flag(flag, folder) for flag in flags)
     return RuleSet(allow=allow, source="--allow" if allow else "")

@@ -18,10 +18,16 @@ SECCOMP = "@seccomp@"
 """Replaced by the supervisor with the descriptor of the system call filter."""
 KERNEL_PATHS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/kcore", "/proc/keys", "/proc/acpi")
 """Read-only for every command: where the agent runs as root, the kernel would let its commands write there."""
+SMALL = 16 << 20
+"""Bytes that fit into /run and the like, which hold mount points and a socket or two."""
 REPLACED = ("/run", "/tmp", "/var/tmp")  # noqa: S108
 """Folders of the machine that no command sees: it has an empty one, or the session's own, in their place."""
 SYSTEM_PROFILES = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
 """Where NixOS keeps its programs: links into a store that is read-only, not sockets."""
+
+
+PROTECTED = 7
+"""The rank of a read-only path in a writable git directory or root."""
 
 
 class Mount(msgspec.Struct, frozen=True, order=True):
@@ -33,14 +39,23 @@ class Mount(msgspec.Struct, frozen=True, order=True):
 
 
 class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """Folders of a session's sandbox. `temporary` is a bounded tmpfs that the session's namespaces mount there."""
+    """Folders of a session's sandbox. `temporary` is a bounded tmpfs that the session's namespaces mount there. All
+    but the `writable` folders and the caches is read-only in these namespaces already: a command that exchanges a
+    folder for a link while bubblewrap mounts the folders of the next command leads that mount to another place of the
+    machine, but cannot make the place writable."""
 
     temporary: Path
+    writable: tuple[Path, ...] = ()
 
     @property
     def shared(self) -> Path:
         """What commands see as /tmp."""
         return self.temporary / "tmp"
+
+    @property
+    def memory(self) -> Path:
+        """What commands see as /dev/shm."""
+        return self.temporary / "shm"
 
     @property
     def empty_folder(self) -> Path:
@@ -51,20 +66,38 @@ class SessionPlaces(msgspec.Struct, frozen=True, kw_only=True):
         return self.temporary / "nothing"
 
     @property
+    def ignored_folder(self) -> Path:
+        """A folder that git ignores, since all it holds is a `.gitignore` for everything."""
+        return self.temporary / "ignored"
+
+    @property
     def layers(self) -> Path:
         """Where throw-away layers of read-only commands lie."""
         return self.temporary / "layers"
 
+    @property
+    def machine(self) -> Path:
+        """The machine's files, writable, for what a command may write outside the roots. No command sees this."""
+        return self.temporary / "machine"
+
 
 def session_argv(
-    program: str, places: SessionPlaces, tmp_size: int, overlays: Iterable[tuple[Path, Path, Path]] = ()
+    program: str,
+    places: SessionPlaces,
+    tmp_size: int,
+    overlays: Iterable[tuple[Path, Path, Path]] = (),
 ) -> list[str]:
     """Return the start of the command line that creates the namespaces of a session; the init's own follows it.
 
-    `overlays` are caches as (the user's own folder, upper layer, work folder)."""
+    `tmp_size` bounds all that commands write to memory; 0: the kernel's own bound, half of the memory. `overlays` are
+    caches as (the user's own folder, upper layer, work folder)."""
     argv = [program, "--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0", "--cap-add", "ALL"]
-    argv += ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
-    argv += ["--size", str(tmp_size), "--perms", "0700", "--tmpfs", str(places.temporary)]
+    argv += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
+    argv += ["--size", str(tmp_size)] if tmp_size else []
+    argv += ["--perms", "0700", "--tmpfs", str(places.temporary)]
+    argv += ["--bind", "/", str(places.machine)]
+    for path in sorted({os.path.realpath(path) for path in places.writable}):
+        argv += ["--bind", path, path]
     for lower, upper, work in overlays:
         argv += ["--overlay-src", str(lower), "--overlay", str(upper), str(work), str(lower)]
     return [*argv, "--as-pid-1", "--new-session", "--die-with-parent", "--"]
@@ -86,22 +119,25 @@ def command_argv(
     the folder for the throw-away layers of a read-only command; without it the roots are read-only. `protection` keeps
     git's own files from being changed."""
     argv = [program, "--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), "--ro-bind", "/", "/"]
-    argv += ["--dev", "/dev", "--bind", "/proc", "/proc"]
+    argv += ["--dev", "/dev", "--bind", str(places.memory), "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
+    argv += ["--bind", "/proc", "/proc"]
     for path in KERNEL_PATHS:
         argv += ["--ro-bind-try", path, path]
     visible = [os.path.realpath(path) for path in (*walls.shown, *walls.roots, *writable)]
+    lifted = walls.granted(NeedKind.WRITE)
+    kept = () if walls.read_only else [mount for mount in protection if not _is_below(mount.path, lifted)]
     mounts = [
         *_places(places),
         *_hidden(walls, places, visible),
         *(Mount(os.path.realpath(path), 4, ("--bind", str(path))) for path in writable),
-        *_roots(walls, layer),
-        *(() if walls.read_only else protection),
-        *_lifted(walls),
+        *(_writable(mount, places) for mount in (*_roots(walls, layer), *kept)),
     ]
+    mounts += [_writable(mount, places) for mount in _lifted(walls, mounts)]
     for mount in sorted(mounts, key=lambda one: (Path(one.path).parts, one.rank)):
-        argv += [*mount.options, mount.path]
         if mount.options == ("--tmpfs",):
-            argv += ["--chmod", "0755", mount.path]
+            argv += ["--size", str(SMALL), *mount.options, mount.path, "--chmod", "0755", mount.path]
+        else:
+            argv += [*mount.options, mount.path]
     argv += _sealed(walls, visible)
     return [
         *argv, "--cap-drop", "ALL", "--new-session", "--chdir", str(cwd), "--seccomp", SECCOMP, "--"
@@ -164,7 +200,26 @@ def _roots(walls: CommandWalls, layer: Path | None) -> list[Mount]:
     ]
 
 
-def _lifted(walls: CommandWalls) -> list[Mount]:
-    writable = [*walls.granted(NeedKind.WRITE), *walls.granted(NeedKind.SOCKET)]
-    mounts = [Mount(path, 9, ("--ro-bind-try", path)) for path in walls.granted(NeedKind.READ)]
-    return [*mounts, *(Mount(path, 9, ("--bind-try", path)) for path in writable)]
+def _writable(mount: Mount, places: SessionPlaces) -> Mount:
+    """Return the mount with a source that is writable in the session's namespaces, if it shall be writable."""
+    option = mount.options[0]
+    if option not in ("--bind", "--bind-try"):
+        return mount
+    if _is_below(mount.path, [os.path.realpath(path) for path in places.writable]):
+        return mount
+    return Mount(mount.path, mount.rank, (option, f"{places.machine}{mount.path}"))
+
+
+def _lifted(walls: CommandWalls, mounts: Sequence[Mount]) -> list[Mount]:
+    """Return the mounts of lifted walls. What is writable without a mount of its own gets none: programs replace a
+    file by renaming another one to its name, which fails on a mount point."""
+    written = [path for path in walls.granted(NeedKind.WRITE) if not _is_written(path, mounts)]
+    read = [Mount(path, 9, ("--ro-bind-try", path)) for path in walls.granted(NeedKind.READ)]
+    return [*read, *(Mount(path, 9, ("--bind-try", path)) for path in (*written, *walls.granted(NeedKind.SOCKET)))]
+
+
+def _is_written(path: str, mounts: Sequence[Mount]) -> bool:
+    """Whether the innermost mount around a path is writable."""
+    around = [mount for mount in mounts if _is_below(path, [mount.path])]
+    inner = max(around, key=lambda one: (len(Path(one.path).parts), one.rank), default=None)
+    return inner is not None and inner.options[0] == "--bind"

@@ -29,6 +29,7 @@ from outlast.runtime.sandbox.port import Lifted, Need, NeedKind
 Lift = Callable[[Need], Future[Lifted]]
 """Asks about a wall that a running command meets; called from the proxy's thread."""
 MOST_SHOWN = 50
+NOT_ALLOWED = "it is not allowed"
 
 
 class CommandNetwork:
@@ -53,10 +54,7 @@ class CommandNetwork:
             return self._proxy
 
     def open(self, call_id: str, needs: Iterable[Need], lift: Lift) -> CallConnections:
-        proxy = self._running()
-        for port in self._own_ports():
-            proxy.forbid_port(port)
-        return CallConnections(proxy, call_id, frozenset(needs), lift)
+        return CallConnections(self._running(), call_id, frozenset(needs), lift, self._own_ports)
 
     def close(self) -> None:
         with self._lock:
@@ -68,8 +66,16 @@ class CommandNetwork:
 class CallConnections:
     """The connections of one command. `token` is its password at the proxy."""
 
-    def __init__(self, proxy: NetworkProxy, call_id: str, needs: frozenset[Need], lift: Lift) -> None:
+    def __init__(
+        self,
+        proxy: NetworkProxy,
+        call_id: str,
+        needs: frozenset[Need],
+        lift: Lift,
+        own_ports: Callable[[], Iterable[int]] = tuple,
+    ) -> None:
         self._proxy = proxy
+        self._own_ports = own_ports
         self._call_id = call_id
         self._needs = needs
         self._lift = lift
@@ -78,13 +84,15 @@ class CallConnections:
 
     def _decide(self, request: ConnectionRequest) -> ConnectionDecision | Future[ConnectionDecision]:
         need = wanted_need(request)
+        for port in self._own_ports():  # a server may have started while the command ran
+            self._proxy.forbid_port(port)
         if need in self._needs:
             return _allowed(request, named=True)
         decided: Future[ConnectionDecision] = Future()
 
         def conclude(lifted: Future[Lifted]) -> None:
             if lifted.cancelled() or lifted.exception() is not None or lifted.result() is Lifted.NO:
-                decided.set_result(ConnectionDecision(allow=False, reason="it is not allowed"))
+                decided.set_result(ConnectionDecision(allow=False, reason=NOT_ALLOWED))
             else:
                 decided.set_result(_allowed(request, named=lifted.result() is Lifted.NAMED))
 
@@ -97,29 +105,27 @@ class CallConnections:
         self._proxy.release(self.token)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Return the connections for the log."""
-        return [
-            {
-                "host": one.host,
-                "port": one.port,
-                "verdict": str(one.verdict),
-                "sent": one.sent,
-                "received": one.received,
-            }
-            for one in self.records[-MOST_SHOWN:]
-        ]
+        """Return the connections for the log. `need` names the wall that an answer or a rule would have lifted."""
+        return [_facts(one) for one in self.records[-MOST_SHOWN:]]
 
     def notes(self) -> list[str]:
         """Return a line for each host that was refused."""
-        refused = {
-            str(wanted_need(ConnectionRequest(call_id="", host=one.host, port=one.port))): one
-            for one in self.records
-            if one.verdict is ConnectionVerdict.REFUSED
-        }
+        refused = {_need_of(one): one for one in self.records if one.verdict is ConnectionVerdict.REFUSED}
         return [
             f'[blocked by the sandbox: no network to {one.host} ({one.reason}); ask with needs=["{need}"]]'
             for need, one in list(refused.items())[:5]
         ]
+
+
+def _need_of(record: ConnectionRecord) -> str:
+    return str(wanted_need(ConnectionRequest(call_id="", host=record.host, port=record.port)))
+
+
+def _facts(record: ConnectionRecord) -> dict[str, Any]:
+    facts: dict[str, Any] = {"host": record.host, "port": record.port, "verdict": str(record.verdict)}
+    facts |= {"sent": record.sent, "received": record.received}
+    is_wall = record.verdict is ConnectionVerdict.REFUSED and record.reason == NOT_ALLOWED
+    return facts | ({"need": _need_of(record)} if is_wall else {})
 
 
 def wanted_need(request: ConnectionRequest) -> Need:

@@ -8,23 +8,25 @@ are too many. With Landlock every command is confined by itself.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from outlast.runtime.sandbox import unix_sockets
 from outlast.runtime.sandbox.bubblewrap import SessionPlaces, command_argv, session_argv
 from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
-from outlast.runtime.sandbox.denials import named_denials
+from outlast.runtime.sandbox.denials import named_denials, passed_over, start_folder
 from outlast.runtime.sandbox.environment import sandbox_environment
 from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories
-from outlast.runtime.sandbox.git_layout import find_git_directories
 from outlast.runtime.sandbox.git_protection import git_environment
-from outlast.runtime.sandbox.limits import ResourceLimits, limit_note
+from outlast.runtime.sandbox.limits import ResourceLimits, has_room, limit_note
 from outlast.runtime.sandbox.memory_group import MemoryGroup, memory_group
 from outlast.runtime.sandbox.network.environment import proxy_environment
 from outlast.runtime.sandbox.placeholders import sweep_placeholders
@@ -53,6 +55,7 @@ class PreparedCommand:
         session: SessionSandbox | None = None,
         hidden: tuple[Path, ...] = (),
         connections: CallConnections | None = None,
+        group: MemoryGroup | None = None,
         ended: Callable[[], tuple[str, ...]] | None = None,
     ) -> None:
         self.spec = spec
@@ -62,6 +65,8 @@ class PreparedCommand:
         self._limits = limits
         self._hidden = hidden
         self._connections = connections
+        self._group = group
+        self._oom_kills = group.oom_kills() if group is not None else 0
         self._notes: tuple[str, ...] = ()
         self._is_closed = False
         self._ended = ended
@@ -82,22 +87,38 @@ class PreparedCommand:
         self.close()
         notes = [f"[{note}]" for note in self._notes]
         refused = self._connections.notes() if self._connections is not None else []
+        command = self._request.argv[-1]
+        folder = start_folder(command, self._request.cwd)
         if code or signal:
-            looking = self._request.looking
             notes += named_denials(
                 output,
                 self._request.roots,
                 self._hidden,
-                looking=looking,
+                looking=self._request.looking,
+                folder=folder,
                 network=not refused,
                 permissions=self._report.tier is SandboxTier.LANDLOCK,
             )
-            notes += refused
-            limit = limit_note(self._limits, code=code, signal=signal, output=output, looking=looking)
-            notes += [f"[{limit}]"] if limit is not None else []
+        elif not self._request.looking:
+            notes += passed_over(output, command, self._hidden, folder)
+        notes += refused
+        limit = self._limit_note(code, signal, output)
+        notes += [f"[{limit}]"] if limit is not None else []
         if self._request.looking and self._report.overlays:
             notes.append("[read-only: the command ran on a throw-away copy; nothing that it wrote was kept]")
         return notes
+
+    def _limit_note(self, code: int | None, signal: str | None, output: str) -> str | None:
+        is_bounded = self._report.tier is SandboxTier.BUBBLEWRAP  # elsewhere /tmp is a folder on the disk
+        return limit_note(
+            self._limits,
+            code=code,
+            signal=signal,
+            output=output,
+            looking=self._request.looking and is_bounded,
+            oom_kills=self._group.oom_kills() - self._oom_kills if self._group is not None else 0,
+            has_room=is_bounded and has_room((*self._request.roots, self._request.private)),
+        )
 
     def close(self) -> None:
         """Release what the command used. May be repeated."""
@@ -112,11 +133,29 @@ class PreparedCommand:
 class _Shared:
     """A session's sandbox in use by some commands."""
 
-    def __init__(self, sandbox: SessionSandbox, caches: CachePlan) -> None:
+    def __init__(self, sandbox: SessionSandbox, caches: CachePlan, group: MemoryGroup | None) -> None:
         self.sandbox = sandbox
         self.caches = caches
+        self.group = group
         self.running = 0
         self.repositories = KnownRepositories()
+
+
+class _Unshared:
+    """What the commands of a session have in common under Landlock: caches, and what is known of repositories."""
+
+    def __init__(self, area: CacheArea | None, caches: CachePlan, group: MemoryGroup | None) -> None:
+        self.area = area
+        self.caches = caches
+        self.group = group
+        self.repositories = KnownRepositories()
+
+    def close(self) -> None:
+        if self.area is not None:
+            self.area.release()
+        if self.group is not None:
+            with contextlib.suppress(OSError):  # a process does not end; the next sandbox removes the group
+                self.group.close()
 
 
 class CommandSandbox:
@@ -145,19 +184,22 @@ class CommandSandbox:
         self.network = CommandNetwork(own_ports)
         self._sessions: OrderedDict[tuple[str, bool], _Shared] = OrderedDict()
         self._is_swept = False
-        self._areas: dict[str, CacheArea | None] = {}
+        self._unshared: dict[str, _Unshared] = {}
         self._lock = threading.Lock()
+        self._open: weakref.WeakSet[PreparedCommand] = weakref.WeakSet()
         self._starting: dict[tuple[str, bool], threading.Lock] = {}
 
     def prepare(self, request: CommandRequest, lift: Lift) -> PreparedCommand:
         """Prepare a command. Raises SandboxFailure if the sandbox cannot be started. May block for a moment."""
         match self.report.tier:
             case SandboxTier.BUBBLEWRAP:
-                return self._in_namespaces(request, lift)
+                prepared = self._in_namespaces(request, lift)
             case SandboxTier.LANDLOCK:
-                return self._by_landlock(request)
+                prepared = self._by_landlock(request)
             case _:
                 raise SandboxFailure(f"the sandbox {self.report.tier} cannot start commands")
+        self._open.add(prepared)
+        return prepared
 
     # --- bubblewrap
 
@@ -166,6 +208,9 @@ class CommandSandbox:
         shared = self._acquire(key, request)
         try:
             return self._mounted(request, shared, lift)
+        except OSError as error:
+            self._release(key)
+            raise SandboxFailure(f"a folder of the project changed meanwhile ({error}); run it again") from error
         except BaseException:
             self._release(key)
             raise
@@ -174,7 +219,9 @@ class CommandSandbox:
         places, key = shared.sandbox.places, (request.session_id, request.looking)
         walls = self._walls(request)
         layer = places.layers / _short(request.call_id) if request.looking and self.report.overlays else None
-        git = None if request.looking else GitGuard(request.roots, places, self._state_dir, shared.repositories)
+        lifted = [Path(path) for path in walls.granted(NeedKind.WRITE)]
+        known = shared.repositories
+        git = None if request.looking else GitGuard(request.roots, places, self._state_dir, known, lifted)
         connections = None if request.looking else self.network.open(request.call_id, request.needs, lift)
         if connections is not None:
             for port in walls.granted(NeedKind.LOCALHOST):
@@ -201,6 +248,8 @@ class CommandSandbox:
 
         def ended() -> tuple[str, ...]:
             self._release(key)
+            for port in walls.granted(NeedKind.LOCALHOST):
+                shared.sandbox.end_forward(int(port))
             return git.end() if git is not None else ()
 
         return PreparedCommand(
@@ -211,6 +260,7 @@ class CommandSandbox:
             session=shared.sandbox,
             hidden=walls.hidden,
             connections=connections,
+            group=shared.group,
             ended=ended,
         )
 
@@ -222,11 +272,14 @@ class CommandSandbox:
         return found if connections is None else found | proxy_environment(shared.sandbox.port, connections.token)
 
     def _walls(self, request: CommandRequest) -> CommandWalls:
+        hidden = self._hidden()
+        if self.report.tier is SandboxTier.BUBBLEWRAP:
+            hidden += _outer_sockets(hidden)
         return CommandWalls(
             roots=request.roots,
             read_only=request.looking,
             needs=tuple(need.opened() for need in request.needs),
-            hidden=self._hidden(),
+            hidden=hidden,
             shown=(*request.shown, request.private),
         )
 
@@ -262,7 +315,6 @@ class CommandSandbox:
             sweep_placeholders(self._state_dir)
         session_id, looking = key
         name = f"{_short(session_id)}-{os.getpid()}-{'look' if looking else 'work'}"
-        places = SessionPlaces(temporary=self._folder / name)
         area = open_cache_area(self._home, _short(os.path.realpath(request.project)))
         caches = CachePlan()
         if area is not None:
@@ -273,33 +325,49 @@ class CommandSandbox:
                 apart=(*request.roots, self._home),
                 overlays=self.report.overlays,
             )
-        argv = session_argv(self.report.program, places, self.limits.tmp_bytes or (2 << 30), caches.layers)
-        group = memory_group(self.limits, name)
-        if isinstance(group, MemoryGroup):  # otherwise it is the reason why there is none
+        plain = tuple(path for path in caches.writable if path not in {lower for lower, _, _ in caches.layers})
+        writable = (*(() if looking else request.roots), request.private, *plain)
+        places = SessionPlaces(temporary=self._folder / name, writable=writable)
+        argv = session_argv(self.report.program, places, self.limits.tmp_bytes, caches.layers)
+        group = self._memory_group(name)
+        if group is not None:
             argv = group.start_argv(argv)
-        sandbox = SessionSandbox(argv, places, None if looking else self.network.socket_path())
+        proxy_socket = None if looking else self.network.socket_path()
+        sandbox = SessionSandbox(argv, places, proxy_socket, self.limits.processes)
         if area is not None:
             sandbox.at_end(area.release)
-        if isinstance(group, MemoryGroup):
+        if group is not None:
             sandbox.at_end(group.close)
         sandbox.wait_ready()
-        return _Shared(sandbox, caches)
+        return _Shared(sandbox, caches, group)
+
+    def _memory_group(self, name: str) -> MemoryGroup | None:
+        """Return a control group for the session; None where none was delegated."""
+        group = memory_group(self.limits, f"{os.getpid()}-{name}")
+        return group if isinstance(group, MemoryGroup) else None  # otherwise it is the reason
 
     def close(self) -> None:
-        """End every sandbox and every process in it."""
+        """End every sandbox and every process in it, then release what its commands used. May be repeated."""
         with self._lock:
             sandboxes = [one.sandbox for one in self._sessions.values()]
             self._sessions.clear()
+            unshared = list(self._unshared.values())
+            self._unshared.clear()
+        for session in unshared:
+            session.close()
         for sandbox in sandboxes:
             sandbox.close()
         for sandbox in sandboxes:
             sandbox.join(5)
+        for prepared in list(self._open):
+            prepared.close()
         self.network.close()
 
     # --- Landlock
 
     def _by_landlock(self, request: CommandRequest) -> PreparedCommand:
-        walls, caches = self._walls(request), self._landlock_caches(request)
+        walls, session = self._walls(request), self._landlock_session(request)
+        caches = session.caches
         written = tuple(Path(path) for path in walls.granted(NeedKind.WRITE))
         roots = () if request.looking else request.roots
         variables = sandbox_environment(request.environment, added=(*_OWN_VARIABLES, *self._variables))
@@ -312,27 +380,42 @@ class CommandSandbox:
             "hidden": walls.hidden,
             "shown": (*walls.shown, *request.roots, *caches.writable, *map(Path, walls.granted(NeedKind.READ))),
             "network": is_networked and not request.looking,
+            "joined": (session.group.processes,) if session.group is not None else (),
             "file_size": self.limits.file_bytes,
             "processes": self.limits.processes,
         }
-        nested = [place for root in request.roots for place in find_git_directories(root)]
-        before = None if request.looking else protected_snapshot(request.roots, nested=nested, but=(self._home,))
+        before = None
+        if not request.looking:
+            nested = session.repositories.find(request.roots)
+            before = protected_snapshot(request.roots, nested=nested, but=(self._home,))
 
         def ended() -> tuple[str, ...]:
             restored = before.restore(but=written) if before is not None else []
             return tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
 
-        return PreparedCommand(spec, request, self.report, self.limits, hidden=walls.hidden, ended=ended)
+        return PreparedCommand(
+            spec, request, self.report, self.limits, hidden=walls.hidden, group=session.group, ended=ended
+        )
 
-    def _landlock_caches(self, request: CommandRequest) -> CachePlan:
-        """Return the caches of a session. Its area stays locked until this process ends."""
+    def _landlock_session(self, request: CommandRequest) -> _Unshared:
         with self._lock:
-            if request.session_id not in self._areas:
-                self._areas[request.session_id] = open_cache_area(self._home, _short(os.path.realpath(request.project)))
-            area = self._areas[request.session_id]
-        if area is None:
-            return CachePlan()
-        return area.plan(user_home=self._user_home, environ=request.environment, overlays=False)
+            found = self._unshared.get(request.session_id)
+            if found is None:
+                area = open_cache_area(self._home, _short(os.path.realpath(request.project)))
+                caches = CachePlan()
+                if area is not None:
+                    area.sweep()
+                    caches = area.plan(user_home=self._user_home, environ=request.environment, overlays=False)
+                group = self._memory_group(f"{_short(request.session_id)}-landlock")
+                found = self._unshared[request.session_id] = _Unshared(area, caches, group)
+        return found
+
+
+def _outer_sockets(hidden: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the sockets on which programs outside listen. Those of the session are in a network of their own, which
+    this process does not see."""
+    paths = dict.fromkeys(Path(os.path.realpath(path)) for path in unix_sockets.listening())
+    return tuple(path for path in paths if path.is_socket() and not any(path.is_relative_to(one) for one in hidden))
 
 
 def _layer(layer: Path, number: int) -> tuple[Path, Path]:

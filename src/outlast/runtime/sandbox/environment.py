@@ -18,7 +18,7 @@ from functools import cache
 
 from outlast.runtime.shell_variables import MEDDLING, QUIET, SECRET
 
-ALLOWED = (
+ALLOWED: tuple[str, ...] = (
     # who and where
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TZ", "LANG", "LANGUAGE", "LC_*", "COLUMNS", "LINES",
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS",
@@ -37,18 +37,25 @@ ALLOWED = (
     # Python
     "VIRTUAL_ENV", "CONDA_*", "MAMBA_*", "PYENV_*", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE",
     "PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS", "PIP_CACHE_DIR", "PIP_REQUIRE_VIRTUALENV",
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_TRUSTED_HOST", "PIP_NO_INDEX", "PIP_CONSTRAINT",
+    "PIP_CERT", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_OFFLINE",
     "UV_CACHE_DIR", "UV_PYTHON", "UV_LINK_MODE", "POETRY_*", "PIPENV_*", "HATCH_*", "TOX_*", "NOX_*", "PYTEST_ADDOPTS",
     "PRE_COMMIT_HOME", "MYPYPATH", "HF_HOME", "JUPYTER_*DIR",
     # JavaScript
     "NODE_PATH", "NODE_OPTIONS", "NVM_*", "FNM_*", "VOLTA_HOME", "N_PREFIX", "PNPM_HOME", "BUN_INSTALL", "DENO_DIR",
     "COREPACK_HOME", "YARN_CACHE_FOLDER", "YARN_GLOBAL_FOLDER", "npm_config_cache", "npm_config_prefix",
+    "npm_config_registry",
+    "NPM_CONFIG_REGISTRY", "npm_config_offline", "npm_config_prefer_offline", "YARN_REGISTRY",
+    "YARN_NPM_REGISTRY_SERVER",
     "PLAYWRIGHT_BROWSERS_PATH", "PUPPETEER_*", "CYPRESS_CACHE_FOLDER", "CHROME_BIN", "BROWSERSLIST*",
     # JVM, Go, Rust, Ruby, PHP, .NET, Haskell, Erlang, R, Perl, Lua
     "JAVA_HOME", "JDK_HOME", "JRE_HOME", "JAVA_OPTS", "M2_HOME", "MAVEN_HOME", "MAVEN_OPTS", "GRADLE_HOME",
     "GRADLE_USER_HOME", "GRADLE_OPTS", "ANT_HOME", "SBT_OPTS", "SCALA_HOME", "KOTLIN_HOME", "SDKMAN_DIR",
     "GOPATH", "GOROOT", "GOBIN", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOOS", "GOARCH", "GOARM", "GOAMD64", "CGO_*",
+    "GOPROXY", "GOPRIVATE", "GONOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GOINSECURE", "GOVCS", "GOWORK",
     "GO111MODULE", "GOTOOLCHAIN", "GOEXPERIMENT", "GOTMPDIR",
-    "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_*", "CARGO_INCREMENTAL", "CARGO_TERM_*", "RUSTUP_HOME",
+    "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_*", "CARGO_INCREMENTAL", "CARGO_NET_OFFLINE", "CARGO_TERM_*",
+    "CARGO_REGISTRIES_*_INDEX", "RUSTUP_DIST_SERVER", "RUSTUP_HOME",
     "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "RUSTDOCFLAGS", "RUST_BACKTRACE", "RUST_LOG", "RUSTC_WRAPPER",
     "GEM_HOME", "GEM_PATH", "BUNDLE_PATH", "BUNDLE_WITHOUT", "BUNDLE_GEMFILE", "RBENV_*", "RUBYOPT", "RUBYLIB",
     "COMPOSER_HOME", "COMPOSER_CACHE_DIR", "PHPRC", "PHP_INI_SCAN_DIR",
@@ -62,7 +69,8 @@ ALLOWED = (
     "GIT_AUTHOR_*", "GIT_COMMITTER_*",
     "GIT_OPTIONAL_LOCKS", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES",
 )  # fmt: skip
-_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_LOGIN_IN_URL = re.compile(r"://[^/\s@]+@")
+"""A user name is one too: many registries take a token in its place."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -99,7 +107,7 @@ def _is_added(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _is_allowed(name: str, value: str) -> bool:
-    return _is_listed(name) and not _PASSWORD_IN_URL.search(value)
+    return _is_listed(name) and not _LOGIN_IN_URL.search(value)
 
 
 @cache

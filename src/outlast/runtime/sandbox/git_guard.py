@@ -7,13 +7,15 @@ configuration could run a program is set aside at once and named: the next `git 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from outlast.runtime.safe_open import read_inside
 from outlast.runtime.sandbox.bubblewrap import Mount, SessionPlaces
-from outlast.runtime.sandbox.git_layout import FolderListings, find_git_directories
+from outlast.runtime.sandbox.git_layout import TEXT_LIMIT, FolderListings, find_git_directories
 from outlast.runtime.sandbox.git_protection import can_run_program, guard_mounts, protected_mounts, set_aside
-from outlast.runtime.sandbox.placeholders import PlaceholderLease
+from outlast.runtime.sandbox.placeholders import COMMONDIR, PlaceholderLease
 
 
 class KnownRepositories:
@@ -34,34 +36,90 @@ class KnownRepositories:
 
 
 class GitGuard:
-    """The protection of one command. `end` must be called when the command has ended."""
+    """The protection of one command. `end` must be called when the command has ended. `lifted` are paths that the
+    command may write to although git obeys them.
 
-    def __init__(self, roots: Sequence[Path], places: SessionPlaces, state_dir: Path, known: KnownRepositories) -> None:
+    Mounts are made by path, so a command that runs at the same time can lead one of them astray: by exchanging the
+    folder around a nested repository for another. What such a repository obeys is therefore compared afterwards."""
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        places: SessionPlaces,
+        state_dir: Path,
+        known: KnownRepositories,
+        lifted: Sequence[Path] = (),
+    ) -> None:
         self._roots = roots
         self._known = known
+        self._lifted = lifted
         places_before = known.find(roots)
-        self._before = {_identity(place) for place in places_before}
+        tops = {Path(os.path.realpath(root)) for root in roots}
+        self._before = {_identity(place): None if place.parent in tops else _obeyed(place) for place in places_before}
         protection = protected_mounts(roots, places, nested=places_before, known=known.separate)
         self._own = protection.directories
         self._lease = PlaceholderLease(protection.placeholders, state_dir)
         self._notes = protection.notes
         known.separate = protection.separate
-        self.mounts: tuple[Mount, ...] = guard_mounts(protection, self._lease)
+        self.mounts: tuple[Mount, ...] = guard_mounts(protection, self._lease, places)
 
     def end(self) -> tuple[str, ...]:
         """Remove what protected missing paths; return sentences about repositories for the model and the user."""
         self._lease.release()
-        new = [place for place in self._known.find(self._roots) if _identity(place) not in self._before]
-        hostile = [set_aside(place) for place in new if can_run_program(place, self._own)]
+        changed = [place for place in self._known.find(self._roots) if self._is_changed(place)]
+        hostile = [_set_aside(place) for place in changed if can_run_program(place, self._own)]
         notes = tuple(note for note in self._notes if note not in self._known.told)
         self._known.told.update(notes)
         return (*notes, *hostile)
 
+    def _is_changed(self, place: Path) -> bool:
+        """Whether the repository is new, or obeys other settings than before the command."""
+        identity = _identity(place)
+        if identity not in self._before:
+            return True
+        before = self._before[identity]
+        if before is None or any(path.is_relative_to(place) for path in self._lifted):
+            return False
+        return _obeyed(place) != before
 
-def _identity(place: Path) -> tuple[int, int]:
-    """Return what stays the same if a command moves the folder around a repository, and differs for one put there."""
+
+def _set_aside(place: Path) -> str:
+    try:
+        return set_aside(place)
+    except OSError as error:
+        return f"{place} can run programs and could not be set aside ({error.strerror}): do not run git there"
+
+
+Identity = tuple[int, int, int, bytes]
+
+
+def _identity(place: Path) -> Identity:
+    """Return what stays the same if a command moves the folder around a repository, and differs for one put there. The
+    kernel gives the inode of a removed file or link to the next one, so their contents count too."""
     try:
         status = os.lstat(place)
+        kind = stat.S_IFMT(status.st_mode)
+        content = b""
+        if kind == stat.S_IFLNK:
+            content = os.fsencode(os.readlink(place))
+        elif kind == stat.S_IFREG:
+            content = read_inside(place.parent, place.name, TEXT_LIMIT) or b""
     except FileNotFoundError:
-        return 0, 0
-    return status.st_dev, status.st_ino
+        return 0, 0, 0, b""
+    return status.st_dev, status.st_ino, kind, content
+
+
+def _obeyed(place: Path) -> tuple[object, ...]:
+    """Return what git obeys in a git directory; a placeholder counts as nothing."""
+    names = ("config", "config.worktree", "commondir", "gitdir", "info/attributes")
+    texts = [read_inside(place, name, TEXT_LIMIT) or b"" for name in names]
+    return (*(b"" if text == COMMONDIR.encode() else text for text in texts), *_hooks(place / "hooks"))
+
+
+def _hooks(folder: Path) -> list[tuple[str, int, int, int]]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError:  # there are none
+        return []
+    return sorted((name, status.st_ino, status.st_size, status.st_ctime_ns) for name, status in found)

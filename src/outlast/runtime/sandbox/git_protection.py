@@ -23,7 +23,8 @@ from pathlib import Path
 import msgspec
 
 from outlast.runtime.git_repository import is_harmless_setting, setting_names
-from outlast.runtime.sandbox.bubblewrap import Mount, SessionPlaces
+from outlast.runtime.safe_open import open_folder
+from outlast.runtime.sandbox.bubblewrap import PROTECTED, Mount, SessionPlaces
 from outlast.runtime.sandbox.git_layout import GitDirectory, common_directory, git_directory, is_bare, named_directory
 from outlast.runtime.sandbox.placeholders import COMMONDIR, Placeholder, PlaceholderLease
 
@@ -32,8 +33,9 @@ GIT_SETTINGS = {"branch.autoSetupMerge": "false"}
 DIRECTORY_LIMIT = 64
 """Git directories that get mounts of their own; further ones are read-only."""
 SET_ASIDE = ".outlast-set-aside"
-POINT, PROTECTED, SEALED = 6, 7, 8
-"""Ranks of mounts: a writable mount point, a read-only path, a whole directory that is read-only."""
+OWN_FOLDER = ".outlast"
+POINT, SEALED = PROTECTED - 1, PROTECTED + 1
+"""Ranks of mounts besides PROTECTED: a writable mount point, and a whole directory that is read-only."""
 
 _MAIN: tuple[tuple[str, str | None], ...] = (
     ("config", ""),
@@ -78,16 +80,22 @@ def protected_mounts(
     `nested` are further git directories inside the roots, as `find_git_directories` returns them."""
     assembly = _Assembly([Path(os.path.realpath(root)) for root in roots], known)
     for root in assembly.roots:
-        assembly.add_folder(root / ".outlast", root)
+        assembly.add_folder(root / OWN_FOLDER, root)
         assembly.add_root(root)
     for place in nested:
         assembly.add_nested(place)
     return assembly.protection()
 
 
-def guard_mounts(protection: GitProtection, lease: PlaceholderLease) -> tuple[Mount, ...]:
-    """Return all mounts, now that the placeholders are in place. Where one failed, its directory is read-only."""
-    mounts = [Mount(str(path), _rank(path), (_option(path), str(path))) for path in lease.paths]
+def guard_mounts(protection: GitProtection, lease: PlaceholderLease, places: SessionPlaces) -> tuple[Mount, ...]:
+    """Return all mounts, now that the placeholders are in place. Where one failed, its directory is read-only.
+
+    In place of `.outlast` a command sees a folder that git ignores: `git stash -u` and `git clean -d` would fail to
+    remove an empty one."""
+    mounts = [
+        Mount(str(path), _rank(path), (_option(path), str(places.ignored_folder if path.name == OWN_FOLDER else path)))
+        for path in lease.paths
+    ]
     sealed = [Mount(str(one.owner), SEALED, ("--ro-bind", str(one.owner))) for one in lease.failed]
     return (*protection.mounts, *mounts, *sealed)
 
@@ -304,28 +312,38 @@ def _has_hooks(hooks: Path) -> bool:
 
 
 def set_aside(git_dir: Path) -> str:
-    """Rename what could run a program in a repository that a command has created; return a sentence that names it."""
-    if git_dir.is_symlink() or not git_dir.is_dir():
-        target = _free(git_dir)
-        git_dir.rename(target)
-        return (
-            f"{git_dir} was created by a command and names a repository that can run programs: it is now {target.name}"
-        )
-    renamed: list[str] = []
-    for name in ("config", "config.worktree", "hooks", "commondir"):
-        path = git_dir / name
-        if os.path.lexists(path):
-            target = _free(path)
-            path.rename(target)
-            renamed.append(target.name)
-    return (
-        f"{git_dir} was created by a command and can run programs: its settings were set aside as {', '.join(renamed)}"
-    )
+    """Rename what could run a program in a repository that a command has created; return a sentence that names it.
+
+    No link on the way is followed: another command may exchange a folder for a link at this moment. Raises OSError if
+    something cannot be renamed."""
+    parent = open_folder(git_dir.parent)
+    try:
+        if git_dir.is_symlink() or not git_dir.is_dir():
+            new = _renamed(parent, git_dir.name)
+            return f"{git_dir} was created by a command and names a repository that can run programs: it is now {new}"
+        inside = os.open(git_dir.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    finally:
+        os.close(parent)
+    try:
+        names = [name for name in ("config", "config.worktree", "hooks", "commondir") if _exists(inside, name)]
+        renamed = ", ".join([_renamed(inside, name) for name in names])
+    finally:
+        os.close(inside)
+    return f"{git_dir} was created by a command and can run programs: its settings were set aside as {renamed}"
 
 
-def _free(path: Path) -> Path:
-    target, number = path.with_name(path.name + SET_ASIDE), 1
-    while os.path.lexists(target):
+def _renamed(folder: int, name: str) -> str:
+    new, number = name + SET_ASIDE, 1
+    while _exists(folder, new):
         number += 1
-        target = path.with_name(f"{path.name}{SET_ASIDE}-{number}")
-    return target
+        new = f"{name}{SET_ASIDE}-{number}"
+    os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+    return new
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 import struct
 import sys
 
@@ -188,7 +189,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     except (FileNotFoundError, PermissionError):
         return  # a path that is missing, or behind a folder that is closed to this user, needs no permission
     try:
-        if not os.path.isdir(f"/proc/self/fd/{beneath}"):
+        if not stat.S_ISDIR(os.fstat(beneath).st_mode):
             rights &= _OF_FILES
         _syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, beneath), 0)
     finally:

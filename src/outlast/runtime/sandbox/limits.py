@@ -6,7 +6,10 @@ of /tmp, `memory_group` that of memory. There is none on address space: many run
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -15,7 +18,7 @@ _FILE_TOO_LARGE = re.compile(r"file size limit exceeded|file too large|\bEFBIG\b
 _NO_PROCESS = re.compile(
     r"(?:fork|clone|spawn|thread|process)[^\n]*(?:resource temporarily unavailable|\bEAGAIN\b)|"
     r"(?:resource temporarily unavailable|\bEAGAIN\b)[^\n]*(?:fork|clone|spawn|thread|process)|"
-    r"can't start new thread|cannot fork|fork failed",
+    r"fork\([^\n]*\n(?:[ ~^]+\n)?BlockingIOError: \[Errno 11\]|can't start new thread|cannot fork|fork failed",
     re.IGNORECASE,
 )
 _NO_SPACE = re.compile(r"^.*(?:no space left on device|\bENOSPC\b).*$", re.IGNORECASE | re.MULTILINE)
@@ -40,11 +43,13 @@ def limit_note(
     output: str,
     looking: bool = False,
     oom_kills: int = 0,
+    has_room: bool = False,
 ) -> str | None:
     """Return a sentence that names the limit that a failed command hit; None if it seems to have hit none.
 
     `looking`: the command ran on a throw-away layer, which has the limit of /tmp. `oom_kills` is how many processes
-    the kernel killed in the session's memory group while the command ran."""
+    the kernel killed in the session's memory group while the command ran. `has_room`: the disks to which the command
+    may write are not full, so only /tmp can be."""
     tail = output[-TAIL:]
     if oom_kills > 0 and limits.memory_share:
         killed = "a process was" if oom_kills == 1 else f"{oom_kills} processes were"
@@ -56,11 +61,22 @@ def limit_note(
     if limits.processes and _NO_PROCESS.search(tail):
         return f"the limit of {limits.processes} processes was hit"
     lines = [found[0] for found in _NO_SPACE.finditer(tail)]
-    if limits.tmp_bytes and any("/tmp" in line for line in lines):  # noqa: S108
-        return f"the limit of {_size(limits.tmp_bytes)} for /tmp was hit"
-    if limits.tmp_bytes and lines and looking:
-        return f"the limit of {_size(limits.tmp_bytes)} for the throw-away copy of the project was hit"
-    return None
+    if not limits.tmp_bytes or not lines:
+        return None
+    size = _size(limits.tmp_bytes)
+    if any(place in line for line in lines for place in ("/tmp", "/dev/shm")):  # noqa: S108
+        return f"the limit of {size} for /tmp was hit"
+    if looking:
+        return f"the limit of {size} for /tmp and the throw-away copy of the project was hit"
+    return f"the limit of {size} for /tmp was hit" if has_room else None
+
+
+def has_room(folders: Sequence[Path]) -> bool:
+    """Whether the disk of each folder has space left; False if that cannot be told."""
+    try:
+        return all(os.statvfs(folder).f_bavail for folder in folders)
+    except OSError:
+        return False
 
 
 def _size(count: int) -> str:

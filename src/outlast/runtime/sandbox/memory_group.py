@@ -19,6 +19,7 @@ from outlast.runtime.sandbox.limits import ResourceLimits
 
 PATIENCE = 2.0
 """Seconds to wait until the kernel lets go of a group whose processes have been killed."""
+PREFIX = "outlast-"
 _JOIN = 'echo $$ > "$0" && exec "$@"'
 
 
@@ -29,9 +30,14 @@ class MemoryGroup(msgspec.Struct, frozen=True):
     limit: int
     is_first_version: bool = False
 
+    @property
+    def processes(self) -> Path:
+        """The file into which a process is written that joins the group."""
+        return self.folder / "cgroup.procs"
+
     def start_argv(self, argv: Sequence[str]) -> list[str]:
         """Return a command line that starts `argv` inside the group, before it can fork."""
-        return ["/bin/sh", "-c", _JOIN, str(self.folder / "cgroup.procs"), *argv]
+        return ["/bin/sh", "-c", _JOIN, str(self.processes), *argv]
 
     def oom_kills(self) -> int:
         """Return how many processes the kernel has killed here because the memory limit was hit."""
@@ -57,7 +63,8 @@ class MemoryGroup(msgspec.Struct, frozen=True):
 
 
 def memory_group(limits: ResourceLimits, name: str, *, proc: Path = Path("/proc")) -> MemoryGroup | str:
-    """Create a group with this name for a session's sandbox; return a sentence that says why there is none."""
+    """Create a group for a session's sandbox; return a sentence that says why there is none. `name` begins with the pid
+    of this process: groups of processes that were killed are removed by the next one."""
     if not limits.memory_share:
         return "no memory limit is set"
     own = _own_group(proc)
@@ -67,8 +74,9 @@ def memory_group(limits: ResourceLimits, name: str, *, proc: Path = Path("/proc"
     size = int(_memory(proc) * limits.memory_share)
     reason = "no control group with a memory limit is delegated to this user"
     for place in _places(mount, group, is_first_version):
-        folder = place / f"outlast-{name}"
+        folder = place / f"{PREFIX}{name}"
         try:
+            _remove_abandoned(place)
             folder.mkdir()
         except OSError as error:
             reason = f"the control group {place} cannot be divided: {error.strerror}"
@@ -83,6 +91,17 @@ def memory_group(limits: ResourceLimits, name: str, *, proc: Path = Path("/proc"
             continue
         return made
     return reason
+
+
+def _remove_abandoned(place: Path) -> None:
+    """Remove the groups of processes that are gone. The kernel keeps a group that still has a process in it."""
+    for folder in place.glob(f"{PREFIX}*-*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdecimal() and not os.path.exists(f"/proc/{owner}"):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                continue  # another process removes it at the same moment, or a process in it is still ending
 
 
 def _places(mount: Path, group: Path, is_first_version: bool) -> Iterator[Path]:

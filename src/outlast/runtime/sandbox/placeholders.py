@@ -19,6 +19,8 @@ from types import TracebackType
 
 import msgspec
 
+from outlast.runtime.safe_open import open_folder
+
 RECORDS = "placeholders"
 COMMONDIR = ".\n"
 """Git stops at an empty `commondir`; this one names the git directory itself."""
@@ -42,6 +44,11 @@ class Placeholder(msgspec.Struct, frozen=True, kw_only=True):
             )
         except OSError:
             return False
+
+    def below(self, parent: int) -> Placeholder:
+        """Return the placeholder with a path that starts at this descriptor of its folder, whatever the folder's name
+        is now: a command may have moved it, or put a link to another folder in its place."""
+        return msgspec.structs.replace(self, path=Path(f"/proc/self/fd/{parent}", self.path.name))
 
     def create(self) -> None:
         if self.content is None:
@@ -77,8 +84,8 @@ class PlaceholderLease:
             descriptor = _locked(self._folder, placeholder)
             parent = -1
             try:
-                parent = os.open(placeholder.path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                _ensure(descriptor, placeholder)
+                parent = open_folder(placeholder.path.parent)
+                _ensure(descriptor, placeholder, parent)
             except OSError:
                 self.failed.append(placeholder)
             self._held.append((descriptor, parent, placeholder))
@@ -95,8 +102,7 @@ class PlaceholderLease:
             descriptor, parent, placeholder = self._held.pop()
             try:
                 if parent >= 0:  # the command may have moved the folder that holds the placeholder
-                    moved = Path(f"/proc/self/fd/{parent}", placeholder.path.name)
-                    _let_go(descriptor, msgspec.structs.replace(placeholder, path=moved))
+                    _let_go(descriptor, placeholder.below(parent))
             finally:
                 for open_file in (descriptor, parent):
                     if open_file >= 0:
@@ -130,10 +136,21 @@ def sweep_placeholders(state_dir: Path) -> int:
                 left.append((descriptor, placeholder))
             (folder / name).unlink(missing_ok=True)
         left.sort(key=lambda one: len(one[1].path.parts), reverse=True)  # a folder goes after what is inside it
-        return sum(_let_go(descriptor, placeholder) for descriptor, placeholder in left)
+        return sum(_removed(descriptor, placeholder) for descriptor, placeholder in left)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _removed(descriptor: int, placeholder: Placeholder) -> bool:
+    try:
+        parent = open_folder(placeholder.path.parent)
+    except OSError:
+        return False  # its folder is gone, or a link leads to another one
+    try:
+        return _let_go(descriptor, placeholder.below(parent))
+    finally:
+        os.close(parent)
 
 
 def _locked(folder: Path, placeholder: Placeholder) -> int:
@@ -150,13 +167,14 @@ def _locked(folder: Path, placeholder: Placeholder) -> int:
         os.close(descriptor)  # a sweep has just removed it
 
 
-def _ensure(descriptor: int, placeholder: Placeholder) -> None:
+def _ensure(descriptor: int, placeholder: Placeholder, parent: int) -> None:
     """Create the placeholder, with its record first; without a record, an empty folder is the user's own."""
-    if os.path.lexists(placeholder.path):
+    at = placeholder.below(parent)
+    if os.path.lexists(at.path):
         return
     os.pwrite(descriptor, _encoded(placeholder), 0)
     try:
-        placeholder.create()
+        at.create()
     except FileExistsError:
         return  # another command created it at the same moment
 

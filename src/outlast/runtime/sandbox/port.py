@@ -48,10 +48,13 @@ class Need(msgspec.Struct, frozen=True, order=True):
         return f"{self.kind}:{self.value}"
 
     def opened(self) -> Need:
-        """Return what is really opened: a file that does not exist yet can only be made in an open folder."""
-        if self.kind is NeedKind.WRITE and not os.path.lexists(self.value):
-            return Need(self.kind, os.path.dirname(self.value))
-        return self
+        """Return what is really opened: what does not exist yet can only be made in an open folder that exists."""
+        if self.kind is not NeedKind.WRITE:
+            return self
+        path = self.value
+        while path not in ("", "/") and not os.path.lexists(path):
+            path = os.path.dirname(path)
+        return Need(self.kind, path or self.value)
 
     def reason(self) -> str:
         """Return what the user is asked, in words."""

@@ -76,7 +76,7 @@ def _mark(programs: list[str]) -> str:
     """Return what the result depends on: the boot, the user, the programs and this version of the probe."""
     boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
     files = [f"{path}:{os.stat(path).st_mtime_ns}:{os.stat(path).st_size}" for path in programs]
-    return "|".join(("2", boot, str(os.getuid()), *files))
+    return "|".join(("3", boot, str(os.getuid()), *files))
 
 
 def _probe_linux(programs: list[str]) -> SandboxReport:
@@ -132,7 +132,8 @@ def _run_nested(program: str, folder: Path, *, layers: bool) -> subprocess.Compl
     inner = command_argv(program, walls, places, cwd=project, layer=layer)
     at = inner.index("--seccomp")
     inner[at : at + 2] = []
-    made = f"mkdir -p {places.shared} {places.empty_folder} {places.layers}/probe/0 {places.layers}/probe/0.work"
+    upper = f"{places.layers}/probe/0 {places.layers}/probe/0.work"
+    made = f"mkdir -p {places.shared} {places.memory} {places.empty_folder} {upper}"
     script = f'{made} && : > {places.empty_file} && exec "$@"'
     outer = session_argv(program, places, 1 << 20)
     test = "echo x > file && test -f file" if layers else "true"

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 CONTROL = 0
 PATIENCE = 10.0
 """Seconds after which it stops killing orphans: a process still left then is blocked in the kernel."""
+LEAST_PIDS = 301
+"""The smallest bound that the kernel accepts."""
 _FD = array.array("i").itemsize
 
 
@@ -63,11 +65,15 @@ class SessionInit:
         """Lead this port of the session's loopback to the same port of the machine, for the command with this token."""
         from network import port_forward
 
-        if port in self.helpers:
-            os.kill(self.helpers.pop(port), signal.SIGKILL)
+        self.end_forward(port)
         listeners = self._free_port(lambda: port_forward.listen(port))
         if listeners is not None:
             self._fork_helper(port, listeners, lambda: port_forward.serve(listeners, self.proxy_path, port, token))
+
+    def end_forward(self, port: int) -> None:
+        """End the process that forwards this port, if there is one."""
+        if port and port in self.helpers:
+            os.kill(self.helpers.pop(port), signal.SIGKILL)
 
     def _free_port(self, listen: Callable[[], list[socket.socket]]) -> list[socket.socket] | None:
         """Return listeners once the kernel has ended the process that had the port; None if another program has it."""
@@ -117,13 +123,18 @@ class SessionInit:
                 self.kill(int(number))
             elif verb == "forward" and self.proxy_path:
                 self.forward(int(number), words[1])
+            elif verb == "unforward":
+                self.end_forward(int(number))
         finally:
             for fd in descriptors:
                 os.close(fd)
         return True
 
     def start(self, number: int, command: int, log: int) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # the limit of processes; the agent sees that the command's socket closes
+            return
         if pid:
             self.supervisors[pid] = number
             return
@@ -196,15 +207,33 @@ class SessionInit:
 def make_places(temporary: str) -> None:
     """Create what `bubblewrap.SessionPlaces` names. Of the hidden, a command sees an empty folder or file that it may
     not open."""
-    for name, mode in (("tmp", 0o1777), ("layers", 0o700), ("empty", 0)):
+    for name, mode in (("tmp", 0o1777), ("shm", 0o1777), ("layers", 0o700), ("empty", 0)):
         os.mkdir(os.path.join(temporary, name))
         os.chmod(os.path.join(temporary, name), mode)
     os.close(os.open(os.path.join(temporary, "nothing"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
+    os.mkdir(os.path.join(temporary, "ignored"))
+    with open(os.path.join(temporary, "ignored", ".gitignore"), "x") as file:
+        file.write("*\n")
+
+
+def limit_processes(most: int, release: str) -> None:
+    """Bound the processes of this PID namespace. For root this is the only bound. Kernels before 6.14 have no bound per
+    namespace: there the file is that of the whole machine, and is left alone."""
+    version = [int(part) if part.isdecimal() else 0 for part in release.split("-")[0].split(".")[:2]]
+    if not most or version < [6, 14]:
+        return
+    try:
+        with open("/proc/sys/kernel/pid_max", "w") as file:
+            file.write(str(max(most, LEAST_PIDS)))
+    except OSError:
+        return  # more processors than that need more; each command still has a limit of its own
 
 
 def main() -> None:
-    """Arguments: the path of the proxy's socket, or nothing without a network; the folder of the session's tmpfs."""
+    """Arguments: the path of the proxy's socket, or nothing without a network; the folder of the session's tmpfs; the
+    limit of processes, 0 for none."""
     make_places(sys.argv[3])
+    limit_processes(int(sys.argv[4]), os.uname().release)
     control = socket.socket(fileno=os.dup(CONTROL))
     os.dup2(os.open(os.devnull, os.O_RDWR), CONTROL)
     machine = os.uname().machine

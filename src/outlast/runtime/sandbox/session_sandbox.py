@@ -32,7 +32,9 @@ class SandboxFailure(Exception):
 class SessionSandbox:
     """Namespaces that the commands of a session share. `launch` starts a supervisor inside them."""
 
-    def __init__(self, bubblewrap: Sequence[str], places: SessionPlaces, proxy_socket: Path | None = None) -> None:
+    def __init__(
+        self, bubblewrap: Sequence[str], places: SessionPlaces, proxy_socket: Path | None = None, processes: int = 0
+    ) -> None:
         self.places = places
         self.port = 0
         """The port of the relay to the network proxy on the session's loopback; 0 without a network."""
@@ -51,6 +53,7 @@ class SessionSandbox:
             ":".join(FOLDERS),
             str(proxy_socket or ""),
             str(places.temporary),
+            str(processes),
         ]
         self._thread = threading.Thread(
             target=self._attend, args=([*bubblewrap, *words], theirs), name="sandbox", daemon=True
@@ -100,6 +103,13 @@ class SessionSandbox:
             self._control.sendall(f"forward {port} {token}".encode())
         except OSError as error:
             raise SandboxFailure(f"the sandbox of this session has ended ({error})") from error
+
+    def end_forward(self, port: int) -> None:
+        """Free a port that `forward` took."""
+        try:
+            self._control.sendall(f"unforward {port}".encode())
+        except OSError:
+            return  # the sandbox has ended, and its ports with it
 
     def close(self) -> None:
         """End every process of the sandbox. Returns at once; may be repeated."""
@@ -154,4 +164,4 @@ def sender(control: socket.socket) -> int:
     for level, kind, raw in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and data == b"ready\n":
             return _CREDENTIALS.unpack(raw[: _CREDENTIALS.size])[0]
-    raise SandboxFailure("the sandbox of this session has ended")
+    raise SandboxFailure("the sandbox of this session has ended, or its limit of processes is reached")

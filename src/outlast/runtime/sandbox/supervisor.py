@@ -46,8 +46,8 @@ class SupervisorSettings:
         self.confined, self.network = fields[5] != b"0", fields[5] == b"1"
         self.file_size, self.processes = (int(number) for number in fields[6].split())
         rest = iter(fields[7:])
-        lists = [[next(rest) for _ in range(int(next(rest)))] for _ in range(4)]
-        self.writable, self.hidden, self.shown, self.made = lists
+        lists = [[next(rest) for _ in range(int(next(rest)))] for _ in range(5)]
+        self.writable, self.hidden, self.shown, self.made, self.joined = lists
         pairs = [next(rest).split(b"=", 1) for _ in range(int(next(rest)))]
         self.environment = dict(pairs)
         self.argv = list(rest)
@@ -123,6 +123,8 @@ def become_command(settings: SupervisorSettings, output: int, confine: Confine |
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(settings.cwd)
+        for path in settings.joined:
+            join_group(path)
         limit_resources(settings)
         if settings.confined and confine is not None:
             lists = (settings.writable, settings.hidden, settings.shown)
@@ -134,6 +136,13 @@ def become_command(settings: SupervisorSettings, output: int, confine: Confine |
         os.write(2, f"the command could not be started: {error}\n".encode(errors="backslashreplace"))
     finally:
         os._exit(127)
+
+
+def join_group(path: bytes) -> None:
+    """Move this process into a control group, by the file that lists the processes of the group."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    os.write(file, b"0")
+    os.close(file)
 
 
 def limit_resources(settings: SupervisorSettings) -> None:

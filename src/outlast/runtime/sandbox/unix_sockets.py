@@ -1,5 +1,6 @@
 """Finds Unix sockets of daemons that a command could reach: a container engine, an ssh agent, a terminal multiplexer.
 
+A read-only mount does not keep a command from connecting a socket, so bubblewrap covers those that `listening` returns.
 Landlock does not govern connections to sockets that have a path, and a system call filter sees no path. So a command
 in that tier may connect Unix sockets only if none of another program is in its reach. This module runs in the
 supervisor: it imports only the standard library.
@@ -18,11 +19,11 @@ MOST = 4096
 def are_reachable(allowed: list[str], run: str = RUN) -> bool:
     """Return whether this user can connect a socket that does not lie beneath one of the `allowed` folders."""
     inside = [os.path.realpath(path) for path in allowed]
-    paths = {*_listening(), *_mounted()}
+    paths = {*listening(), *_mounted()}
     return any(_is_reachable(path, inside) for path in paths) or _holds_socket(run, inside)
 
 
-def _listening() -> list[str]:
+def listening() -> list[str]:
     """Return the paths of the sockets in this network namespace that accept connections or datagrams."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:

@@ -97,7 +97,7 @@ class CallChanges:
 
     async def _run(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolOutcome:
         if call.name in JOB_TOOLS:
-            return await self._job_outcome(await tool.run(call.arguments, context))
+            return await self._job_outcome(call, await tool.run(call.arguments, context))
         if not may_write(call, context):
             return await tool.run(call.arguments, context)
         async with self._looking:
@@ -106,7 +106,8 @@ class CallChanges:
     async def recorded(self, calls: Iterable[ToolCall]) -> None:
         """Note that the log holds the results of these calls."""
         session = self._session
-        if session is not None and session.calls.unrecorded and any(call.name == SHELL for call in calls):
+        shell = JOB_TOOLS | {SHELL}
+        if session is not None and session.calls.unrecorded and any(call.name in shell for call in calls):
             await asyncio.to_thread(session.recorded)
 
     async def _watched(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolOutcome:
@@ -141,8 +142,8 @@ class CallChanges:
         await asyncio.to_thread(session.without, paths)
         return msgspec.structs.replace(group, files=tuple(file for file in group.files if file.path not in paths))
 
-    async def _job_outcome(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Look when a job has ended: what changed while it ran is recorded with the next result of a command."""
+    async def _job_outcome(self, call: ToolCall, outcome: ToolOutcome) -> ToolOutcome:
+        """Look when a job has ended: what changed while it ran is recorded with this result."""
         session = self._session
         job_id, state = outcome.facts.get("job_id"), outcome.facts.get("state")
         if session is None or state == "running" or job_id not in session.calls.jobs:
@@ -151,7 +152,9 @@ class CallChanges:
             seq = self._driver.state.last_seq
             await settled(lambda _: session.look(seq))
             session.job_ended(str(job_id))
-        return outcome
+            if not session.calls.unrecorded:
+                return outcome
+            return await self._told(session, call, ChangeGroup(cause=Cause.JOB, seq=seq), outcome)
 
     def _opened(self) -> WorkspaceChanges:
         if self._session is None:
@@ -163,43 +166,61 @@ class CallChanges:
     async def _told(
         self, session: WorkspaceChanges, call: ToolCall, group: ChangeGroup, outcome: ToolOutcome
     ) -> ToolOutcome:
-        notes = await self._obeyed_notes(session, call)
+        notes, put_back = await self._obeyed_notes(session, call)
         groups = list(session.calls.unrecorded)
         notes += session.notices(group)
         facts = await asyncio.to_thread(_facts, session, groups)
+        if put_back:
+            facts["put_back"] = put_back
         return _with_notes(msgspec.structs.replace(outcome, facts={**outcome.facts, **facts}), notes)
 
-    async def _obeyed_notes(self, session: WorkspaceChanges, call: ToolCall) -> list[str]:
-        """Name the changes to obeyed files; put those back that come from no commit and that the user does not want."""
+    async def _obeyed_notes(self, session: WorkspaceChanges, call: ToolCall) -> tuple[list[str], list[str]]:
+        """Name the changes to obeyed files; put those back that come from no commit and that the user does not want.
+        Returns what to say, and the paths that were put back because nobody can be asked.
+
+        What changed while background jobs ran counts as theirs, unless a file tool wrote it."""
         groups = session.calls.unrecorded
-        changed = obeyed_files(file for group in groups if group.cause is Cause.CALL for file in group.files)
-        others = obeyed_files(file for group in groups if group.cause is not Cause.CALL for file in group.files)
+        changed = obeyed_files(file for group in groups if group.cause is not Cause.LOST for file in group.files)
+        others = obeyed_files(file for group in groups if group.cause is Cause.LOST for file in group.files)
+        by_tools = FILE_TOOL_WRITES.left_as_written(self._context.project, changed)
+        changed = [file for file in changed if file.path not in by_tools]
         notes = [f"{_names(others)} changed meanwhile; other programs obey this"] if others else []
         if not changed:
-            return notes
-        notes.append(f"this command changed {_names(changed)}, which other programs obey")
+            return notes, []
+        jobs = sorted({name for group in groups if group.cause is Cause.JOB for name in group.names})
+        who = "this command" if not jobs else f"this command, or {', '.join(jobs)},"
+        notes.append(f"{who} changed {_names(changed)}, which other programs obey")
         if self._context.gate.mode in UNASKED:
-            return notes
+            return notes, []
         foreign = await asyncio.to_thread(lambda: [file for file in changed if not session.is_committed(file)])
         if not foreign:
-            return notes
+            return notes, []
         paths = [file.path for file in foreign]
-        reason = f"it changed {_names(foreign)}, which other programs obey and which comes from no commit; keep this?"
+        why_asked = "which other programs obey and which comes from no commit; keep this?"
+        reason = f"{who.replace('this command', 'it', 1)} changed {_names(foreign)}, {why_asked}"
         answer = await self._asked(call, {**call.arguments, "changed": paths}, reason)
         if answer:
-            return notes
+            return notes, []
         why = "the user declined the change" if answer is False else "nobody can be asked whether it may stay"
         left = await asyncio.to_thread(self._put_back, session, foreign)
         notes.append(f"{_names(foreign)} was put back: {why}")
-        return notes + [f"{change.path} could not be put back: {change.problem}" for change in left]
+        notes += [f"{change.path} could not be put back: {change.problem}" for change in left]
+        return notes, paths if answer is None else []
 
     def _put_back(self, session: WorkspaceChanges, files: list[ChangedFile]) -> list[file_change.FileChange]:
         place = ProjectFiles(self._context, self._driver.session_id)
         plan = [_step(session, file) for file in files]
         changes = file_change.decided(plan, place.read, place.mode)
         left = file_change.carried_out(changes, place.read, place.write, place.remove, place.mode, place.set_mode)
+        place.remove_empty(_folders_made(session.calls.unrecorded, files))
         session.without({file.path for file in files} - {change.path for change in left})
         return left
+
+
+def _folders_made(groups: list[ChangeGroup], files: list[ChangedFile]) -> list[str]:
+    """Return the new folders in which these files lay."""
+    folders = [folder for group in groups for folder in group.folders]
+    return [folder for folder in folders if any(file.path.startswith(f"{folder}/") for file in files)]
 
 
 def _step(session: WorkspaceChanges, file: ChangedFile) -> file_change.RestoreStep:

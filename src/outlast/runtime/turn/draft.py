@@ -1,13 +1,15 @@
 """The draft of a reply: its pieces so far, stored before any follower of the session sees them.
 
 A draft is append-only chunks, flushed every 100 ms or 2 KiB; the commit that closes the attempt deletes them. After a
-crash they hold what arrived of the interrupted reply. A draft is never shown as an answer.
+crash they hold what arrived of the interrupted reply, and they are the proof that its first byte had arrived: so the
+first flush comes sooner, and the second one as much later. A draft is never shown as an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from outlast.core.messages import Part, ReasoningPart, TextPart
 from outlast.models.port import CallDelta, ReasoningDelta, TextDelta
@@ -16,6 +18,7 @@ from outlast.runtime.failpoints import reach
 from outlast.store.port import Chunk, PutChunk, Store
 
 FLUSH_SECONDS = 0.1
+FIRST_FLUSH_SECONDS = 0.02
 FLUSH_BYTES = 2048
 TEXT, REASONING, CALL = "text", "reasoning", "call"
 
@@ -38,7 +41,9 @@ class ReplyDraft:
         self._waiting += len(delta.text)
         if self._timer is None:
             self._timer = asyncio.create_task(self._flush_later())
-        if self._waiting >= FLUSH_BYTES:
+        turn = self.driver.state.turn
+        is_suspect = not self._flushed and turn is not None and turn.recoveries > 0
+        if self._waiting >= FLUSH_BYTES or is_suspect:  # what follows may kill this process, as it killed the last one
             await self.flush()
 
     async def flush(self) -> None:
@@ -54,10 +59,17 @@ class ReplyDraft:
                 chunks.append(
                     PutChunk(lease=self.driver.lease, attempt_seq=self.attempt_seq, n=self._n, part=part, data=data)
                 )
-            await self.driver.put(*chunks)
+            news = self.driver.driven.news(self.driver.state)
+            if news:
+                await self.driver.write(*news, also=tuple(chunks))
+            else:
+                await self.driver.put(*chunks)
             reach("draft.flushed")
 
     async def _flush_later(self) -> None:
+        await asyncio.sleep(FIRST_FLUSH_SECONDS)
+        await self.flush()
+        await asyncio.sleep(FLUSH_SECONDS - FIRST_FLUSH_SECONDS)
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()
@@ -104,11 +116,18 @@ def parts_of(pieces: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def stored_draft(store: Store, session_id: str, after: int) -> tuple[Part, ...]:
+class StoredDraft(NamedTuple):
+    """What a dead driver stored of its open attempt. `begun`: something had arrived, if only a call's arguments."""
+
+    parts: tuple[Part, ...] = ()
+    begun: bool = False
+
+
+def stored_draft(store: Store, session_id: str, after: int) -> StoredDraft:
     """Return what a dead driver stored of the open attempt; `after` is the head's seq."""
     for batch in store.follow(session_id, after=after, timeout=0):
-        return parts_of((chunk.part, _text(chunk)) for chunk in batch.chunks)
-    return ()
+        return StoredDraft(parts_of((chunk.part, _text(chunk)) for chunk in batch.chunks), bool(batch.chunks))
+    return StoredDraft()
 
 
 def _text(chunk: Chunk) -> str:

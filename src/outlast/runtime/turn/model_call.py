@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from outlast.core.errors import ModelError, ModelUnavailable
-from outlast.core.events import Event, ModelRequested, ReplyInterrupted
+from outlast.core.events import Event, ModelRequested, ReplyInterrupted, RuntimeStateChanged
 from outlast.core.messages import Part
-from outlast.models.port import Finished, ModelEvent, ModelRequest
+from outlast.models.port import Finished, LoadedModel, ModelEvent, ModelRequest
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
 from outlast.runtime.turn.context import TurnContext
@@ -21,6 +21,8 @@ from outlast.runtime.turn.dialect import switch_after
 from outlast.runtime.turn.draft import ReplyDraft
 from outlast.runtime.turn.observer import NoData, RetryWait, TurnObserver
 from outlast.runtime.turn.provider_retry import QUIET_SECONDS, RetryDeadline, StallLimits
+from outlast.runtime.turn.recovery import WAITED, WAITED_SECONDS
+from outlast.store.port import Receipt
 
 BROKE_OFF = "the reply broke off before it was complete"
 
@@ -36,6 +38,8 @@ class ModelCaller:
         self._observer = context.observer
         self._limits = StallLimits.of(context.config, context.model)
         self._draft: ReplyDraft | None = None
+        self._is_silent = False
+        self._marking: asyncio.Future[Receipt] | None = None
 
     @property
     def partial(self) -> tuple[Part, ...]:
@@ -51,6 +55,11 @@ class ModelCaller:
         turn = self.driver.state.turn
         return turn.attempts if turn is not None else 0
 
+    async def load(self) -> None:
+        """Load the model's SDK. It takes seconds, in which a recorded request would look as if it had been sent."""
+        if isinstance(self.model, LoadedModel):
+            await self.model.load()
+
     async def reply(self, request: ModelRequest) -> Finished:
         """Return the reply to the open attempt, with retries as `RetryDeadline` allows. The attempt stays open.
 
@@ -64,17 +73,20 @@ class ModelCaller:
                 return await self._streamed(request)
             except ModelUnavailable as error:
                 await self._close(error)
-                await self._wait(deadline, error)
-                await self.driver.write(self.requested(request))
+                await self._wait(deadline, error, is_silent=self._is_silent)
+                await self.driver.write(*self.driver.driven.news(self.driver.state), self.requested(request))
             except ModelError as error:
                 await self._close(error, *switch_after(error, self.driver, self.context))
                 raise
 
-    async def _wait(self, deadline: RetryDeadline, error: ModelUnavailable) -> None:
+    async def _wait(self, deadline: RetryDeadline, error: ModelUnavailable, *, is_silent: bool) -> None:
         """Wait before the next attempt; raises if there is none. A stop of the turn ends the wait at once."""
         clock = self.driver.clock
         now = clock.monotonic()
-        seconds = deadline.wait_after(error, now, clock.chance())
+        if is_silent:
+            seconds = deadline.wait_after_silence(error, clock.chance())
+        else:
+            seconds = deadline.wait_after(error, now, clock.chance())
         self._observer.model_waits(
             RetryWait(
                 attempt=self._number() + 1,
@@ -89,6 +101,7 @@ class ModelCaller:
         seq = self.driver.state.attempt
         assert seq is not None, "an attempt is opened before the model is asked"
         draft = self._draft = ReplyDraft(self.driver, seq)
+        self._is_silent = False
         stream = self.model.stream(request)
         finished: Finished | None = None
         try:
@@ -105,19 +118,32 @@ class ModelCaller:
 
     async def _received(self, stream: AsyncIterator[ModelEvent], draft: ReplyDraft) -> Finished | None:
         silence = _Silence(self._limits, self._observer)
+        minute = asyncio.get_running_loop().call_later(WAITED_SECONDS, self._mark_waited)
         try:
             async with asyncio.timeout(self._limits.first) as scope:
                 async for event in stream:
+                    minute.cancel()
                     if isinstance(event, Finished):
                         return event
                     scope.reschedule(silence.broken())
                     await draft.add(event)
                     self._observer.model_event(event)
         except TimeoutError as error:
-            raise ModelUnavailable(f"{self.model.name} sent no data for {silence.limit:.0f} s") from error
+            self._is_silent = True
+            raise ModelUnavailable(f"{self.model.name} sent no data for {silence.limit or 0:.0f} s") from error
         finally:
             silence.stop()
+            minute.cancel()
+            if self._marking is not None:
+                marking, self._marking = self._marking, None
+                await asyncio.gather(marking, return_exceptions=True)  # the renewal of the lease reports a lost lease
         return None
+
+    def _mark_waited(self) -> None:
+        """Record that this driver has waited a minute for the first byte: its death would count against the turn."""
+        waited = RuntimeStateChanged(changes={WAITED: self.driver.state.attempt})
+        write = self.driver.write(waited, *self.driver.driven.news(self.driver.state))
+        self._marking = asyncio.ensure_future(write)
 
     async def _close(self, error: ModelError, *also: Event) -> None:
         """Close the attempt, together with the other events."""
@@ -132,7 +158,7 @@ class _Silence:
     """Watches for how long a stream sends nothing, and tells the observer from `QUIET_SECONDS` on."""
 
     def __init__(self, limits: StallLimits, observer: TurnObserver) -> None:
-        self.limit = limits.first
+        self.limit: float | None = limits.first
         self._between = limits.between
         self._observer = observer
         self._loop = asyncio.get_running_loop()

@@ -39,20 +39,37 @@ class RetryWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoData(msgspec.Struct, frozen=True, kw_only=True):
-    """The open stream has sent nothing for `seconds`; it is closed and retried after `limit` seconds of silence."""
+    """The open stream has sent nothing for `seconds`; it is closed after `limit` seconds of silence, if there is a
+    limit."""
 
     seconds: float
-    limit: float
+    limit: float | None
 
     @property
     def text(self) -> str:
         return self.at(0.0)
 
     def at(self, passed: float) -> str:
-        return f"no data for {self.seconds + passed:.0f} s (the request is retried after {duration_text(self.limit)})"
+        end = f"the request is closed after {duration_text(self.limit)}, " if self.limit is not None else ""
+        return f"no data for {self.seconds + passed:.0f} s ({end}Ctrl-C stops it)"
 
 
-ModelWait = RetryWait | NoData
+class TakeoverWait(msgspec.Struct, frozen=True, kw_only=True):
+    """The turn goes on after `seconds`, because the last `deaths` processes that drove it died."""
+
+    seconds: float
+    deaths: int
+
+    @property
+    def text(self) -> str:
+        return self.at(0.0)
+
+    def at(self, passed: float) -> str:
+        many = f"the last {self.deaths} processes" if self.deaths > 1 else "the last process"
+        return f"going on in {max(0.0, self.seconds - passed):.0f} s: {many} that drove this turn died"
+
+
+ModelWait = RetryWait | NoData | TakeoverWait
 
 
 class TurnObserver(Protocol):
@@ -63,7 +80,8 @@ class TurnObserver(Protocol):
         ...
 
     def model_waits(self, wait: ModelWait | None) -> None:
-        """The turn waits before it retries a request, or an open reply sends no data; None: data comes again."""
+        """The turn waits before it retries a request or goes on after deaths, or an open reply sends no data; None: it
+        waits no more."""
         ...
 
     def call_output(self, call_id: str, text: str) -> None:
@@ -79,7 +97,7 @@ class TurnObserver(Protocol):
         ...
 
     def waiting_for_person(self) -> AbstractAsyncContextManager[None]:
-        """The turn holds this context while it only waits for a user's answer."""
+        """The turn holds this context while it only waits: for a user's answer, or to go on after deaths."""
         ...
 
 

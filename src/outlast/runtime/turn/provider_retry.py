@@ -1,8 +1,8 @@
 """Retries of model requests: how long to wait, and when to give up.
 
 A request is retried for up to ten minutes after its first failure. The waits double up to a minute, with jitter; a
-provider's retry-after is honoured. A stream that sends nothing is a failure, too: `StallLimits` says after how long.
-Nothing here waits or writes: `model_call` does.
+provider's retry-after is honoured. A stream that sends nothing is a failure, too: `StallLimits` says after how long. It
+is retried at most twice, because the provider bills each request. Nothing here waits or writes: `model_call` does.
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ GIVE_UP_SECONDS = 600.0
 LONGEST_WAIT = 60.0
 FIRST_WAIT = 0.5
 
-QUIET_SECONDS = 30.0
+QUIET_SECONDS = 15.0
 """An observer is told about a silent stream after this many seconds."""
-STALL_SECONDS = 120.0
-FIRST_DATA = 2.5
-"""Before its first data a reply may take this many times as long as between two pieces: the model reads and thinks."""
-DEEP_THOUGHT = 2.0
-OWN_MACHINE = 3.0
-LONG_EFFORTS = frozenset({"high", "xhigh", "max"})
+FIRST_TOKEN_TIMEOUT = 600.0
+STREAM_IDLE_TIMEOUT = 120.0
+SILENT_RETRIES = 2
 
 
 class RetryDeadline:
@@ -33,7 +30,16 @@ class RetryDeadline:
 
     def __init__(self) -> None:
         self._failures = 0
+        self._silences = 0
         self._first: float | None = None
+
+    def wait_after_silence(self, error: ModelUnavailable, chance: float) -> float:
+        """Return the seconds to wait before the next attempt, after an attempt whose stream went silent. Raises
+        `ModelUnavailable` after the second retry."""
+        self._silences += 1
+        if self._silences > SILENT_RETRIES:
+            raise _given_up(error, f"{self._silences} requests in a row went silent; try again later")
+        return FIRST_WAIT * (0.5 + chance / 2)
 
     def wait_after(self, error: ModelUnavailable, now: float, chance: float) -> float:
         """Return the seconds to wait before the next attempt. `now` is monotonic, `chance` a random number in [0, 1).
@@ -67,17 +73,14 @@ def _given_up(error: ModelUnavailable, why: str) -> ModelUnavailable:
 
 
 class StallLimits(msgspec.Struct, frozen=True):
-    """The longest silence of a stream, in seconds: before its first data, and between two pieces."""
+    """The longest silence of a stream, in seconds: before its first token (None: no limit), and between two tokens.
+    Reasoning is data; what only keeps the connection open is none."""
 
-    first: float
+    first: float | None
     between: float
 
     @classmethod
     def of(cls, config: AgentConfig, model: Model) -> StallLimits:
-        between = config.stall_seconds or STALL_SECONDS
-        first = between * FIRST_DATA
-        if model.abilities.on_this_machine:
-            first *= OWN_MACHINE
-        elif config.reasoning.effort in LONG_EFFORTS:
-            first *= DEEP_THOUGHT
-        return cls(first, between)
+        """A model on this machine may read a long prompt for any time, unless the user sets a limit."""
+        usual = None if model.abilities.on_this_machine else FIRST_TOKEN_TIMEOUT
+        return cls(config.first_token_timeout or usual, config.stream_idle_timeout or STREAM_IDLE_TIMEOUT)

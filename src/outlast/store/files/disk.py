@@ -97,14 +97,14 @@ def make_folder(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def read(path: Path) -> bytes | None:
-    """A whole file; None when there is none."""
+def read(path: Path, start: int = 0, size: int | None = None) -> bytes | None:
+    """A whole file, or at most `size` bytes from `start`; None when there is none."""
     try:
         fd = os.open(path, READ)
     except FileNotFoundError:
         return None
     try:
-        return pread(fd, os.fstat(fd).st_size, 0)
+        return pread(fd, os.fstat(fd).st_size if size is None else size, start)
     finally:
         os.close(fd)
 

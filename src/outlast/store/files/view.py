@@ -24,7 +24,7 @@ from outlast.store.log_store import ListedSession
 from outlast.store.port import Chunk, Query, Snapshot
 from outlast.store.process_identity import boot_id, boot_ms
 from outlast.store.read.inspection import StoredKey, StoreFlaw
-from outlast.store.read.read_view import EventSlice, ReadMark, fits, in_order, last_in, mark_of, place_of
+from outlast.store.read.read_view import BLOB_PART, EventSlice, ReadMark, fits, in_order, last_in, mark_of, place_of
 
 
 class FilesView:
@@ -93,6 +93,11 @@ class FilesView:
         path = SessionPaths(self._folder.path, session_id).blob(sha256) if is_id(session_id) else None
         with self._told():
             return None if path is None else disk.read(path)
+
+    def blob_part(self, session_id: str, sha256: str, number: int) -> bytes | None:
+        path = SessionPaths(self._folder.path, session_id).blob(sha256) if is_id(session_id) else None
+        with self._told():
+            return None if path is None else disk.read(path, number * BLOB_PART, BLOB_PART) or None
 
     def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
         with self._told():

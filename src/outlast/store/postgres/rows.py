@@ -308,6 +308,11 @@ class PostgresRows:
         found = self._all(statement, (session_id, sha256))
         return b"".join(data for (data,) in found) if found else None
 
+    def blob_part(self, session_id: str, sha256: str, number: int) -> bytes | None:
+        statement = "SELECT data FROM outlast.blobs WHERE session_id = %s AND sha256 = %s AND chunk = %s"
+        found = self._one(statement, (session_id, sha256, number))
+        return None if found is None else found[0]
+
     def put_blob(self, session_id: str, sha256: str, data: bytes) -> None:
         for number, at in enumerate(range(0, max(len(data), 1), MIB)):
             self._do(PUT_BLOB, (session_id, sha256, number, data[at : at + MIB]))

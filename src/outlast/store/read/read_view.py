@@ -20,6 +20,8 @@ from outlast.store.port import Chunk, Page, Query, Snapshot
 from outlast.store.read.inspection import Inspection
 
 T = TypeVar("T")
+BLOB_PART = 1024 * 1024
+"""How many bytes of a blob are read at a time; SQL stores keep their blobs in rows of this size."""
 
 
 class ListedSession(NamedTuple):
@@ -140,6 +142,11 @@ class ReadView(Inspection, Protocol):
 
     def blob(self, session_id: str, sha256: str) -> bytes | None:
         """The stored bytes, unchecked."""
+        ...
+
+    def blob_part(self, session_id: str, sha256: str, number: int) -> bytes | None:
+        """The bytes of a blob from `number` times `BLOB_PART` on, at most `BLOB_PART` of them, unchecked; None behind
+        its end."""
         ...
 
     def snapshot(self, session_id: str, at_most: int) -> Snapshot | None: ...

@@ -356,6 +356,12 @@ class SqliteRows:
         # A damaged row may hold another type; it is skipped, and the result then fails its hash check.
         return b"".join(data for (data,) in found if isinstance(data, bytes)) if found else None
 
+    def blob_part(self, session_id: str, sha256: str, number: int) -> bytes | None:
+        data = self._execute(
+            "SELECT data FROM blobs WHERE sid = ? AND sha256 = ? AND chunk = ?", (self._sid(session_id), sha256, number)
+        ).get
+        return data if isinstance(data, bytes) else None
+
     def put_blob(self, session_id: str, sha256: str, data: bytes) -> None:
         sid, now = self._sid(session_id), self.clock()
         pieces = range(0, max(len(data), 1), MIB)

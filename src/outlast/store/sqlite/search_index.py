@@ -1,8 +1,8 @@
 """Search index of a SQLite store: a separate database next to it, `<store>.search`, which may be removed at any time.
 
-Each document is indexed by all pieces of one, two and three characters of its folded text. They are made here and not
-by a tokenizer, so that every script and query length works alike. A longer query must match all of its pieces, and each
-candidate is then compared with the query itself. Writes are not synced carefully: a lost index is rebuilt.
+Each slice of a text is indexed by all pieces of one, two and three characters of its folded text. They are made here
+and not by a tokenizer, so that every script and query length works alike. A longer query must match all of its pieces,
+and each candidate is then compared with the query itself. Writes are not synced carefully: a lost index is rebuilt.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import add
 from pathlib import Path
-from typing import Any
 
 import apsw
 
 from outlast.core.header import Header
-from outlast.store.log_store import LogStore
 from outlast.store.search.documents import SearchDocument, folded
-from outlast.store.search.index import IndexMatch, IndexPosition, Progress, SearchIndex, catch_up
+from outlast.store.search.index import IndexMatch, IndexPosition
 
-VERSION = 1
+VERSION = 2
 BUSY_MS = 30_000
 ENDINGS = ("", "-wal", "-shm")
-CACHE_KIB = 65_536
+CACHE_KIB = 16_384
 SETTLED_NS = 100_000_000
 """Minimum age of a file's mtime before it can reveal later changes: file system clocks are coarse."""
 
@@ -33,33 +31,38 @@ SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value);
 CREATE TABLE sessions (
     sid INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, start INTEGER NOT NULL, upto INTEGER NOT NULL,
-    hash BLOB NOT NULL, owner_id TEXT NOT NULL, root_id TEXT NOT NULL, title TEXT, state TEXT NOT NULL,
-    updated_at INTEGER NOT NULL, project_key TEXT, project_root TEXT, project_fingerprint TEXT, rotated_to TEXT
+    hash BLOB NOT NULL, part INTEGER NOT NULL, owner_id TEXT NOT NULL, root_id TEXT NOT NULL, title TEXT,
+    state TEXT NOT NULL, updated_at INTEGER NOT NULL, project_key TEXT, project_root TEXT,
+    project_fingerprint TEXT, rotated_to TEXT
 );
 CREATE TABLE docs (
     id INTEGER PRIMARY KEY, sid INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, role TEXT NOT NULL,
-    turn TEXT, text TEXT NOT NULL
+    turn TEXT, text TEXT NOT NULL, part INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX docs_by_session ON docs (sid, seq);
+CREATE UNIQUE INDEX docs_by_session ON docs (sid, seq, part);
 CREATE VIRTUAL TABLE pieces USING fts5 (text, tokenize = 'ascii', detail = none, content = '', columnsize = 0);
 INSERT INTO pieces (pieces, rank) VALUES ('secure-delete', 1);
 """
 FIND = (
-    "SELECT s.session_id, d.seq, d.at, d.role, d.turn, d.text, s.owner_id, s.root_id, s.title, s.state, s.updated_at, "
-    "s.project_key, s.project_root, s.project_fingerprint, s.rotated_to "
+    "SELECT s.session_id, d.seq, d.at, d.role, d.turn, d.text, d.part, s.owner_id, s.root_id, s.title, s.state, "
+    "s.updated_at, s.project_key, s.project_root, s.project_fingerprint, s.rotated_to "
     "FROM pieces CROSS JOIN docs d ON d.id = pieces.rowid CROSS JOIN sessions s ON s.sid = d.sid "
     "WHERE pieces MATCH ? AND s.owner_id = ? ORDER BY pieces.rowid DESC"
 )
 PUT_SESSION = (
-    "INSERT INTO sessions VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session_id) DO UPDATE SET "
-    "start = excluded.start, upto = excluded.upto, hash = excluded.hash, owner_id = excluded.owner_id, "
+    "INSERT INTO sessions VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session_id) "
+    "DO UPDATE SET start = excluded.start, upto = excluded.upto, hash = excluded.hash, part = excluded.part, "
+    "owner_id = excluded.owner_id, "
     "root_id = excluded.root_id, title = excluded.title, state = excluded.state, updated_at = excluded.updated_at, "
     "project_key = excluded.project_key, project_root = excluded.project_root, "
     "project_fingerprint = excluded.project_fingerprint, rotated_to = excluded.rotated_to"
 )
-PUT_DOC = "INSERT OR IGNORE INTO docs VALUES (NULL, ?, ?, ?, ?, ?, ?)"
+PUT_DOC = "INSERT OR IGNORE INTO docs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
+POSITIONS = "SELECT session_id, start, upto, hash, part FROM sessions"
+POSITION = "SELECT start, upto, hash, part FROM sessions WHERE session_id = ?"
 PUT_PIECES = "INSERT INTO pieces (rowid, text) VALUES (?, ?)"
-DOCS = "SELECT id, text FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
+DOCS = "SELECT id FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
+DOC_TEXT = "SELECT text FROM docs WHERE id = ?"
 DROP_DOCS = "DELETE FROM docs WHERE sid = ?1 AND (?2 IS NULL OR seq = ?2)"
 DROP_PIECES = "INSERT INTO pieces (pieces, rowid, text) VALUES ('delete', ?, ?)"
 
@@ -134,25 +137,40 @@ class SqliteSearchIndex:
 
     # --- following the log
 
-    @property
-    def token(self) -> str | None:
-        """Fingerprint of the store's files when the index was last up to date."""
-        found = self._connection.execute("SELECT value FROM meta WHERE name = 'token'").get
-        return found if isinstance(found, str) else None
+    def current(self, fingerprint: str) -> int | None:
+        noted = self._connection.execute("SELECT value FROM meta WHERE name = 'token'").get
+        if noted != fingerprint:
+            return None
+        return self._connection.execute("SELECT value FROM meta WHERE name = 'events'").get
 
-    @token.setter
-    def token(self, token: str | None) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('token', ?)", (token,))
+    def remember(self, fingerprint: str, events: int) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES ('token', ?), ('events', ?)", (fingerprint, events)
+        )
 
     def known(self) -> Mapping[str, IndexPosition]:
-        rows = self._connection.execute("SELECT session_id, start, upto, hash FROM sessions")
-        return {name: IndexPosition(start, upto, hashed) for name, start, upto, hashed in rows}
+        rows = self._connection.execute(POSITIONS)
+        return {name: IndexPosition(start, upto, hashed, part) for name, start, upto, hashed, part in rows}
+
+    def position(self, session_id: str) -> IndexPosition | None:
+        row = self._connection.execute(POSITION, (session_id,)).fetchone()
+        return None if row is None else IndexPosition(*row)
 
     def put(
-        self, header: Header, place: IndexPosition, documents: list[SearchDocument], *, anew: bool, gone: list[int]
-    ) -> None:
+        self,
+        header: Header,
+        place: IndexPosition,
+        documents: list[SearchDocument],
+        *,
+        expected: IndexPosition | None,
+        anew: bool,
+        gone: list[tuple[str, int]],
+    ) -> bool:
         execute = self._connection.execute
+        pieces = [pieces_of(folded(document.text)) for document in documents]  # before the lock: it takes long
         with self._writing():
+            if self.position(header.session_id) != expected:
+                return False
             sid = self._sid(header.session_id)
             if anew and sid is not None:
                 self._drop_docs(sid, None)
@@ -160,21 +178,22 @@ class SqliteSearchIndex:
             project = (header.project_key, header.project_root, header.project_fingerprint, header.rotated_to)
             execute(PUT_SESSION, (header.session_id, *place, *facts, header.updated_at, *project))
             sid = self._sid(header.session_id)
-            assert sid is not None
-            for document in documents:
+            for document, indexed in zip(documents, pieces, strict=True):
                 execute(PUT_DOC, (sid, *document[1:]))
-                if self._connection.changes():  # 0 if another process has already inserted it
-                    execute(PUT_PIECES, (self._connection.last_insert_rowid(), pieces_of(folded(document.text))))
-            for seq in gone:
-                self._drop_docs(sid, seq)
+                if self._connection.changes():  # 0 if it was inserted before
+                    execute(PUT_PIECES, (self._connection.last_insert_rowid(), indexed))
+            for name, seq in gone:
+                if (holder := self._sid(name)) is not None:
+                    self._drop_docs(holder, seq)
+        return True
 
     def _sid(self, session_id: str) -> int | None:
         return self._connection.execute("SELECT sid FROM sessions WHERE session_id = ?", (session_id,)).get
 
     def _drop_docs(self, sid: int, seq: int | None) -> None:
         """Delete one document of a session, or all if `seq` is None, together with its pieces in the FTS5 index."""
-        rows: list[tuple[Any, ...]] = self._connection.execute(DOCS, (sid, seq)).fetchall()
-        for number, text in rows:
+        for (number,) in self._connection.execute(DOCS, (sid, seq)).fetchall():
+            text = self._connection.execute(DOC_TEXT, (number,)).get
             self._connection.execute(DROP_PIECES, (number, pieces_of(folded(text))))
         self._connection.execute(DROP_DOCS, (sid, seq))
 
@@ -190,9 +209,15 @@ class SqliteSearchIndex:
     # --- finding
 
     def found(self, query: str, owner_id: str) -> Iterator[IndexMatch]:
+        held: IndexMatch | None = None
         for row in self._connection.execute(FIND, (pieces_for(query), owner_id)):
             if query in folded(row[5]):
-                yield IndexMatch(SearchDocument(*row[:6]), *row[6:])
+                match = IndexMatch(SearchDocument(*row[:7]), *row[7:])
+                if held is not None and held.document[:2] != match.document[:2]:
+                    yield held
+                held = match  # the slices of an event come last to first
+        if held is not None:
+            yield held
 
     def close(self) -> None:
         self._connection.close()
@@ -226,18 +251,8 @@ class SqliteSearchProvider:
     def open(self) -> SqliteSearchIndex:
         return SqliteSearchIndex(self.path)
 
-    def catch_up(self, store: LogStore, search_index: SearchIndex, progress: Progress | None = None) -> list[str]:
-        assert isinstance(search_index, SqliteSearchIndex)
-        token = self._looks()
-        if token is not None and search_index.token == token:
-            return []
-        damaged = catch_up(store, search_index, progress)
-        if not damaged:
-            search_index.token = token
-        return damaged
-
-    def _looks(self) -> str | None:
-        """Return a fingerprint of the store's files; None if they changed so recently that it could miss a change."""
+    def fingerprint(self) -> str | None:
+        """Inode, size and time of the store's files; None if they changed so recently that it could miss a change."""
         found: list[tuple[int, int, int]] = []
         for path in (self._store, self._store.with_name(self._store.name + "-wal")):
             try:

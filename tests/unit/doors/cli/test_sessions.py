@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from io import StringIO
@@ -21,6 +22,7 @@ from outlast.session import ConversationSession
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, NewEvent
+from outlast.store.search.catch_up import CatchUp, IndexProgress
 
 Run = Any
 
@@ -215,10 +217,25 @@ def test_search_shows_the_words_around_and_the_event(store: LogStore, run: Run) 
     session = said(store, "nothing", "where is the 東京タワー, please?")
     code, told, _ = run("search", "東京")
     assert (code, "event 3, user: where is the [東京]タワー, please?" in told) == (0, True)
-    [hit] = json.loads(run("search", "京タ", "--json")[1])["hits"]
+    answer = json.loads(run("search", "京タ", "--json", "--wait")[1])
+    [hit] = answer["hits"]
+    assert answer["indexed"] == {"events": 3, "of": 3}
     assert (hit["session_id"], hit["seq"], hit["snippet"]["match"]) == (session.session_id, 3, "京タ")
     assert run("search", "--rebuild")[0] == 0
     assert run("search", "")[0] == 2
+
+
+def test_search_tells_people_how_much_was_searched(store: LogStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    said(store, "the walrus")
+    held = threading.Event()
+
+    def held_up(_: CatchUp) -> IndexProgress:
+        return IndexProgress(0, 2, held.wait(1))
+
+    monkeypatch.setattr(CatchUp, "run", held_up)
+    code, told, line = run("search", "walrus")
+    assert (code, "the [walrus]" in told) == (0, True)
+    assert line == "outlast: 0 of 2 events are indexed; --wait searches all of them\n"
 
 
 def test_the_newest_hit_comes_first_whichever_session_was_active_last(store: LogStore, run: Run) -> None:

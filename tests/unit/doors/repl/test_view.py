@@ -124,7 +124,7 @@ def test_a_silent_stream_is_shown_until_data_comes() -> None:
     seen.happens(e.TurnStarted(), e.ModelRequested(model="m", attempt=1))
     assert seen.view.activity == "waiting for the model"
     seen.view.waits(NoData(seconds=30, limit=300))
-    assert seen.view.activity == "no data for 30 s (the request is retried after 5 min)"
+    assert seen.view.activity == "no data for 30 s (the request is closed after 5 min, Ctrl-C stops it)"
     seen.view.waits(None)
     assert seen.view.activity == "waiting for the model"
 

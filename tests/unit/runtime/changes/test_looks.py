@@ -320,3 +320,30 @@ def test_several_roots_are_looked_at_and_nested_ones_once(tmp_path: Path, state:
     group = changes.after()
     assert {file.path: file.before.digest for file in group.files} == {"below/x": ABSENT, str(other / "y"): ABSENT}
     assert group.folders == ("below",)
+
+
+def test_ignored_file_that_programs_obey_is_looked_at(tmp_path: Path, state: Path) -> None:
+    """A command can write the ignore file in the same breath."""
+    project = repository(tmp_path / "project", _dot_gitignore=".vscode/\n")
+    changes = watched(project, state)
+    changes.before("c", 1)
+    (project / ".git/info/exclude").write_text(".mcp.json\n.github\n.env\n")
+    for name in (".mcp.json", ".github/workflows/ci.yml", ".github/readme", ".vscode/tasks.json", ".env"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("evil")
+    found = kinds(changes)
+    assert {path for path in found if path != ".github/readme"} == {
+        ".mcp.json", ".github/workflows/ci.yml", ".vscode/tasks.json"
+    }  # fmt: skip
+
+
+def test_notice_says_once_that_ignored_files_are_not_kept(tmp_path: Path, state: Path) -> None:
+    project = repository(tmp_path / "project", _dot_gitignore="*.log\n")
+    (project / "some.log").write_text("1")
+    changes = watched(project, state)
+    told: list[str] = []
+    for number in range(2):
+        changes.before("c", number)
+        (project / "a.txt").write_text(str(number))
+        told += changes.notices(changes.after())
+    assert told == ["files that git ignores are not kept, so undo does not restore them"]

@@ -127,6 +127,32 @@ async def test_what_comes_from_a_commit_is_named_and_not_asked_about(store: LogS
     assert (project / "AGENTS.md").read_text() == "be best\n"
 
 
+async def test_worktree_of_this_repository_is_not_asked_about_but_a_file_changed_in_it_is(
+    store: LogStore, tmp_path: Path
+) -> None:
+    project = repository(tmp_path / "project", AGENTS_dot_md="be good\n")
+    git(project, "branch", "other")
+    person = Person("deny")
+    commands = ["git worktree add -q tree other", "git worktree add -q -b new trees/new", "echo evil > tree/AGENTS.md"]
+    agent = shell(store, project, *commands, answerer=person)
+    await agent.run("go")
+    assert "tree/.git, tree/AGENTS.md" in results(agent)[0]
+    [reason] = person.asked
+    assert "tree/AGENTS.md" in reason
+    assert (project / "tree/AGENTS.md").read_text() == "be good\n"
+    assert (project / "trees/new/.git").exists()
+
+
+async def test_pointer_and_files_of_another_repository_are_asked_about(store: LogStore, tmp_path: Path) -> None:
+    project = repository(tmp_path / "project", AGENTS_dot_md="be good\n")
+    repository(project / "other", AGENTS_dot_md="be evil\n")
+    person = Person("deny")
+    agent = shell(store, project, "git -C other worktree add -q ../tree -b tree", answerer=person)
+    await agent.run("go")
+    [reason] = person.asked
+    assert "tree/AGENTS.md" in reason
+
+
 async def test_a_commit_that_the_command_makes_itself_does_not_count(store: LogStore, tmp_path: Path) -> None:
     project = repository(tmp_path / "project", AGENTS_dot_md="be good\n")
     person = Person("deny")
@@ -160,3 +186,36 @@ async def test_a_secret_of_the_project_is_hidden_in_result_and_whole_output(stor
     assert b"sk-abcdef123456" not in second.facts["whole"]
     assert b"[value of API_KEY in .env, hidden]" in second.facts["whole"]
     assert "sk-abcdef123456" not in text_of(second.parts)
+
+
+async def test_folders_made_for_a_file_that_is_put_back_go_too(store: LogStore, tmp_path: Path) -> None:
+    project = repository(tmp_path / "project", a="1")
+    agent = shell(store, project, "mkdir -p .github/workflows keep; echo x > .github/workflows/ci.yml")
+    await agent.run("go")
+    assert not (project / ".github").exists()
+    assert (project / "keep").is_dir()
+    [finished] = only(agent, e.ToolCallFinished)
+    assert finished.facts["put_back"] == [".github/workflows/ci.yml"]
+
+
+async def test_change_by_a_background_job_is_asked_about(store: LogStore, tmp_path: Path) -> None:
+    project = repository(tmp_path / "project", AGENTS_dot_md="be good\n")
+    job = call("bash", "c0", command="echo be evil > AGENTS.md; touch done; sleep 30", background=True)
+    wait = call("bash", "c1", command="until test -e done; do sleep 0.05; done; sleep 0.1; touch x")
+    agent = agent_with(store, project, job, wait, call("bash", "c2", command="touch y"), "Done.", allow=("bash",))
+    await agent.run("go")
+    assert (project / "AGENTS.md").read_text() == "be good\n"
+    texts = results(agent)
+    assert any("changed AGENTS.md, which other programs obey" in text for text in texts)
+    assert any("AGENTS.md was put back" in text for text in texts)
+
+
+async def test_file_that_a_tool_wrote_while_a_job_ran_is_not_put_back(store: LogStore, tmp_path: Path) -> None:
+    project = repository(tmp_path / "project", a="1")
+    job = call("bash", "c0", command="sleep 30", background=True)
+    write = call("write", "c1", file_path="AGENTS.md", content="allowed\n")
+    agent = agent_with(
+        store, project, job, write, call("bash", "c2", command="touch y"), "Done.", allow=("bash", "write")
+    )
+    await agent.run("go")
+    assert (project / "AGENTS.md").read_text() == "allowed\n"

@@ -172,3 +172,33 @@ def test_wall_can_be_named_in_flags_and_rule_files(tmp_path: Path) -> None:
             parse_flag(wrong)
     with pytest.raises(ConfigError):
         parse_rules(tmp_path / "r", b'{"allow": [{"need": "write:/srv", "command": "npm"}]}')
+
+
+def test_network_switched_off_beats_the_mode_but_not_a_host_that_the_user_named(tmp_path: Path) -> None:
+    off = policy(tmp_path, PermissionMode.ALLOW, network="off")
+    assert decide(bash("x", HOST), off).verdict is Verdict.DENY
+    named = msgspec.structs.replace(off, rules=RuleSet(allow=(parse_flag(HOST),)))
+    assert decide(bash("x", HOST), named).verdict is Verdict.ALLOW
+
+
+def test_relative_path_of_a_flag_starts_at_the_project_and_a_file_names_absolute_ones(tmp_path: Path) -> None:
+    found = policy(tmp_path, prompting=False)
+    rules = RuleSet(allow=(parse_flag("write:.git/config", found.project),))
+    lifted = msgspec.structs.replace(found, rules=rules)
+    assert decide(bash("git config a.b c", "write:.git/config"), lifted).verdict is Verdict.ALLOW
+    with pytest.raises(ConfigError, match="'build' is no absolute path: begin it with / or ~/"):
+        parse_rules(tmp_path / "r", b'{"allow": [{"need": "write:build"}]}')
+
+
+@pytest.mark.parametrize("tool", ["bash_output", "bash_kill"])
+@pytest.mark.parametrize("mode", [PermissionMode.READ_ONLY, PermissionMode.WORKSPACE_WRITE])
+def test_job_of_the_session_is_read_and_ended_unasked(tool: str, mode: PermissionMode, tmp_path: Path) -> None:
+    """Its start was decided upon; in prompt mode every call is asked about."""
+    made = ToolCall(id="c", name=tool, arguments={"job_id": "job-1"})
+    assert decide(made, policy(tmp_path, mode, prompting=False)).verdict is Verdict.ALLOW
+    assert decide(made, policy(tmp_path, PermissionMode.PROMPT)).verdict is Verdict.ASK
+
+
+def test_command_denied_in_prompt_mode_names_the_mode_that_runs_it_in_the_sandbox(tmp_path: Path) -> None:
+    decision = decide(bash("make"), policy(tmp_path, PermissionMode.PROMPT, prompting=False))
+    assert decision.remedy == "--permission-mode workspace-write"

@@ -69,7 +69,7 @@ async def test_too_many_jobs_are_refused(setting: Setting, monkeypatch: pytest.M
 async def test_time_limit_of_a_job_is_kept(setting: Setting) -> None:
     outcome = await setting.run("bash", command="sleep 60", background=True, timeout=1)
     await finished(setting, outcome.facts["job_id"])
-    assert setting.registry.jobs.list("session1")[0].state == "ended by SIGTERM"
+    assert setting.registry.jobs.list("session1")[0].state == "ended: it took longer than its limit of 1 s"
 
 
 async def test_long_output_of_a_job_is_an_excerpt(setting: Setting) -> None:

@@ -156,17 +156,17 @@ def is_inside(descriptor: int, project: Path) -> bool:
     return Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_relative_to(project.resolve())
 
 
-@pytest.mark.slow
-def test_no_generated_path_of_50000_opens_anything_outside(maze: Setting) -> None:
+@pytest.mark.parametrize("count", [10_000, pytest.param(50_000, marks=pytest.mark.soak)])
+def test_no_generated_path_opens_anything_outside(maze: Setting, count: int) -> None:
     context, opened_ones = maze.context(), 0
-    for path in generated(50_000, seed=3):
+    for path in generated(count, seed=3):
         try:
             with opened(locate(path, context)) as descriptor:
                 assert is_inside(descriptor, maze.project), path
                 opened_ones += 1
         except ToolFault:
             continue
-    assert opened_ones > 200  # or nothing was tried
+    assert opened_ones > count / 250  # or nothing was tried
 
 
 SWAPPER = """

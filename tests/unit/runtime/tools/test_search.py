@@ -467,3 +467,33 @@ async def test_half_a_character_in_a_pattern_is_refused_in_one_sentence(setting:
     assert "half of a character" in await setting.fault("glob", pattern=f"{half}*")
     assert "half of a character" in await setting.fault("search", pattern=half)
     assert "half of a character" in await setting.fault("search", pattern="a", glob=half)
+
+
+def _without_ripgrep(_: object) -> None:
+    """Stand in for `ripgrep` where it is not installed."""
+
+
+@pytest.mark.parametrize("by_ripgrep", [True, False])
+@pytest.mark.parametrize("output", ["lines", "files", "count"])
+async def test_search_tells_nothing_of_files_that_may_hold_secrets(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, by_ripgrep: bool, output: str
+) -> None:
+    """Not even how many lines match: that would tell whether a guess at a secret is right."""
+    if by_ripgrep:
+        needs("rg")
+    else:
+        monkeypatch.setattr(search, "ripgrep", _without_ripgrep)
+    for name in (".env", "keys/server.pem", "a.txt"):
+        path = setting.project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("PASSWORD=abcdefgh\n")
+    found = await setting.run("search", pattern="PASSWORD=abc", output=output, limit=1)
+    assert "a.txt" in found.text
+    assert ".env" not in found.text
+    assert "pem" not in found.text
+    assert found.facts["files"] == 1
+    (setting.project / "a.txt").unlink()
+    right = await setting.run("search", pattern="PASSWORD=abc", output=output)
+    wrong = await setting.run("search", pattern="PASSWORD=xyz", output=output)
+    assert right.text.replace("abc", "xyz") == wrong.text
+    assert "abcdefgh" in (await setting.run("search", pattern="PASSWORD", path=".env")).text, "the call names it"

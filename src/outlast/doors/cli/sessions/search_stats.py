@@ -20,7 +20,7 @@ from outlast.doors.cli.output import age, bar, counted, print_json
 from outlast.doors.terminal_text import cells, cut, padded, plain, spelled
 
 if TYPE_CHECKING:
-    from outlast.app.sessions.search import SearchHit
+    from outlast.app.sessions.search import SearchHit, SearchPage
     from outlast.app.sessions.statistics import UsageStatistics, UsageSum
 
 app = typer.Typer()
@@ -36,35 +36,54 @@ def search(
     this_project: Annotated[bool, typer.Option("--this-project", help="Only this project's sessions.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of sessions.")] = 20,
     again: Annotated[bool, typer.Option("--rebuild", help="First rebuild the index.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until everything is indexed, then search.")] = False,
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Find text in all sessions, newest first: messages, tool calls and their output, archived ones too."""
-    from outlast.app.sessions.search import SearchPage, rebuild
+    """Find text in all sessions, newest first: messages, tool calls and their output, archived ones too.
+
+    An index that is not ready after 0.3 seconds is searched as far as it goes, with the newest 1,000 events."""
+    from outlast.app.sessions.search import WAIT_SECONDS, IndexedEvents, SearchPage, rebuild
     from outlast.app.sessions.search import search as find
 
     if not text and not again:
         raise typer.BadParameter("the search text is empty; give a word, or a part of one")
-    found = SearchPage(query=text or "", hits=[])
+    found = SearchPage(query=text or "", hits=[], indexed=IndexedEvents(0, 0))
+    shown: set[str] = set()
     if is_there(store):
+        project = Path.cwd() if this_project else None
         with bar("reading sessions", wanted=not json) as progress, open_readonly(store) as opened:
             if again:
                 rebuild(opened, progress)
             if text:
-                project = Path.cwd() if this_project else None
-                found = find(opened, text, limit=limit, project=project, progress=progress)
+                found = find(opened, text, limit=limit, project=project, wait=None if wait else WAIT_SECONDS)
+                if not found.is_whole and not json and progress is not None:  # a person watches: go on to the end
+                    shown = _print_page(found, shown)
+                    found = find(opened, text, limit=limit, project=project, wait=None, progress=progress)
     if json:
         print_json(found)
         return
-    now = time.time_ns() // 1000
-    for hit in found.hits:
-        _print_hit(hit, now)
-    if text and not found.hits:
+    shown |= _print_page(found, shown)
+    if text and not shown:
         print("nothing found")
     if found.more:
         print(f"... more sessions; --limit {2 * limit} shows them")
     for session_id in found.damaged:
         print(f"outlast: session {session_id} is damaged, so it was searched only in part", file=sys.stderr)
+
+
+def _print_page(found: SearchPage, shown: set[str]) -> set[str]:
+    """Print the hits that were not shown, and how much was searched; return the sessions of all hits."""
+    now = time.time_ns() // 1000
+    for hit in found.hits:
+        if hit.session_id not in shown:
+            _print_hit(hit, now)
+    sys.stdout.flush()
+    if not found.is_whole:
+        events, of = found.indexed.events, found.indexed.of
+        words = "this goes on until all are searched" if sys.stderr.isatty() else "--wait searches all of them"
+        print(f"outlast: {events:,} of {of:,} events are indexed; {words}", file=sys.stderr)
+    return {hit.session_id for hit in found.hits}
 
 
 def _print_hit(hit: SearchHit, now: int) -> None:

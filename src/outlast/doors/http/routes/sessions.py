@@ -9,7 +9,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from outlast.app.permissions import permission_mode_of
 from outlast.app.sessions.create import check_project, create
-from outlast.app.sessions.detail import open_work
+from outlast.app.sessions.detail import open_work, takeover_trouble
 from outlast.app.sessions.messages_page import opened
 from outlast.app.sessions.pending_approvals import pending_approvals
 from outlast.app.sessions.session_list import SessionListing, damaged_summary, listed_in, summary_of
@@ -139,6 +139,6 @@ def _detail(server: ServerState, named: str, before: int | None, limit: int, inc
         permission_mode=permission_mode_of(server.settings, found.state),
         workflow=found.state.runtime.get("workflow"),
         interrupted=open_work(found.state) if summary.activity == "interrupted" else None,
-        trouble=server.pool.trouble(session_id),
+        trouble=server.pool.trouble(session_id) or takeover_trouble(found.state),
         approvals=len(pending_approvals(server.store, session_id, found.state)),
     )

@@ -97,6 +97,10 @@ class OrderedCommand(msgspec.Struct, frozen=True, kw_only=True):
         if self.walls is not None:
             self.walls.close()
 
+    def notes(self, ended: CommandResult, output: str) -> list[str]:
+        """Return what the walls have to say about the end of the command."""
+        return self.walls.notes(ended.code, ended.signal, output) if self.walls is not None else []
+
 
 async def order_of(
     command: str, context: ToolContext, log: Path, seconds: float, report: FolderReport | None = None
@@ -294,7 +298,7 @@ class Bash:
             order.close()
             raise
         command.ended.add_done_callback(lambda _: order.close())
-        self.jobs.add(context.session_id, job_id, arguments.command, command)
+        self.jobs.add(context.session_id, job_id, arguments.command, command, order.walls)
         facts = {"job_id": job_id, "pid": command.spawned.pid, **_confinement(order, context)}
         text = f"Started as {job_id}; read it with bash_output, end it with bash_kill."
         return ToolOutcome(text="\n".join((text, *_start_notes(context))), facts=facts)
@@ -338,8 +342,8 @@ def told(ended: CommandResult, ordered: OrderedCommand, seconds: float, context:
         **_confinement(ordered, context),
     }
     notes = [*_notes(ended, order), *_sandbox_notes(ended, order, text)]
+    notes += ordered.notes(ended, text)
     if walls is not None:
-        notes += walls.notes(ended.code, ended.signal, text)
         facts |= walls.ended_facts()
     body = "\n".join(part for part in (text.rstrip("\n"), *notes) if part) or "(no output)"
     whole = order.log.read_bytes() if is_excerpt and ended.stored <= IN_MEMORY else None

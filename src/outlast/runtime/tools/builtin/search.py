@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
+from outlast.runtime.permissions.paths import is_secret_path
 from outlast.runtime.tools.builtin.write import content_bytes
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.files.folder_scan import OUTPUT_LIMIT, scanned, shown_path
@@ -166,12 +167,12 @@ async def _by_ripgrep(
         return None
     limit = arguments.limit or MOST
     if arguments.output == "lines":
-        found = [row for row in _rows(gathered.output) if only or wanted.accepts(row.path)]
+        found = [row for row in _rows(gathered.output) if only or _is_searched(row.path, wanted)]
         files = len({row.path for row in found})
         return SearchResult(
             rows=sorted(found, key=_order)[:limit], matches=len(found), files=files, whole=gathered.whole, by="ripgrep"
         )
-    found = [pair for pair in _pairs(gathered.output, arguments.output) if only or wanted.accepts(pair[0])]
+    found = [pair for pair in _pairs(gathered.output, arguments.output) if only or _is_searched(pair[0], wanted)]
     return SearchResult(
         counts=sorted(found, key=_order)[:limit],
         matches=sum(count for _, count in found),
@@ -179,6 +180,12 @@ async def _by_ripgrep(
         whole=gathered.whole,
         by="ripgrep",
     )
+
+
+def _is_searched(path: str, wanted: PathFilter) -> bool:
+    """Whether a file counts. One that may hold secrets does only if the call names it, which the user is asked about;
+    not even a count may tell whether a guess at a secret is right."""
+    return wanted.accepts(path) and not is_secret_path(path)
 
 
 def _restricted(glob: str | None, types: tuple[str, ...]) -> list[str]:
@@ -256,8 +263,8 @@ def _left_out(arguments: SearchArguments, found: SearchResult, shown: int) -> st
 
 SEARCH = BuiltinTool(
     "search",
-    "Search text files for a regular expression, line by line. Files that .gitignore names, binary files and files "
-    "over 8 MiB are skipped.",
+    "Search text files for a regular expression, line by line. Files that .gitignore names, files that may hold "
+    "secrets (.env, keys), binary files and files over 8 MiB are skipped.",
     SearchArguments,
     EffectClass.READ,
     search,

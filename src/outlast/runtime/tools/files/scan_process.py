@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from outlast.runtime.permissions.paths import is_secret_path
 from outlast.runtime.tools.files.gitignore import LARGEST, IgnoreFile, is_ignored
 from outlast.runtime.tools.files.glob_pattern import PathFilter, matcher
 
@@ -185,7 +186,7 @@ def _searched_files(walk: FolderWalk, asked: dict[str, Any]) -> Iterator[tuple[i
         yield walk.here, asked["only"], asked["only"]
         return
     wanted = PathFilter(asked["glob"], asked["types"])
-    yield from (found for found in walk.files() if wanted.accepts(found[2]))
+    yield from (found for found in walk.files() if wanted.accepts(found[2]) and not is_secret_path(found[2]))
 
 
 def decoded(data: bytes) -> str | None:

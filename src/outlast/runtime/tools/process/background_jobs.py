@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from outlast.core.events import EffectClass
+from outlast.runtime.sandbox.command_sandbox import PreparedCommand
 from outlast.runtime.tools.builtin_tool import BuiltinTool, ToolArguments
 from outlast.runtime.tools.output_limit import TEXT_LIMIT, joined
 from outlast.runtime.tools.port import ToolContext, ToolFault, ToolOutcome
@@ -27,11 +28,13 @@ REMEMBERED = 64
 class Job:
     """A background job. `read_to` is how much of its output was returned so far."""
 
-    def __init__(self, job_id: str, text: str, command: ShellCommand) -> None:
+    def __init__(self, job_id: str, text: str, command: ShellCommand, walls: PreparedCommand | None) -> None:
         self.job_id = job_id
         self.text = text
         self.command = command
         self.read_to = 0
+        self._walls = walls
+        self._shown = ""
 
     @property
     def end(self) -> CommandResult | None:
@@ -44,10 +47,29 @@ class Job:
             return "running"
         if end.reason == "stopped":
             return "killed"
+        if end.reason == "timeout":
+            return f"ended: it took longer than its limit of {_duration(self.command.order.seconds)}"
         return f"ended by {end.signal}" if end.signal else f"exited with code {end.code}"
+
+    def wall_notes(self) -> list[str]:
+        """Return what the sandbox has to say about the job; once, after it has ended."""
+        end, walls = self.end, self._walls
+        if end is None or walls is None:
+            return []
+        self._walls = None
+        return walls.notes(end.code, end.signal, self._shown)
+
+    def wall_facts(self) -> dict[str, Any]:
+        """Return what the log records of the job's connections; nothing while it runs, and after `wall_notes`."""
+        return self._walls.ended_facts() if self.end is not None and self._walls is not None else {}
 
     def news(self) -> str:
         """Return the output since the last call; only its head and tail if it is long."""
+        text = self._news()
+        self._shown = (self._shown + text)[-TEXT_LIMIT:]
+        return text
+
+    def _news(self) -> str:
         if not self.command.order.log.exists():
             return "[its output is lost: the log was removed]"
         with self.command.order.log.open("rb") as log:
@@ -78,9 +100,11 @@ class Jobs:
     def __init__(self) -> None:
         self._jobs: dict[str, dict[str, Job]] = {}
 
-    def add(self, session_id: str, job_id: str, text: str, command: ShellCommand) -> None:
+    def add(
+        self, session_id: str, job_id: str, text: str, command: ShellCommand, walls: PreparedCommand | None = None
+    ) -> None:
         own = self._jobs.setdefault(session_id, {})
-        own[job_id] = Job(job_id, text, command)
+        own[job_id] = Job(job_id, text, command, walls)
         for old in [job for job in own.values() if job.end is not None][: max(0, len(own) - REMEMBERED)]:
             del own[old.job_id]
 
@@ -98,6 +122,12 @@ class Jobs:
         job = self._get(session_id, job_id)
         state = job.state  # before reading, so that the output of an ended job is complete
         return state, job.news()
+
+    def end_of(self, session_id: str, job_id: str) -> tuple[list[str], dict[str, Any]]:
+        """Return the notes of the sandbox on a job that has ended, and the facts of its connections; each once."""
+        job = self._get(session_id, job_id)
+        facts = job.wall_facts()
+        return job.wall_notes(), facts
 
     async def kill(self, session_id: str, job_id: str) -> str:
         """End a job and every process below it; return its state. A job that has already ended is left unchanged."""
@@ -124,6 +154,11 @@ class Jobs:
         return own[job_id]
 
 
+def _duration(seconds: float) -> str:
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours:g} h" if hours and not rest else f"{seconds:g} s"
+
+
 class JobArguments(ToolArguments, frozen=True, kw_only=True):
     job_id: Annotated[str, Meta(description="The id that bash gave.", min_length=1)]
 
@@ -132,8 +167,10 @@ def output_tool(jobs: Jobs) -> BuiltinTool[JobArguments]:
     async def bash_output(arguments: JobArguments, context: ToolContext) -> ToolOutcome:
         state, news = jobs.output(context.session_id, arguments.job_id)
         text = news.rstrip("\n") or "(nothing new)"
+        notes, facts = jobs.end_of(context.session_id, arguments.job_id) if state != "running" else ([], {})
         return ToolOutcome(
-            text=f"{text}\n[{arguments.job_id}: {state}]", facts={"job_id": arguments.job_id, "state": state}
+            text="\n".join((text, f"[{arguments.job_id}: {state}]", *notes)),
+            facts={"job_id": arguments.job_id, "state": state, **facts},
         )
 
     return BuiltinTool(
@@ -148,7 +185,9 @@ def output_tool(jobs: Jobs) -> BuiltinTool[JobArguments]:
 def kill_tool(jobs: Jobs) -> BuiltinTool[JobArguments]:
     async def bash_kill(arguments: JobArguments, context: ToolContext) -> ToolOutcome:
         state = await jobs.kill(context.session_id, arguments.job_id)
-        return ToolOutcome(text=f"{arguments.job_id}: {state}.", facts={"job_id": arguments.job_id, "state": state})
+        notes, facts = jobs.end_of(context.session_id, arguments.job_id)
+        text = "\n".join((f"{arguments.job_id}: {state}.", *notes))
+        return ToolOutcome(text=text, facts={"job_id": arguments.job_id, "state": state, **facts})
 
     return BuiltinTool(
         "bash_kill",

@@ -47,8 +47,8 @@ _OURS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What to run and its limits. `seconds` 0 means no time limit; `writable` None means no confinement by Landlock. A
     confined command cannot read the files in `hidden`, except those in `shown`; without `network` it has no sockets but
-    Unix ones. The supervisor creates the folders `made` before the command and removes them after it. `file_size` and
-    `processes` 0 mean the user's own limits."""
+    Unix ones. The supervisor creates the folders `made` before the command and removes them after it. The command joins
+    the control groups with the process lists `joined`. `file_size` and `processes` 0 mean the user's own limits."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -61,6 +61,7 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     shown: tuple[Path, ...] = ()
     network: bool = True
     made: tuple[Path, ...] = ()
+    joined: tuple[Path, ...] = ()
     file_size: int = 0
     processes: int = 0
     limit: int = LOG_LIMIT
@@ -69,8 +70,9 @@ class CommandSpec(msgspec.Struct, frozen=True, kw_only=True):
     def told(self) -> bytes:
         """The message that the supervisor reads."""
         bounds = (f"{self.seconds}", f"{self.grace}", f"{self.limit}", f"{self.tail}", str(self.cwd))
-        lists = [[str(path) for path in paths or ()] for paths in (self.writable, self.hidden, self.shown, self.made)]
-        counted = [field for paths in lists for field in (str(len(paths)), *paths)]
+        paths = (self.writable, self.hidden, self.shown, self.made, self.joined)
+        lists = [[str(path) for path in chosen or ()] for chosen in paths]
+        counted = [field for chosen in lists for field in (str(len(chosen)), *chosen)]
         pairs = [f"{name}={value}" for name, value in self.environment.items()]
         confined = "0" if self.writable is None else "1" if self.network else "2"
         limits = f"{self.file_size} {self.processes}"

@@ -64,6 +64,7 @@ export class SessionList {
     ]);
     this.clear();
     this.take(titled.rows);
+    this.indexed = found.indexed;
     this.hits = found.hits.filter((hit) => hit.role !== "title" || !this.rows.has(hit.session_id));
   }
 
@@ -71,6 +72,7 @@ export class SessionList {
     this.order = [];
     this.rows = new Map();
     this.hits = [];
+    this.indexed = null;
     this.cursor = null;
   }
 

@@ -130,7 +130,7 @@ export class Sidebar {
   // --- drawing
 
   show({ fresh }) {
-    const { order, rows, hits, query } = this.sessions;
+    const { order, rows, hits } = this.sessions;
     const found = hits.map((hit, n) => `hit:${n}`);
     const keys = [...order, ...(order.length && found.length ? [SAID] : []), ...found];
     const before = this.drawn;
@@ -140,7 +140,18 @@ export class Sidebar {
     if (fresh) for (const key of found) this.list.refresh(key);
     if (fresh) this.list.toTop();
     this.showProjects();
-    this.say(keys.length ? "" : query ? "Nothing was found." : this.emptyWords());
+    this.say(this.searchWords(keys.length) || (keys.length ? "" : this.emptyWords()));
+  }
+
+  /** What a search tells besides its hits: that there are none, or that not everything was searched yet. */
+  searchWords(count) {
+    const { query, indexed } = this.sessions;
+    if (!query) return "";
+    if (indexed && indexed.events < indexed.of) {
+      const share = Math.floor((100 * indexed.events) / indexed.of);
+      return `${count ? "" : "Nothing was found yet. "}${share} % of all messages are indexed; search again for the rest.`;
+    }
+    return count ? "" : "Nothing was found.";
   }
 
   emptyWords() {

@@ -171,3 +171,51 @@ def test_a_withdrawn_message_is_not_waited_for() -> None:
     said = log.says("hi")
     log.add(e.InputWithdrawn(inputs=[said]))
     assert log.box.empty
+
+
+def test_the_running_tool_is_named_while_it_runs_and_an_empty_reply_says_nothing() -> None:
+    log = Log()
+    said = log.says("hi")
+    turn = log.add(e.TurnStarted(inputs=[said]))
+    item = log.box.turn_item
+    assert item is not None
+    assert item is log.box.items[turn]
+    log.add(e.ToolCallStarted(call_id="c", name="bash"))
+    assert item.working == "bash"
+    log.add(e.ToolCallFinished(call_id="c", name="bash", parts=()))
+    assert item.working is None
+    log.reply("  ")
+    log.add(e.TimelineRecorded(entry={}))
+    assert item.texts == []
+
+
+def test_a_request_of_another_door_is_not_owed() -> None:
+    log = Log()
+    log.add(e.BoundaryRequested(what="compact"), actor="user/repl")
+    assert log.box.empty
+
+
+def test_old_outputs_that_were_left_out_are_told_as_such_and_told_once() -> None:
+    log = Log()
+    notice = log.add(e.NoticePosted(route=ROUTE, text="hello"))
+    asked = log.add(e.BoundaryRequested(what="compact"), actor=GATEWAY)
+    pruned = e.Compacted(summary="", first_kept_seq=1, tokens_before=9000, tokens_after=100, summarised=False)
+    log.add(pruned)
+    assert log.box.items[asked].texts == ["Old tool outputs are left out now: about 9,000 tokens became 100."]
+    log.add(e.Compacted(summary="s", first_kept_seq=1, tokens_before=5, tokens_after=1))
+    assert "9,000" in log.box.items[asked].texts[0], "a later compaction does not answer it again"
+    assert log.box.items[notice].texts == ["hello"]
+
+
+def test_an_answer_or_a_delivery_for_no_open_item_changes_nothing() -> None:
+    log = Log()
+    log.add(e.ApprovalAnswered(approval_seq=99, answer="once"), e.DeliveryClosed(route=ROUTE, of_seq=99))
+    log.add(e.DeliveryClosed(route=OTHER, of_seq=1))
+    assert log.box.empty
+
+
+def test_a_piece_that_was_made_without_being_begun_is_known_too() -> None:
+    log = Log()
+    notice = log.add(e.NoticePosted(route=ROUTE, text="hello"))
+    log.add(e.DeliveryMade(route=ROUTE, of_seq=notice, message_id="9"))
+    assert log.box.items[notice].pieces[1].message_id == "9"

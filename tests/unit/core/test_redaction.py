@@ -207,3 +207,7 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
 def test_values_are_redacted_by_shape_and_by_key() -> None:
     found = redacted_value({"a": [CANARIES["github"]], "password": "hunter2!", "n": 3, "note": "fine"})
     assert found == {"a": ["[redacted GitHub token]"], "password": "[redacted]", "n": 3, "note": "fine"}
+
+
+def test_a_secret_that_its_shape_gave_away_is_not_redacted_twice_by_its_name() -> None:
+    assert redacted("run --token sk-" + A[:48]) == "run --token [redacted API key]"

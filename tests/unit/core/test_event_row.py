@@ -1,11 +1,13 @@
 """The chain shows every changed byte, and a redacted body still verifies."""
 
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.core.errors import DamagedSession, InvalidInput
-from outlast.core.event_row import GENESIS, Actor, StoredEvent, body_digest, check_chain, hash_of
+from outlast.core.event_row import GENESIS, Actor, StoredEvent, body_digest, check_chain, hash_of, verifies
 
 ROW = StoredEvent("s" * 26, 1, "SessionRenamed", 1, 5, "user/cli", "t1", "k", 2, "plain", b'{"title":"x"}', b"")
 
@@ -79,3 +81,10 @@ def test_an_actor_is_read_as_it_was_written() -> None:
         assert Actor.parse(actor.text()) == actor
     with pytest.raises(InvalidInput):
         Actor("user", "a/b").text()
+
+
+def test_a_row_with_a_value_of_the_wrong_type_does_not_verify() -> None:
+    row = chained(1)[0]
+    assert verifies(GENESIS, row)
+    assert not verifies(GENESIS, row._replace(kind=cast("Any", None)))
+    assert not verifies(GENESIS, row._replace(seq=cast("Any", "1")))

@@ -66,3 +66,8 @@ def test_a_debt_names_its_chat() -> None:
     assert route_of_debt(debt_key(route, "s" * 26)) == route
     assert route_of_debt(route) is None
     assert debt_key(route, "s").startswith(route_prefix("telegram", "home"))
+
+
+def test_a_route_decodes_to_its_chat_and_thread() -> None:
+    address = ChatAddress("!a:b/c", "ü\ud800|")
+    assert address_of(route_key("matrix", "w", address, "@me:x")) == address

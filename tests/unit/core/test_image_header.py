@@ -56,3 +56,13 @@ def test_a_header_that_is_not_whole_never_raises(kind: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"x", b"%PDF-1.7", b"<svg/>", b"II*\0", b"RIFF....WAVE"])
 def test_anything_else_is_no_picture(data: bytes) -> None:
     assert picture_of(data) is None
+
+
+def test_a_jpeg_marker_may_be_padded() -> None:
+    padded = b"\xff\xd8" + b"\xff" * 3 + b"\xc0\x00\x11\x08\x01\xe0\x02\x80" + bytes(9)
+    assert picture_of(padded) == ImageSize("image/jpeg", 640, 480)
+
+
+def test_jpeg_markers_without_a_length_are_skipped() -> None:
+    bare = b"\xff\xd8\xff\xd0\xff\x01\xff\xc0\x00\x11\x08\x01\xe0\x02\x80" + bytes(9)
+    assert picture_of(bare) == ImageSize("image/jpeg", 640, 480)
