@@ -217,7 +217,7 @@ async def test_a_call_that_is_too_long_to_be_read_cannot_be_approved_in_a_chat(t
         last = world.room.shown[-1]
         assert [button.label for button in last.buttons] == ["Deny"]
         world.room.say("/approve")
-        await world.room.until(lambda: any("answered meanwhile" in one for one in world.room.texts()))
+        await world.room.until(lambda: any("already been answered" in one for one in world.room.texts()))
         assert kinds_of(world.store, world.session(), e.ApprovalAnswered) == []
         world.room.say("/deny")
         await world.room.until(lambda: any(one.startswith("result:") for one in world.room.texts()))
