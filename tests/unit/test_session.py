@@ -112,7 +112,7 @@ def test_resume_takes_a_prefix_and_an_ambiguous_one_lists_its_matches(store: Log
 def test_a_second_session_under_the_same_id_is_refused(store: LogStore) -> None:
     name = "abcdef" + "a" * 20
     ConversationSession(store=store, session_id=name, title="one").persist()
-    with pytest.raises(ConflictError, match=r"exists already; ConversationSession\.load"):
+    with pytest.raises(ConflictError, match=r"already exists; ConversationSession\.load"):
         ConversationSession(store=store, session_id=name, title="two").append(user("x"))
 
 
