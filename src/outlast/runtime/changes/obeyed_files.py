@@ -6,10 +6,8 @@ that does not come from a commit of the repository is asked about (`turn.call_ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 
-from outlast.runtime.changes.change_set import ChangedFile
 from outlast.runtime.permissions.paths import obeyed_part
 
 _LISTED = (
@@ -60,7 +58,3 @@ def _parts(path: str) -> list[str]:
 
 def _is_listed(parts: list[str]) -> bool:
     return any(part in _NAMES for part in parts) or any(pair in _PAIRS for pair in pairwise(parts))
-
-
-def obeyed_files(files: Iterable[ChangedFile]) -> list[ChangedFile]:
-    return [file for file in files if is_obeyed(file.path)]

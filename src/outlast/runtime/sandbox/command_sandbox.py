@@ -67,6 +67,7 @@ class PreparedCommand:
         self._connections = connections
         self._notes: tuple[str, ...] = ()
         self._is_closed = False
+        self._closing = threading.Lock()
         self._ended = ended
         self._oom_kills, self._oom_kills_before = oom_kills, oom_kills()
 
@@ -108,12 +109,13 @@ class PreparedCommand:
 
     def close(self) -> None:
         """Release what the command used. May be repeated."""
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            self._notes = ended()
-        if self._connections is not None and not self._is_closed:
-            self._connections.close()
-        self._is_closed = True
+        with self._closing:  # another thread may be at it, when a background job has just ended
+            ended, self._ended = self._ended, None
+            if ended is not None:
+                self._notes = ended()
+            if self._connections is not None and not self._is_closed:
+                self._connections.close()
+            self._is_closed = True
 
 
 class _Shared:
