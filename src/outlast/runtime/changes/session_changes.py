@@ -15,10 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from outlast.runtime.changes.change_set import ABSENT, LARGE, Cause, ChangedFile, ChangeGroup
-from outlast.runtime.changes.configured_files import configured_files
 from outlast.runtime.changes.git_objects import GitObjects
 from outlast.runtime.changes.kept_copies import KeptCopies
-from outlast.runtime.changes.obeyed_files import is_obeyed
+from outlast.runtime.changes.obeyed_files import configured_files, is_obeyed
 from outlast.runtime.changes.workspace_index import FILES_LIMIT, IndexState, WorkspaceIndex, blob_id
 from outlast.runtime.git_repository import find_repository
 

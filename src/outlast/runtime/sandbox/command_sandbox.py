@@ -23,7 +23,7 @@ from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
 from outlast.runtime.sandbox.denials import named_denials
 from outlast.runtime.sandbox.environment import sandbox_environment
-from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories
+from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories, NewRepositories
 from outlast.runtime.sandbox.git_layout import find_git_directories
 from outlast.runtime.sandbox.git_protection import git_environment
 from outlast.runtime.sandbox.limits import ResourceLimits, limit_note
@@ -346,9 +346,12 @@ class CommandSandbox:
         nested = [place for root in request.roots for place in find_git_directories(root)]
         before = None if request.looking else protected_snapshot(request.roots, nested=nested, but=(self._home,))
 
+        repositories = None if request.looking else NewRepositories(request.roots, nested)
+
         def ended() -> tuple[str, ...]:
             restored = before.restore(but=written) if before is not None else []
-            return tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
+            told = tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
+            return told + (repositories.end() if repositories is not None else ())
 
         return PreparedCommand(spec, request, self.report, self.limits, hidden=walls.hidden, ended=ended)
 

@@ -213,3 +213,11 @@ async def test_file_that_the_configuration_of_git_names_is_obeyed(
     await agent.run("go")
     assert not (project / path).exists()
     assert (project / "plain").exists()
+
+
+async def test_worktree_inside_the_project_is_not_asked_about(store: LogStore, tmp_path: Path) -> None:
+    project = repository(tmp_path / "project", a="1")
+    agent = shell(store, project, "git worktree add -q side")
+    await agent.run("go")
+    assert (project / "side" / ".git").is_file()
+    assert "obey" not in results(agent)[0]
