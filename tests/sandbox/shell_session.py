@@ -13,7 +13,7 @@ from outlast.app.sandbox import command_sandbox, sandbox_report
 from outlast.app.settings import load_settings
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.runtime.sandbox.port import Lifted, Need, SandboxTier, parse_need
-from outlast.runtime.tools.port import Spawned, ToolContext, ToolOutcome
+from outlast.runtime.tools.port import Spawned, ToolContext, ToolFault, ToolOutcome
 from outlast.runtime.tools.process.environment import clean_environment
 from outlast.runtime.tools.registry import BuiltinRegistry
 from tests.conftest import everything_is_required
@@ -42,7 +42,10 @@ class ShellSession:
         return await found.run(arguments, self._context([parse_need(need, self.project) for need in needs]))
 
     async def run(self, command: str, *needs: str) -> str:
-        return (await self.call("bash", *needs, command=command, timeout=30)).text
+        try:
+            return (await self.call("bash", *needs, command=command, timeout=30)).text
+        except ToolFault as fault:
+            return str(fault)
 
     async def start(self, command: str, *needs: str) -> str:
         """Start a background job; return its id."""

@@ -70,3 +70,17 @@ async def test_read_only_mode_keeps_the_project_as_it_is(store: LogStore, tmp_pa
     [text] = await run(store, project, "touch made; echo $?", permission_mode="read-only")
     assert not (project / "made").exists()
     assert "1" in text
+
+
+async def test_new_repository_that_can_run_a_program_is_set_aside(store: LogStore, tmp_path: Path) -> None:
+    project = tmp_path / "proj"
+    texts = await run(
+        store,
+        project,
+        "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x",
+        "git worktree add -q w",
+        "git init -q n; printf '[core]\\nfsmonitor = ./evil\\n' >> n/.git/config",
+    )
+    assert "its settings were set aside" in texts[2]
+    assert not (project / "n" / ".git" / "config").exists()
+    assert (project / "w" / ".git").is_file(), "an ordinary worktree stays"

@@ -93,3 +93,28 @@ def test_process_that_ends_with_a_running_job_leaves_no_stub(place: Place) -> No
     assert done.returncode == 0, done.stderr
     assert [path.name for path in place.project.iterdir()] == [".git"]
     assert sorted(path.name for path in (place.project / ".git").iterdir()) == before
+
+
+def test_print_says_at_the_start_that_there_is_no_sandbox_in_full_access_mode(place: Place) -> None:
+    place.says(reply("Done."))
+    done = place.run("-p", "go", "--model", place.model, "--permission-mode", "danger-full-access")
+    assert done.stderr == "outlast: danger-full-access: commands run without a sandbox and without questions\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("config.toml", 'sandbox_hidden = ["keys"]\n', "'keys' in sandbox_hidden is no absolute path"),
+        ("hidden-paths.txt", "keys\n", "hidden-paths.txt is no absolute path: begin it with / or ~/"),
+        ("config.toml", "[sandbox_limits]\nfile_bytes = -1\n", "sandbox_limits does not fit"),
+        ("config.toml", "[sandbox_limits]\nmemory_share = 80\n", "sandbox_limits does not fit"),
+    ],
+)
+def test_malformed_setting_of_the_sandbox_is_told_at_the_start(place: Place, name: str, text: str, told: str) -> None:
+    place.home.mkdir(exist_ok=True)
+    (place.home / name).write_text(text)
+    place.says(reply("Done."))
+    done = place.run("-p", "go", "--model", place.model)
+    assert done.returncode != 0
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1

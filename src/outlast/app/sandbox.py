@@ -19,7 +19,7 @@ from outlast.runtime.prompt.project_identity import project_key
 from outlast.runtime.sandbox import landlock
 from outlast.runtime.sandbox.caches import clear_cache, measured_areas
 from outlast.runtime.sandbox.command_sandbox import CommandSandbox
-from outlast.runtime.sandbox.hidden_paths import hidden_paths
+from outlast.runtime.sandbox.hidden_paths import check_patterns, hidden_paths
 from outlast.runtime.sandbox.limits import ResourceLimits
 from outlast.runtime.sandbox.port import SandboxReport, SandboxTier
 from outlast.runtime.sandbox.probe import probe_sandbox
@@ -47,6 +47,7 @@ def command_sandbox(settings: Settings) -> CommandSandbox | None:
     if report.tier not in _WALLED:
         return None
     extra, variables = settings.sandbox_hidden, settings.sandbox_variables
+    check_patterns(settings.home, extra)
     return _sandbox(report, settings.home, settings.network, extra, variables, settings.sandbox_limits)
 
 

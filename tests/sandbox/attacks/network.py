@@ -105,7 +105,6 @@ UNIX_SOCKETS = (
     "timeout 1 ssh-add -l",
     "timeout 1 docker ps",
     "timeout 1 dbus-send --session --dest=org.x / org.x.Y",
-    "timeout 1 dbus-send --bus=unix:path=/run/user/0/bus --dest=org.x / org.x.Y",
     "timeout 1 tmux -S /tmp/tmux-0/default new-window 'touch @out@/new.txt'",
     "timeout 1 psql -h @out@ -c 'select 1'; " + _connect("@out@/server.sock"),
     "ln -s @out@/server.sock l; " + _connect("l"),

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import typer
 
+from outlast.app.sandbox import sandbox_warning
 from outlast.app.sessions.detail import driven_by
 from outlast.app.sessions.pending_approvals import denial_reason, denied_while_running, pending_approvals
 from outlast.app.streams.cursor import DraftChunk
@@ -32,6 +33,7 @@ from outlast.doors.repl.launch import CLI, NO_MODEL, PICK, LaunchOptions, ReplSe
 from outlast.doors.repl.render.tool_call_line import one_line
 from outlast.doors.repl.resume_prompt import CONTINUE, interruption
 from outlast.doors.terminal_text import readable
+from outlast.runtime.permissions.mode import PermissionMode
 
 TEXT, JSON, STREAM_JSON = "text", "json", "stream-json"
 STDIN_SECONDS = 3.0
@@ -81,6 +83,8 @@ def answer_once(start: LaunchOptions, output: str) -> int:
         note = repl_session.agent.turn_setup().model_note
         if note is not None and start.model != NO_MODEL:
             _say(note)
+        if repl_session.agent.active_permission_mode == PermissionMode.DANGER_FULL_ACCESS:
+            _say(sandbox_warning(repl_session.agent.settings, PermissionMode.DANGER_FULL_ACCESS) or "")
         return asyncio.run(PrintMode(repl_session, output).run(said))
     finally:
         repl_session.agent.store.close()

@@ -6,11 +6,20 @@ that does not come from a commit of the repository is asked about (`turn.call_ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import re
 from itertools import pairwise
+from pathlib import Path
 
-from outlast.runtime.changes.change_set import ChangedFile
+from outlast.runtime.git_repository import GitRepository
 from outlast.runtime.permissions.paths import obeyed_part
+from outlast.runtime.safe_open import read_inside
+
+CONFIG_LIMIT = 1 << 20
+_NAMED = re.compile(
+    rb"(?:^|\])[ \t]*(?:hookspath|path|fsmonitor|attributesfile)[ \t]*=[ \t]*(\"[^\"\n]+\"|[^;#\"\n]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 _LISTED = (
     "agents.md agents.override.md claude.md claude.local.md gemini.md copilot-instructions.md outlast.md "
@@ -62,5 +71,18 @@ def _is_listed(parts: list[str]) -> bool:
     return any(part in _NAMES for part in parts) or any(pair in _PAIRS for pair in pairwise(parts))
 
 
-def obeyed_files(files: Iterable[ChangedFile]) -> list[ChangedFile]:
-    return [file for file in files if is_obeyed(file.path)]
+def configured_files(repository: GitRepository) -> tuple[Path, ...]:
+    """Return the files and folders of the working tree that the configuration of a repository names: included files,
+    and hooks in a folder of the project. A command cannot write the configuration, but it can write these. The text is
+    read line by line and generously: a path too many only means a question."""
+    top = os.path.realpath(repository.top)
+    found: dict[Path, None] = {}
+    for folder, name in ((repository.common, "config"), (repository.folder, "config.worktree")):
+        for value in _NAMED.findall(read_inside(folder, name, CONFIG_LIMIT) or b""):
+            text = os.path.expanduser(os.fsdecode(value.strip(b'" \t\r')))
+            for base in (top, str(folder)):  # hooks start at the working tree, included files at the configuration
+                path = os.path.realpath(os.path.join(base, text)) if "\0" not in text else top
+                inside = os.path.relpath(path, top).split(os.sep)[0]
+                if inside not in (os.pardir, os.curdir, ".git"):
+                    found[Path(path)] = None
+    return tuple(found)

@@ -17,6 +17,7 @@ import msgspec
 from outlast.runtime.changes.change_set import ABSENT, LARGE, Cause, ChangedFile, ChangeGroup
 from outlast.runtime.changes.git_objects import GitObjects
 from outlast.runtime.changes.kept_copies import KeptCopies
+from outlast.runtime.changes.obeyed_files import configured_files, is_obeyed
 from outlast.runtime.changes.workspace_index import FILES_LIMIT, IndexState, WorkspaceIndex, blob_id
 from outlast.runtime.git_repository import find_repository
 from outlast.runtime.sandbox.git_layout import GitDirectory, git_directory
@@ -174,6 +175,15 @@ class WorkspaceChanges:
             if missing and git is not None:
                 self._blobs |= git.blobs(missing)
                 missing = [blob for blob in missing if blob not in self._blobs]
+
+    def obeyed(self, files: Iterable[ChangedFile]) -> list[ChangedFile]:
+        """Return those of the files that other programs obey, by their names or by the configuration of git."""
+        named = [path for _, git in self._indexes if git is not None for path in configured_files(git.repository)]
+        return [file for file in files if is_obeyed(file.path) or self._is_below(file, named)]
+
+    def _is_below(self, file: ChangedFile, paths: list[Path]) -> bool:
+        whole = self._project / file.path
+        return any(whole.is_relative_to(path) for path in paths)
 
     def is_committed(self, file: ChangedFile) -> bool:
         """Whether the file is now as a commit has it that the repository had before the call."""

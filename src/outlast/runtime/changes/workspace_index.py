@@ -222,6 +222,8 @@ class WorkspaceIndex:
                     self.unnamed += 1
                 elif entry.is_dir(follow_symlinks=False):
                     below += self._subfolder(key, entry.name, folder)
+                elif entry.name in NEVER:
+                    continue  # the `.git` file of a worktree or submodule, which the sandbox judges (`git_guard`)
                 elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
                     self._file(key, entry, here, known, folder, began)
         for name in known.files.keys() - folder.files.keys():

@@ -132,7 +132,7 @@ def command_argv(
         *(Mount(os.path.realpath(path), 4, ("--bind", str(path))) for path in writable),
         *(_writable(mount, places) for mount in (*_roots(walls, layer), *kept)),
     ]
-    mounts += [_writable(mount, places) for mount in _lifted(walls, mounts)]
+    mounts += [_writable(mount, places) for mount in _lifted(walls, mounts, places)]
     for mount in sorted(mounts, key=lambda one: (Path(one.path).parts, one.rank)):
         if mount.options == ("--tmpfs",):
             argv += ["--size", str(SMALL), *mount.options, mount.path, "--chmod", "0755", mount.path]
@@ -210,16 +210,18 @@ def _writable(mount: Mount, places: SessionPlaces) -> Mount:
     return Mount(mount.path, mount.rank, (option, f"{places.machine}{mount.path}"))
 
 
-def _lifted(walls: CommandWalls, mounts: Sequence[Mount]) -> list[Mount]:
+def _lifted(walls: CommandWalls, mounts: Sequence[Mount], places: SessionPlaces) -> list[Mount]:
     """Return the mounts of lifted walls. What is writable without a mount of its own gets none: programs replace a
     file by renaming another one to its name, which fails on a mount point."""
-    written = [path for path in walls.granted(NeedKind.WRITE) if not _is_written(path, mounts)]
+    written = [path for path in walls.granted(NeedKind.WRITE) if not _is_written(path, mounts, places)]
     read = [Mount(path, 9, ("--ro-bind-try", path)) for path in walls.granted(NeedKind.READ)]
     return [*read, *(Mount(path, 9, ("--bind-try", path)) for path in (*written, *walls.granted(NeedKind.SOCKET)))]
 
 
-def _is_written(path: str, mounts: Sequence[Mount]) -> bool:
-    """Whether the innermost mount around a path is writable."""
+def _is_written(path: str, mounts: Sequence[Mount], places: SessionPlaces) -> bool:
+    """Whether the innermost mount around a path shows the machine's own files there, and is writable."""
     around = [mount for mount in mounts if _is_below(path, [mount.path])]
     inner = max(around, key=lambda one: (len(Path(one.path).parts), one.rank), default=None)
-    return inner is not None and inner.options[0] == "--bind"
+    if inner is None:
+        return False
+    return inner.options in (("--bind", inner.path), ("--bind", f"{places.machine}{inner.path}"))

@@ -24,7 +24,7 @@ from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
 from outlast.runtime.sandbox.denials import named_denials, passed_over, start_folder
 from outlast.runtime.sandbox.environment import sandbox_environment
-from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories
+from outlast.runtime.sandbox.git_guard import GitGuard, KnownRepositories, NewRepositories
 from outlast.runtime.sandbox.git_protection import git_environment
 from outlast.runtime.sandbox.limits import ResourceLimits, has_room, limit_note
 from outlast.runtime.sandbox.memory_group import MemoryGroup, memory_group
@@ -69,6 +69,7 @@ class PreparedCommand:
         self._oom_kills = group.oom_kills() if group is not None else 0
         self._notes: tuple[str, ...] = ()
         self._is_closed = False
+        self._closing = threading.Lock()
         self._ended = ended
 
     def facts(self) -> dict[str, Any]:
@@ -122,12 +123,13 @@ class PreparedCommand:
 
     def close(self) -> None:
         """Release what the command used. May be repeated."""
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            self._notes = ended()
-        if self._connections is not None and not self._is_closed:
-            self._connections.close()
-        self._is_closed = True
+        with self._closing:  # another thread may be at it, when a background job has just ended
+            ended, self._ended = self._ended, None
+            if ended is not None:
+                self._notes = ended()
+            if self._connections is not None and not self._is_closed:
+                self._connections.close()
+            self._is_closed = True
 
 
 class _Shared:
@@ -384,14 +386,16 @@ class CommandSandbox:
             "file_size": self.limits.file_bytes,
             "processes": self.limits.processes,
         }
-        before = None
+        before = repositories = None
         if not request.looking:
             nested = session.repositories.find(request.roots)
             before = protected_snapshot(request.roots, nested=nested, but=(self._home,))
+            repositories = NewRepositories(request.roots, nested)
 
         def ended() -> tuple[str, ...]:
             restored = before.restore(but=written) if before is not None else []
-            return tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
+            told = tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
+            return told + (repositories.end() if repositories is not None else ())
 
         return PreparedCommand(
             spec, request, self.report, self.limits, hidden=walls.hidden, group=session.group, ended=ended

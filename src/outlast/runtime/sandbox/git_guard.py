@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from outlast.runtime.safe_open import read_inside
 from outlast.runtime.sandbox.bubblewrap import Mount, SessionPlaces
-from outlast.runtime.sandbox.git_layout import TEXT_LIMIT, FolderListings, find_git_directories
+from outlast.runtime.sandbox.git_layout import (
+    TEXT_LIMIT,
+    FolderListings,
+    GitDirectory,
+    find_git_directories,
+    git_directory,
+)
 from outlast.runtime.sandbox.git_protection import can_run_program, guard_mounts, protected_mounts, set_aside
 from outlast.runtime.sandbox.placeholders import COMMONDIR, PlaceholderLease
 
@@ -81,6 +87,25 @@ class GitGuard:
         if before is None or any(path.is_relative_to(place) for path in self._lifted):
             return False
         return _obeyed(place) != before
+
+
+class NewRepositories:
+    """Finds the repositories that one command creates, where no mount protects the others (Landlock)."""
+
+    def __init__(self, roots: Sequence[Path], places: Iterable[Path]) -> None:
+        self._roots = roots
+        places = tuple(places)
+        self._before = {_identity(place) for place in places}
+        tops = [*roots, *(place.parent for place in places if place.name == ".git")]
+        found = [git_directory(top, tuple(roots)) for top in tops]
+        folders = [(one.folder, one.common) for one in found if isinstance(one, GitDirectory)]
+        self._own = frozenset(folder for pair in folders for folder in pair)
+
+    def end(self) -> tuple[str, ...]:
+        """Set aside new repositories that can run a program; return a sentence for each."""
+        places = [place for root in self._roots for place in find_git_directories(root)]
+        new = [place for place in places if _identity(place) not in self._before]
+        return tuple(_set_aside(place) for place in new if can_run_program(place, self._own))
 
 
 def _set_aside(place: Path) -> str:

@@ -50,7 +50,7 @@ def hidden_paths(
     is no absolute path."""
     folders = _Folders()
     found = {os.path.realpath(outlast_home)} if outlast_home.exists() else set[str]()
-    own = (*_checked(extra, "the setting for hidden paths"), *_user_patterns(outlast_home))
+    own = (*_checked(extra, "sandbox_hidden"), *_user_patterns(outlast_home))
     named = tuple((name, value) for name, value in environ.items() if name.startswith("XDG_"))
     homes = [(str(user_home), (*_prepared(_patterns(), str(user_home), named), *_own(own, user_home, environ)))]
     homes += [(home, _prepared(_home_patterns(), home, ())) for home in _other_homes(user_home)]
@@ -59,6 +59,12 @@ def hidden_paths(
             found.update(_matches(pattern, home, folders))
     keep = os.path.realpath(user_home)
     return tuple(Path(path) for path in sorted(found) if not _is_around(path, keep))
+
+
+def check_patterns(outlast_home: Path, extra: Sequence[str] = ()) -> None:
+    """Raise ConfigError, as `hidden_paths` would before every command, for a pattern of the user's that is no path."""
+    _checked(extra, "sandbox_hidden")
+    _user_patterns(outlast_home)
 
 
 def shown_paths(outlast_home: Path) -> tuple[Path, ...]:

@@ -10,8 +10,10 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 TAIL = 20_000
 _FILE_TOO_LARGE = re.compile(r"file size limit exceeded|file too large|\bEFBIG\b", re.IGNORECASE)
@@ -28,11 +30,11 @@ _SIGXFSZ = 25
 class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """0 means no limit. `memory_share` is a part of the machine's memory."""
 
-    file_bytes: int = 10 << 30
-    processes: int = 4096
-    memory_share: float = 0.8
-    tmp_bytes: int = 2 << 30
-    job_seconds: int = 12 * 3600
+    file_bytes: Annotated[int, Meta(ge=0)] = 10 << 30
+    processes: Annotated[int, Meta(ge=0)] = 4096
+    memory_share: Annotated[float, Meta(ge=0, le=1)] = 0.8
+    tmp_bytes: Annotated[int, Meta(ge=0)] = 2 << 30
+    job_seconds: Annotated[int, Meta(ge=0)] = 12 * 3600
 
 
 def limit_note(

@@ -20,7 +20,6 @@ from outlast.runtime.changes import file_change
 from outlast.runtime.changes.change_set import Cause, ChangedFile, ChangeGroup, recorded_changes
 from outlast.runtime.changes.file_change import Link
 from outlast.runtime.changes.file_tool_writes import FILE_TOOL_WRITES
-from outlast.runtime.changes.obeyed_files import obeyed_files
 from outlast.runtime.changes.session_changes import FOLDER, WorkspaceChanges
 from outlast.runtime.driver import Driver
 from outlast.runtime.failpoints import reach
@@ -180,8 +179,8 @@ class CallChanges:
 
         What changed while background jobs ran counts as theirs, unless a file tool wrote it."""
         groups = session.calls.unrecorded
-        changed = obeyed_files(file for group in groups if group.cause is not Cause.LOST for file in group.files)
-        others = obeyed_files(file for group in groups if group.cause is Cause.LOST for file in group.files)
+        changed = session.obeyed(file for group in groups if group.cause is not Cause.LOST for file in group.files)
+        others = session.obeyed(file for group in groups if group.cause is Cause.LOST for file in group.files)
         by_tools = FILE_TOOL_WRITES.left_as_written(self._context.project, changed)
         changed = [file for file in changed if file.path not in by_tools]
         notes = [f"{_names(others)} changed meanwhile; other programs obey this"] if others else []

@@ -219,3 +219,31 @@ async def test_file_that_a_tool_wrote_while_a_job_ran_is_not_put_back(store: Log
     )
     await agent.run("go")
     assert (project / "AGENTS.md").read_text() == "allowed\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "path"),
+    [
+        ("core.hooksPath", "scripts/hooks", "scripts/hooks/pre-commit"),
+        ("include.path", "../.shared", ".shared"),
+        ("include.path", "../my settings/git", "my settings/git"),
+        ("core.fsmonitor", "./tools/watch", "tools/watch"),
+    ],
+)
+async def test_file_that_the_configuration_of_git_names_is_obeyed(
+    store: LogStore, tmp_path: Path, setting: str, value: str, path: str
+) -> None:
+    project = repository(tmp_path / "project", a="1")
+    git(project, "config", setting, value)
+    agent = shell(store, project, f"mkdir -p \"$(dirname '{path}')\"; echo evil > '{path}'; echo x > plain")
+    await agent.run("go")
+    assert not (project / path).exists()
+    assert (project / "plain").exists()
+
+
+async def test_worktree_inside_the_project_is_not_asked_about(store: LogStore, tmp_path: Path) -> None:
+    project = repository(tmp_path / "project", a="1")
+    agent = shell(store, project, "git worktree add -q side")
+    await agent.run("go")
+    assert (project / "side" / ".git").is_file()
+    assert "obey" not in results(agent)[0]
