@@ -10,7 +10,7 @@ COMMANDS: tuple[Everyday, ...] = (
         "gh api repos/shop/pulls/7/comments -f body='Done.' -f in_reply_to=3",
         "gh api graphql -f query='{ viewer { login } }'", "gh api repos/shop/actions/runs > runs.json",
         "gh api repos/shop/issues/3 | jq .id", "gh api --paginate repos/shop/commits | head -c 200",
-        "gh api repos/shop/contents/README.md | jq -r .path", "gh api repos/shop/releases/latest 2>/dev/null | jq .",
+        "gh api repos/shop/contents/README.md | jq -r .path", "gh api repos/shop/releases/latest | jq .",
     ),
     *of("gh pr", "gh pr", "gh pr view 7", "gh pr create --title 'Add empty' --body 'It is needed.'", "gh pr diff 7 > pr.diff",
         "gh pr list --json number"),
