@@ -13,6 +13,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,21 @@ class _Shared:
         self.repositories = KnownRepositories()
 
 
+class _GrantedFolders:
+    """Creates the missing folders that a command was granted: only a path that exists can be opened."""
+
+    def __init__(self, walls: CommandWalls) -> None:
+        self._made = [Path(path) for path in walls.granted(NeedKind.WRITE) if not os.path.lexists(path)]
+        for folder in self._made:
+            with suppress(OSError):  # the command will meet the same refusal, and say so
+                folder.mkdir()
+
+    def remove_unused(self) -> None:
+        for folder in self._made:
+            with suppress(OSError):  # the command has put something there
+                folder.rmdir()
+
+
 class CommandSandbox:
     """The sandbox of this machine with the user's settings. Safe to use from several threads."""
 
@@ -178,6 +194,7 @@ class CommandSandbox:
     def _mounted(self, request: CommandRequest, shared: _Shared, lift: Lift) -> PreparedCommand:
         places, key = shared.sandbox.places, (request.session_id, request.looking)
         walls = self._walls(request)
+        folders = _GrantedFolders(walls)
         layer = places.layers / _short(request.call_id) if request.looking and self.report.overlays else None
         git = None if request.looking else GitGuard(request.roots, places, self._state_dir, shared.repositories)
         connections = None if request.looking else self.network.open(request.call_id, request.needs, lift)
@@ -206,6 +223,7 @@ class CommandSandbox:
 
         def ended() -> tuple[str, ...]:
             self._release(key)
+            folders.remove_unused()
             return git.end() if git is not None else ()
 
         return PreparedCommand(
@@ -306,6 +324,7 @@ class CommandSandbox:
     def _by_landlock(self, request: CommandRequest) -> PreparedCommand:
         walls, caches = self._walls(request), self._landlock_caches(request)
         written = tuple(Path(path) for path in walls.granted(NeedKind.WRITE))
+        folders = _GrantedFolders(walls)
         roots = () if request.looking else request.roots
         variables = sandbox_environment(request.environment, added=(*_OWN_VARIABLES, *self._variables))
         is_networked = self._open_network or any(need.kind in _NETWORK for need in request.needs)
@@ -324,6 +343,7 @@ class CommandSandbox:
         before = None if request.looking else protected_snapshot(request.roots, nested=nested, but=(self._home,))
 
         def ended() -> tuple[str, ...]:
+            folders.remove_unused()
             restored = before.restore(but=written) if before is not None else []
             return tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
 
