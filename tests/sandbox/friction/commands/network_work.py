@@ -40,6 +40,6 @@ COMMANDS: tuple[Everyday, ...] = (
     *other("pip download", "python3 -m pip download -q -d wheels tinytext"),
     *other("npm install", "npm install --silent tinysum && node -p 'require(\"tinysum\")(1, 2)'"),
     *other("npm view", "npm view tinysum version"),
-    *other("python3 urllib", "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://files.example.org/data.txt\").read())'"),
+    *other("python3 -c urllib", "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://files.example.org/data.txt\").read())'"),
     *other("git switch origin", "git stash -q; git branch -q -D feature; git switch feature", differs=TRACKING),
 )  # fmt: skip
