@@ -61,6 +61,16 @@ def test_without_overlays_each_tool_is_redirected(user_home: Path, area: CacheAr
     assert plan.environment["MAVEN_ARGS"] == f"-Dmaven.repo.local={area.folder / 'plain' / 'maven'}"
 
 
+def test_variable_that_npm_warns_of_is_set_only_where_pnpm_is_used(
+    user_home: Path, tmp_path: Path, area: CacheArea
+) -> None:
+    root = (tmp_path / "project").resolve()
+    root.mkdir()
+    assert "npm_config_store_dir" not in area.plan(user_home=user_home, environ={}, apart=[root]).environment
+    (root / "pnpm-lock.yaml").touch()
+    assert "npm_config_store_dir" in area.plan(user_home=user_home, environ={}, apart=[root]).environment
+
+
 def test_layer_follows_the_variable_of_the_user(tmp_path: Path, user_home: Path, area: CacheArea) -> None:
     moved = (tmp_path / "fast-disk").resolve()
     moved.mkdir()

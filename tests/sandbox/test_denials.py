@@ -108,8 +108,9 @@ def test_missing_login_in_a_pipe_is_named_although_the_pipe_ends_well() -> None:
     assert passed_over(said, "cat README.md", HIDDEN, PROJECT) == []
 
 
-def test_need_to_write_something_new_opens_the_nearest_folder_that_exists(tmp_path: Path) -> None:
+def test_need_to_write_something_new_opens_its_folder_or_the_outermost_that_is_missing(tmp_path: Path) -> None:
     need = Need(NeedKind.WRITE, str(tmp_path / "new" / "deep" / "file"))
-    assert need.opened().value == str(tmp_path)
-    assert f"the folder {tmp_path} is opened" in need.reason()
+    assert need.opened().value == str(tmp_path / "new")
+    assert f"the folder {tmp_path / 'new'} is opened" in need.reason()
+    assert Need(NeedKind.WRITE, str(tmp_path / "file")).opened().value == str(tmp_path)
     assert Need(NeedKind.WRITE, str(tmp_path)).opened().value == str(tmp_path)

@@ -130,6 +130,23 @@ async def test_write_outside_is_blocked_named_and_lifted_by_an_answer(store: Log
     assert "The file belongs there." in (answers.reasons[0] or "")
 
 
+async def test_new_folder_is_granted_alone_and_goes_if_nothing_was_put_there(store: LogStore, tmp_path: Path) -> None:
+    new, unused = tmp_path / "new", tmp_path / "unused"
+    agent = agent_with(
+        store,
+        tmp_path / "proj",
+        call("bash", "c1", command=f"mkdir -p {new}/deep && echo x > {new}/deep/file; touch {tmp_path}/beside",
+             needs=[f"write:{new}/deep/file"]),
+        call("bash", "c2", command="true", needs=[f"write:{unused}/deep/file"]),
+        *DONE,
+        answerer=Answers("session", "session"),
+    )  # fmt: skip
+    await agent.run("Write it.")
+    assert (new / "deep" / "file").read_text() == "x\n"
+    assert not (tmp_path / "beside").exists()
+    assert not unused.exists()
+
+
 async def test_home_keys_and_other_processes_are_out_of_reach(store: LogStore, home: Path, tmp_path: Path) -> None:
     (home / "state").mkdir(parents=True, exist_ok=True)
     (home / "state" / "token").write_text("THE-TOKEN")

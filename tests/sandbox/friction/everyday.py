@@ -16,7 +16,7 @@ REMOTES = WORLD / "remotes"
 TOOLS = WORLD / "tools"
 PYTHON = WORLD.parent / "python"
 """The tests' own Python, where no hidden folder holds it."""
-OURS = WORLD / "outlast"
+OURS = HOME / ".outlast"
 
 OTHER = "other"
 DEVELOPERS = {

@@ -50,6 +50,7 @@ def test_npm_installs_from_a_registry_and_again_offline(tmp_path: Path) -> None:
     online, _, area = build("npm", tmp_path, 110)
     wants_once(online, "registry.example.org")
     assert any("_cacache/content" in path for path in area)
+    assert not any("Unknown env config" in one["output"] for one in online["commands"]), "no variable is one too many"
 
 
 @pytest.mark.slow

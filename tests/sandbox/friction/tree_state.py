@@ -17,8 +17,8 @@ from tests.sandbox.friction.developer_home import ENVIRONMENT
 from tests.sandbox.friction.everyday import HOME, OUTSIDE, REMOTES
 
 ROOTS = (HOME, OUTSIDE, REMOTES)
-CACHES = frozenset(str(HOME / name) for name in (".cache", ".npm", "go/pkg"))
-"""What a command downloads goes to an area of the project: it is neither compared nor put back."""
+CACHES = frozenset(str(HOME / name) for name in (".cache", ".npm", "go/pkg", ".outlast"))
+"""What a command downloads goes to an area of the project: it is neither compared nor put back. Nor is our own home."""
 TEMPLATE = WORLD.parent / "friction-template"
 TIMED_FOLDER = "/.ruff_cache/"
 TIMED = (".pyc", ".tar", ".tgz", ".gz", ".zip", ".whl", ".sqlite", ".db", ".o", ".a")

@@ -29,12 +29,14 @@ SWEEP_SECONDS = 3600.0
 
 
 class ToolCache(msgspec.Struct, frozen=True):
-    """A tool's cache: its folder in the user's home, and the variable that moves it. `value` is the variable's text."""
+    """A tool's cache: its folder in the user's home, and the variable that moves it. `value` is the variable's text.
+    `marker` is a file of projects that use the tool: the variable is set only there, since other tools mind it."""
 
     name: str
     folder: str
     variable: str = ""
     value: str = "{}"
+    marker: str = ""
 
 
 TOOLS = (
@@ -50,7 +52,7 @@ TOOLS = (
     ToolCache("npm", ".npm", "npm_config_cache"),
     ToolCache("yarn", ".cache/yarn", "YARN_CACHE_FOLDER"),
     ToolCache("yarn-berry", ".yarn/berry", "YARN_GLOBAL_FOLDER"),
-    ToolCache("pnpm", ".local/share/pnpm/store", "npm_config_store_dir"),
+    ToolCache("pnpm", ".local/share/pnpm/store", "npm_config_store_dir", marker="pnpm-lock.yaml"),  # npm warns of it
     ToolCache("bun", ".bun/install/cache", "BUN_INSTALL_CACHE_DIR"),
     ToolCache("deno", ".cache/deno", "DENO_DIR"),
     ToolCache("corepack", ".cache/node/corepack", "COREPACK_HOME"),
@@ -118,7 +120,7 @@ class CacheArea:
                 continue
             if overlays and lower.is_dir() and not any(_touch(lower, one) for one in apart):
                 lowers[lower] = tool.name
-            elif tool.variable:
+            elif tool.variable and (not tool.marker or any((one / tool.marker).exists() for one in apart)):
                 folder = self.folder / "plain" / tool.name
                 make_private_folder(folder)
                 variables[tool.variable] = tool.value.format(folder)

@@ -160,6 +160,21 @@ class _Unshared:
                 self.group.close()
 
 
+class _GrantedFolders:
+    """Creates the missing folders that a command was granted: only a path that exists can be opened."""
+
+    def __init__(self, walls: CommandWalls) -> None:
+        self._made = [Path(path) for path in walls.granted(NeedKind.WRITE) if not os.path.lexists(path)]
+        for folder in self._made:
+            with contextlib.suppress(OSError):  # the command will meet the same refusal, and say so
+                folder.mkdir()
+
+    def remove_unused(self) -> None:
+        for folder in self._made:
+            with contextlib.suppress(OSError):  # the command has put something there
+                folder.rmdir()
+
+
 class CommandSandbox:
     """The sandbox of this machine with the user's settings. Safe to use from several threads."""
 
@@ -220,6 +235,7 @@ class CommandSandbox:
     def _mounted(self, request: CommandRequest, shared: _Shared, lift: Lift) -> PreparedCommand:
         places, key = shared.sandbox.places, (request.session_id, request.looking)
         walls = self._walls(request)
+        folders = _GrantedFolders(walls)
         layer = places.layers / _short(request.call_id) if request.looking and self.report.overlays else None
         lifted = [Path(path) for path in walls.granted(NeedKind.WRITE)]
         known = shared.repositories
@@ -252,6 +268,7 @@ class CommandSandbox:
             self._release(key)
             for port in walls.granted(NeedKind.LOCALHOST):
                 shared.sandbox.end_forward(int(port))
+            folders.remove_unused()
             return git.end() if git is not None else ()
 
         return PreparedCommand(
@@ -371,6 +388,7 @@ class CommandSandbox:
         walls, session = self._walls(request), self._landlock_session(request)
         caches = session.caches
         written = tuple(Path(path) for path in walls.granted(NeedKind.WRITE))
+        folders = _GrantedFolders(walls)
         roots = () if request.looking else request.roots
         variables = sandbox_environment(request.environment, added=(*_OWN_VARIABLES, *self._variables))
         is_networked = self._open_network or any(need.kind in _NETWORK for need in request.needs)
@@ -393,6 +411,7 @@ class CommandSandbox:
             repositories = NewRepositories(request.roots, nested)
 
         def ended() -> tuple[str, ...]:
+            folders.remove_unused()
             restored = before.restore(but=written) if before is not None else []
             told = tuple(f"blocked by the sandbox: {name} is as it was before the command" for name in restored)
             return told + (repositories.end() if repositories is not None else ())

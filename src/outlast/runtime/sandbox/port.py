@@ -48,13 +48,14 @@ class Need(msgspec.Struct, frozen=True, order=True):
         return f"{self.kind}:{self.value}"
 
     def opened(self) -> Need:
-        """Return what is really opened: what does not exist yet can only be made in an open folder that exists."""
-        if self.kind is not NeedKind.WRITE:
+        """Return what is really opened. A file that does not exist yet can only be made in an open folder; if that is
+        missing too, the outermost missing folder is opened, which the sandbox creates."""
+        if self.kind is not NeedKind.WRITE or os.path.lexists(self.value):
             return self
-        path = self.value
-        while path not in ("", "/") and not os.path.lexists(path):
-            path = os.path.dirname(path)
-        return Need(self.kind, path or self.value)
+        path, parent = self.value, os.path.dirname(self.value)
+        while not os.path.lexists(parent):
+            path, parent = parent, os.path.dirname(parent)
+        return Need(self.kind, parent if path == self.value else path)
 
     def reason(self) -> str:
         """Return what the user is asked, in words."""

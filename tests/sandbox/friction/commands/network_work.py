@@ -10,7 +10,7 @@ COMMANDS: tuple[Everyday, ...] = (
         "gh api repos/shop/pulls/7/comments -f body='Done.' -f in_reply_to=3",
         "gh api graphql -f query='{ viewer { login } }'", "gh api repos/shop/actions/runs > runs.json",
         "gh api repos/shop/issues/3 | jq .id", "gh api --paginate repos/shop/commits | head -c 200",
-        "gh api repos/shop/contents/README.md | jq -r .path", "gh api repos/shop/releases/latest 2>/dev/null | jq .",
+        "gh api repos/shop/contents/README.md | jq -r .path", "gh api repos/shop/releases/latest | jq .",
     ),
     *of("gh pr", "gh pr", "gh pr view 7", "gh pr create --title 'Add empty' --body 'It is needed.'", "gh pr diff 7 > pr.diff",
         "gh pr list --json number"),
@@ -40,6 +40,6 @@ COMMANDS: tuple[Everyday, ...] = (
     *other("pip download", "python3 -m pip download -q -d wheels tinytext"),
     *other("npm install", "npm install --silent tinysum && node -p 'require(\"tinysum\")(1, 2)'"),
     *other("npm view", "npm view tinysum version"),
-    *other("python3 urllib", "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://files.example.org/data.txt\").read())'"),
+    *other("python3 -c urllib", "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://files.example.org/data.txt\").read())'"),
     *other("git switch origin", "git stash -q; git branch -q -D feature; git switch feature", differs=TRACKING),
 )  # fmt: skip

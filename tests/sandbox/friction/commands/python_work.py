@@ -4,7 +4,7 @@ from tests.sandbox.friction.everyday import Everyday, of, other
 
 COMMANDS: tuple[Everyday, ...] = (
     *of(
-        "python script", "python3 reproduce.py",
+        "python script", "python reproduce.py",
         "python3 reproduce.py", "python reproduce.py", "python3 reproduce_issue.py", "python3 reproduce.py 2>&1 | tail -5",
         "cd %PROJECT% && python3 reproduce.py", "cd %PROJECT% && python3 reproduce_issue.py 2>&1 | head -20",
         "python3 reproduce.py > before.txt; sed -i 's/0.19/0.07/' src/shop/price.py; python3 reproduce.py > after.txt",
@@ -27,7 +27,7 @@ COMMANDS: tuple[Everyday, ...] = (
         "python3 docs/conf.py && echo configured",
     ),
     *of(
-        "runtests.py", "tests/runtests.py",
+        "runtests.py", "runtests.py",
         "./tests/runtests.py", "python3 tests/runtests.py cart price", "./tests/runtests.py --verbosity=2 cart",
         "cd tests && python3 runtests.py", "./tests/runtests.py missing", "python3 ./tests/runtests.py -v 2>&1 | tail -3",
     ),
