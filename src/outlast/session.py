@@ -19,6 +19,7 @@ from outlast.app.placement import place_for, placed
 from outlast.app.stores import default_store
 from outlast.core import events as e
 from outlast.core.errors import ConflictError, InvalidInput, SessionNotFound
+from outlast.core.event_row import StoredEvent
 from outlast.core.fold import Row, folded
 from outlast.core.header import Header
 from outlast.core.ids import ID_LENGTH
@@ -75,6 +76,8 @@ class ConversationSession(RuntimeRecord):
         self._first = tuple(messages or ())
         self._recorded = checked(recorded)
         self._exists = False
+        self._newest: list[StoredEvent] = []
+        """The rows that `load` checked, newest first, until `history` uses them."""
         self._creating = threading.Lock()
         self._folding = threading.Lock()
         self._writes = SessionWrites()
@@ -119,7 +122,7 @@ class ConversationSession(RuntimeRecord):
             header = store.head(name)
         except SessionNotFound:
             return None
-        store.read(name, limit=CHECKED_ON_LOAD, newest_first=True)
+        newest = store.read(name, limit=CHECKED_ON_LOAD, newest_first=True)
         root = project_root if project_root is not None else placed(store, header).project_root
         session = cls(
             store=store,
@@ -129,7 +132,7 @@ class ConversationSession(RuntimeRecord):
             system_message_factory=system_message_factory,
             few_shot_factory=few_shot_factory,
         )
-        session._exists = True
+        session._exists, session._newest = True, newest
         return session
 
     @classmethod
@@ -283,12 +286,20 @@ class ConversationSession(RuntimeRecord):
         rows: list[Row] = []
         top = before
         while True:
-            page = self.store.read(self.session_id, before=top, limit=max(PAGE, limit or PAGE), newest_first=True)
+            page = self._newest_page(header, max(PAGE, limit or PAGE)) if top is None else []
+            if not page:
+                page = self.store.read(self.session_id, before=top, limit=max(PAGE, limit or PAGE), newest_first=True)
             rows = [*decode_events(self.store, reversed(page)), *rows]
             found = transcript(rows, state, include_archived=include_archived)
             top = page[-1].seq if page else 1
             if top <= 1 or (limit is not None and len(found) >= limit):
                 return _last(found, limit)
+
+    def _newest_page(self, header: Header, limit: int) -> list[StoredEvent]:
+        """The newest events as `load` read them; none if there are newer ones, or `load` did not read so many."""
+        newest, self._newest = self._newest, []
+        current = bool(newest) and (newest[0].seq, newest[0].hash) == (header.last_seq, header.head_hash)
+        return newest[:limit] if current and (len(newest) >= limit or newest[-1].seq == 1) else []
 
     @property
     def messages(self) -> list[Message]:

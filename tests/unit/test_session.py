@@ -137,6 +137,19 @@ def test_history_pages_backwards(store: LogStore) -> None:
     assert contents(session.history(limit=None)) == [str(n) for n in range(300)]
 
 
+def test_history_after_load_shows_what_came_since(store: LogStore) -> None:
+    session = ConversationSession(store=store)
+    texts = [f"m{number}" for number in range(150)]
+    session.extend([user(text) for text in texts])
+    loaded = [ConversationSession.load(session_id=session.session_id, store=store) for _ in range(3)]
+    unchanged, late, large = (one for one in loaded if one is not None)
+    assert contents(unchanged.history(limit=50)) == texts[-50:]
+    session.append(user("later"))
+    assert contents(late.history(limit=50)) == [*texts[-49:], "later"]
+    assert contents(unchanged.history(limit=50)) == [*texts[-49:], "later"]
+    assert contents(large.history(limit=120)) == [*texts[-119:], "later"]
+
+
 def test_cleared_and_rewound_messages_are_archived_not_lost(store: LogStore) -> None:
     session = ConversationSession(store=store)
     session.append(user("old"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from outlast.app.sessions.statistics import cache_file, forget, stats
+from outlast.app.sessions import usage_count
+from outlast.app.sessions.statistics import CountedSessions, UsageTally, cache_file, forget, stats
+from outlast.app.sessions.usage_count import stats_soon
 from outlast.core.events import AssistantReplied, Event, TurnEnded, TurnStarted
+from outlast.core.header import Header
 from outlast.core.messages import TextPart, Usage
 from outlast.session import ConversationSession
 from outlast.store import open_store
@@ -76,6 +80,34 @@ def test_the_cache_is_used_brought_forward_and_may_be_lost(store: LogStore, url:
     assert stats(url).total.input_tokens == 17
     forget(url, session.session_id)
     assert session.session_id.encode() not in cache_file(url).read_bytes()
+
+
+def test_a_server_answers_with_what_is_counted_and_goes_on_counting(
+    store: LogStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tokens in (1, 2, 4):
+        turn(ConversationSession(store=store), "a:b", tokens, 1)
+    held, read = threading.Event(), usage_count.tally_of
+
+    def slow_after_the_first(opened: LogStore, header: Header, known: UsageTally | None) -> UsageTally:
+        if asked:
+            held.wait(60)
+        asked.append(header.session_id)
+        return read(opened, header, known)
+
+    asked: list[str] = []
+    monkeypatch.setattr(usage_count, "tally_of", slow_after_the_first)
+    place = tmp_path / "cache" / "stats"
+    first = stats_soon(store, place, seconds=0.2)
+    assert (first.counted, first.total.sessions) == (CountedSessions(1, 3), 1)
+    held.set()
+    whole = stats_soon(store, place, seconds=60)
+    assert (whole.counted, whole.total.input_tokens) == (CountedSessions(3, 3), 7)
+    assert whole == stats(url)
+    assert len(asked) == 3
+    turn(ConversationSession(store=store), "a:b", 8, 1)
+    assert stats_soon(store, place, seconds=60).total.input_tokens == 15
+    assert len(asked) == 4
 
 
 def test_no_store_has_no_statistics() -> None:

@@ -44,8 +44,16 @@ class UsageSum(ModelUsage, kw_only=True, omit_defaults=False):
     sessions: int = 0
 
     def take(self, other: UsageSum) -> None:
-        for name in UsageSum.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.cache_read_tokens += other.cache_read_tokens
+        self.cache_write_tokens += other.cache_write_tokens
+        self.reasoning_tokens += other.reasoning_tokens
+        self.cost_micros += other.cost_micros
+        self.unpriced += other.unpriced
+        self.turns += other.turns
+        self.replies += other.replies
+        self.sessions += other.sessions
 
     @property
     def cost(self) -> float | None:
@@ -62,12 +70,20 @@ class UsageTally(msgspec.Struct, kw_only=True):
     days: dict[str, dict[str, UsageSum]] = {}
 
 
+class CountedSessions(msgspec.Struct, frozen=True):
+    """How many `of` the sessions are in the sums: fewer while a server is still counting."""
+
+    sessions: int
+    of: int
+
+
 class UsageStatistics(msgspec.Struct, kw_only=True):
     total: UsageSum
     messages: int
     models: dict[str, UsageSum]
     projects: dict[str, UsageSum]
     days: dict[str, UsageSum]
+    counted: CountedSessions = CountedSessions(0, 0)
     damaged: list[str] = []
 
 
@@ -89,29 +105,31 @@ def stats_of(
     progress: Progress | None = None,
 ) -> UsageStatistics:
     """Like `stats`, for an open store, with the cache at `place`."""
-    found = UsageStatistics(total=UsageSum(), messages=0, models={}, projects={}, days={})
-    cache = _read(place)
+    cache = read_cache(place)
     kept: dict[str, UsageTally] = {}
-    headers = _headers(store, owner_id, project)
+    damaged: list[str] = []
+    counted: list[tuple[Header, UsageTally]] = []
+    headers = list_headers(store, owner_id, project)
     for done, header in enumerate(headers):
         if progress is not None:
             progress(done, len(headers))
         try:
-            tally = _tally(store, header, cache.get(header.session_id))
+            tally = tally_of(store, header, cache.get(header.session_id))
         except SessionNotFound:
             continue
         except DamagedSession:
-            found.damaged.append(header.session_id)
+            damaged.append(header.session_id)
             continue
         kept[header.session_id] = tally
-        _add(found, header, tally)
+        counted.append((header, tally))
     if kept != cache:
-        _write(place, kept if project is None else cache | kept)
-    found.days = dict(sorted(found.days.items()))
+        write_cache(place, kept if project is None else cache | kept)
+    found = sum_up(counted)
+    found.damaged, found.counted = damaged, CountedSessions(len(counted), len(headers))
     return found
 
 
-def _headers(store: LogStore, owner_id: str, project: Path | None) -> list[Header]:
+def list_headers(store: LogStore, owner_id: str, project: Path | None) -> list[Header]:
     query = Query(owner_id=owner_id, limit=PAGE)
     if project is not None:
         query = msgspec.structs.replace(
@@ -129,7 +147,7 @@ def _headers(store: LogStore, owner_id: str, project: Path | None) -> list[Heade
 # --- one session -----------------------------------------------------------------------------------------------------
 
 
-def _tally(store: LogStore, header: Header, known: UsageTally | None) -> UsageTally:
+def tally_of(store: LogStore, header: Header, known: UsageTally | None) -> UsageTally:
     if known is not None and (known.last_seq, known.hash) == (header.last_seq, header.head_hash):
         return known
     if known is None or known.last_seq >= header.last_seq or not _still_there(store, header, known):
@@ -178,20 +196,26 @@ def day_of(at: int) -> str:
         return "?"
 
 
-def _add(found: UsageStatistics, header: Header, tally: UsageTally) -> None:
-    found.messages += header.message_count
-    project = found.projects.setdefault(header.project_root or "-", UsageSum())
-    models: set[str] = set()
-    for day, sums in tally.days.items():
-        found.days.setdefault(day, UsageSum()).sessions += 1
-        for model, one in sums.items():
-            for total in (found.total, project, found.days[day], found.models.setdefault(model, UsageSum())):
-                total.take(one)
-            models.add(model)
-    for model in models:
-        found.models[model].sessions += 1
-    project.sessions += 1
-    found.total.sessions += 1
+def sum_up(counted: list[tuple[Header, UsageTally]]) -> UsageStatistics:
+    """The sums over these sessions, in total and by model, project and day."""
+    found = UsageStatistics(total=UsageSum(), messages=0, models={}, projects={}, days={})
+    groups: dict[tuple[str, str, str], UsageSum] = {}  # few, however many sessions there are
+    for header, tally in counted:
+        found.messages += header.message_count
+        project = header.project_root or "-"
+        found.projects.setdefault(project, UsageSum()).sessions += 1
+        for day, sums in tally.days.items():
+            found.days.setdefault(day, UsageSum()).sessions += 1
+            for model, one in sums.items():
+                groups.setdefault((project, day, model), UsageSum()).take(one)
+        for model in {model for sums in tally.days.values() for model in sums}:
+            found.models.setdefault(model, UsageSum()).sessions += 1
+    for (project, day, model), one in groups.items():
+        for total in (found.total, found.projects[project], found.days[day], found.models[model]):
+            total.take(one)
+    found.total.sessions = len(counted)
+    found.days = dict(sorted(found.days.items()))
+    return found
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
@@ -216,12 +240,12 @@ def forget(url: str | None, session_id: str) -> None:
 
 
 def forget_at(place: Path, session_id: str) -> None:
-    cache = _read(place)
+    cache = read_cache(place)
     if cache.pop(session_id, None) is not None:
-        _write(place, cache)
+        write_cache(place, cache)
 
 
-def _read(place: Path) -> dict[str, UsageTally]:
+def read_cache(place: Path) -> dict[str, UsageTally]:
     try:
         found = msgspec.msgpack.decode(place.read_bytes(), type=_Cache)
     except (OSError, msgspec.MsgspecError):
@@ -229,7 +253,7 @@ def _read(place: Path) -> dict[str, UsageTally]:
     return found.tallies if found.version == CACHE_VERSION else {}
 
 
-def _write(place: Path, tallies: dict[str, UsageTally]) -> None:
+def write_cache(place: Path, tallies: dict[str, UsageTally]) -> None:
     """Best effort: the cache is optional."""
     with suppress(OSError):
         private_file.replace(place, msgspec.msgpack.encode(_Cache(CACHE_VERSION, tallies)))

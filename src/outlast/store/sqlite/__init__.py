@@ -79,8 +79,9 @@ class SqliteStore(LogStore):
     def _together(self, batch: list[PendingCommit]) -> None:
         """Write the whole batch in one transaction; if that fails, write each commit in a transaction of its own."""
         try:
-            self._database.check_in_place()
+            self._database.files.check()
             writer = self._database.ready()
+            self._database.files.check_log(writer)
             writer.execute("BEGIN IMMEDIATE")
         except (apsw.Error, OutlastError) as error:
             _refuse(batch, setup.translation(error, self.path))
@@ -104,6 +105,11 @@ class SqliteStore(LogStore):
         except apsw.Error as error:
             self._find_out(batch, error)
             return
+        try:
+            self._database.files.check_written(writer)
+        except StoreUnavailable as error:
+            _leave_unknown(batch, error)
+            return
         for number, entry in enumerate(batch):
             entry.receipts = done[number]
         self._database.keep_heads(heads, first)
@@ -117,7 +123,7 @@ class SqliteStore(LogStore):
             receipt = put_alone(writer, heads[commit.session_id], first, commit)
             if receipt is not None:
                 return [[receipt]], first
-        rows = SqliteRows(writer, heads, first)
+        rows = SqliteRows(writer, heads, first, self._database.acknowledged)
         done = [put(writer, rows, entry.commit) for entry in batch]
         rows.flush()
         return done, rows.first

@@ -22,7 +22,8 @@ from outlast.core.errors import StoreUnavailable
 from outlast.store.maintenance.migrations import AppliedMigration, Migration, UpgradeProgress, outstanding
 from outlast.store.process_identity import now_us
 from outlast.store.sqlite import setup
-from outlast.store.sqlite.rows import First, Heads
+from outlast.store.sqlite.file_guard import FileGuard
+from outlast.store.sqlite.rows import Acknowledged, First, Heads
 from outlast.store.sqlite.writer_lock import WriterLock
 
 CHECKPOINT_PAGES = 1_000  # SQLite's default: syncing a WAL that is overwritten is faster than one that grows
@@ -31,6 +32,7 @@ FORCED_PAGES = 32_768  # 64 MiB
 FORCED_WAIT_MS = 200
 MAX_IDLE_READERS = 8
 MAX_HEADS = 1_024
+MAX_ACKNOWLEDGED = 4_096
 COPIED_AT_ONCE = 1_024  # pages
 GATE_SECONDS = 30.0
 FORK_WAIT_SECONDS = 2.0
@@ -47,7 +49,6 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, watch: UpgradeProgress | None = None) -> None:
         self.path = path
-        self._name = str(path)
         self.users = 0
         self.forked = False
         self.writing = threading.RLock()
@@ -62,10 +63,12 @@ class SqliteDatabase:
         self._unlooked = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._heads: Heads = {}
+        self.acknowledged: Acknowledged = {}
         self._first: First | None = None
         self._heads_at = 0
         setup.check_version()
         setup.create(path)
+        self.files = FileGuard(path)
         self._refuse_inherited()
         setup.check_file_system(path)
         self.writer = self._open_writer()  # before the lock file: leave no file next to a foreign database
@@ -79,8 +82,9 @@ class SqliteDatabase:
         except BaseException:
             self.writer.close()
             self.gate.close()
+            self.files.close()
             raise
-        self.inode = self._stat()
+        self.files.opened()
 
     @classmethod
     def shared(cls, path: Path, watch: UpgradeProgress | None = None) -> SqliteDatabase:
@@ -104,6 +108,7 @@ class SqliteDatabase:
             with contextlib.suppress(apsw.Error):  # pages that were not checkpointed stay in the WAL
                 self.writer.close(force=True)
             self.gate.close()
+            self.files.close()
 
     # --- writing
 
@@ -118,8 +123,9 @@ class SqliteDatabase:
         if self._failed:
             self.writer.close(force=True)
             self.writer = self._open_writer()
+            self.files.opened()
             self._failed = self._sound = False
-            self._heads = {}  # data_version values are per connection
+            self._forget_heads(self._heads)  # data_version values are per connection
         if self.writer.in_transaction:  # an earlier batch was interrupted
             self.writer.execute("ROLLBACK")
         if not self._sound:
@@ -140,7 +146,17 @@ class SqliteDatabase:
         heads, self._heads = self._heads, {}
         if heads and self.writer.data_version() == self._heads_at:
             return heads, self._first
+        self._forget_heads(heads)
         return {}, None
+
+    def _forget_heads(self, heads: Heads) -> None:
+        """Empty the cache, but remember which events were acknowledged: the file must still contain them."""
+        self._heads = {}
+        for session_id, (sid, row) in heads.items():
+            self.acknowledged.pop(session_id, None)
+            self.acknowledged[session_id] = (sid, row.last_seq, row.head_hash)
+        while len(self.acknowledged) > MAX_ACKNOWLEDGED:
+            del self.acknowledged[next(iter(self.acknowledged))]
 
     def keep_heads(self, heads: Heads, first: First | None) -> None:
         """Cache the headers after the commit, so that the next batch need not read them."""
@@ -179,32 +195,13 @@ class SqliteDatabase:
         finally:
             self.writer.set_busy_timeout(setup.BUSY_MS)
 
-    def check_in_place(self) -> None:
-        """Refuse to write if the open file is no longer the one at its path."""
-        try:
-            found = os.stat(self._name)
-            here = (found.st_dev, found.st_ino) == self.inode
-        except OSError:
-            here = False
-        if not here:
-            raise StoreUnavailable(
-                f"{self.path} was moved, deleted or replaced while it was open; end this process and start again"
-            )
-
     def _refuse_inherited(self) -> None:
         """Refuse a file whose locks SQLite believes this child holds; the kernel leaves them with the parent."""
-        if self._stat() in _carried:
+        if self.files.inode in _carried:
             raise StoreUnavailable(
                 f"{self.path} was in use at the moment this process was forked, and its locks do not pass to a child; "
                 "fork when no thread reads or writes, or start a new process (multiprocessing: spawn)"
             )
-
-    def _stat(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._name)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
 
     def _open_writer(self) -> apsw.Connection:
         connection = setup.connect(self.path)
@@ -287,7 +284,7 @@ class SqliteDatabase:
                 self.distrust()
                 self.writer.close(force=True)
         else:
-            _carried.add(self.inode)  # a thread is reading or writing: the child must not open this store
+            _carried.add(self.files.inode)  # a thread is reading or writing: the child must not open this store
         self._held = free
 
     def after_fork_in_parent(self) -> None:
@@ -295,7 +292,7 @@ class SqliteDatabase:
         self._watching.release()
         if self._held:
             self.writing.release()
-        _carried.discard(self.inode)
+        _carried.discard(self.files.inode)
 
     # --- migrations
 

@@ -34,10 +34,10 @@ def put_alone(
 ) -> Receipt | None:
     """Write the only commit of a transaction if its session is already first in the list: no index changes then.
 
-    Returns None, having written nothing, if the commit needs the general path.
+    Returns None, having written nothing, if the commit needs the general path: the first one may set the title.
     """
     sid, row = known
-    if not commit.fits(row) or first != (row.session_id, row.state, row.base_id, None):
+    if row.title is None or not commit.fits(row) or first != (row.session_id, row.state, row.base_id, None):
         return None
     receipt = _insert(connection, sid, row, commit)
     header = encode(row)

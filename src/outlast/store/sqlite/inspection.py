@@ -23,7 +23,7 @@ from outlast.store.port import Chunk, Query, Snapshot
 from outlast.store.read.inspection import StoredKey, StoreFlaw
 from outlast.store.read.read_view import EventSlice, ListedSession, fits, in_order, last_in, place_in, place_of
 from outlast.store.sqlite.page_salvage import PageSalvage
-from outlast.store.sqlite.rows import UNREADABLE, SqliteRows, readable
+from outlast.store.sqlite.rows import UNREADABLE, SqliteRows, listed_title, readable
 
 CHEAP_PAGES = 131_072  # SQLite's quick check always runs up to 256 MiB
 SEQS = 2**32 - 1
@@ -57,6 +57,7 @@ LOST_KEYS = (
     "SELECT CAST(a.key AS BLOB), a.seq FROM keys a WHERE NOT EXISTS "
     "(SELECT 1 FROM keys b WHERE b.scope = a.scope AND b.key = a.key) LIMIT 100"
 )
+TITLE = "SELECT folded FROM titles WHERE sid = (SELECT sid FROM sessions WHERE session_id = ?)"
 NOTED = "SELECT 1 FROM work WHERE owner_id = ? AND since = ? AND session_id = ?"
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%' ORDER BY type, name"
 
@@ -241,8 +242,16 @@ class SqliteView(SqliteRows):
         told = (row.owner_id, row.state, row.project_key, row.base_id, row.deleted_at)
         if told != found[:-3] or not isinstance(found[-3], int) or found[-3] > row.updated_at:
             yield StoreFlaw("the columns that lists are filtered by differ from its header")
+        if not self._is_titled(row):
+            yield StoreFlaw("the title that searches use differs from its header")
         if row.work_since is not None and not self._is_noted(row):
             yield StoreFlaw("it has work, but the index of work does not list it")
+
+    def _is_titled(self, row: HeaderRow) -> bool:
+        try:
+            return self._execute(TITLE, (row.session_id,)).get == listed_title(row)
+        except UNREADABLE:
+            return True  # `checks` reports damage to the table as a whole
 
     def _is_noted(self, row: HeaderRow) -> bool:
         try:

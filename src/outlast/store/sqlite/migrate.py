@@ -18,7 +18,16 @@ from outlast.store.engine.transaction import HeaderRow
 from outlast.store.maintenance.header_rebuild import refold
 from outlast.store.maintenance.migrations import AppliedMigration, Progress
 from outlast.store.sqlite import setup
-from outlast.store.sqlite.rows import HEADER, PUT_WORK, SAVE_HEADER, UNREADABLE, encode, readable
+from outlast.store.sqlite.rows import (
+    HEADER,
+    PUT_TITLE,
+    PUT_WORK,
+    SAVE_HEADER,
+    UNREADABLE,
+    encode,
+    listed_title,
+    readable,
+)
 
 HEADERS = (
     "SELECT sid, header, crc FROM sessions NOT INDEXED WHERE sid > ? AND deleted_at IS NULL ORDER BY sid LIMIT 256"
@@ -56,6 +65,17 @@ def _fill(connection: apsw.Connection, past: _SqliteHistory, sid: int, row: Head
         connection.execute(PUT_WORK, (row.owner_id, row.work_since, row.session_id))
 
 
+def fill_titles(connection: apsw.Connection, progress: Progress | None) -> None:
+    """Fill the table of titles of migration 6."""
+    try:
+        for sid, row in _SqliteHistory(connection).all():
+            title = listed_title(row)
+            if title is not None:
+                connection.execute(PUT_TITLE, (sid, row.owner_id, title))
+    except UNREADABLE:
+        return  # the rest of the session list is damaged: leave it as it is, `verify` reports it
+
+
 class _SqliteHistory:
     """Stored sessions, in the form that `refold` reads."""
 
@@ -89,7 +109,7 @@ class _SqliteHistory:
         return self._execute("SELECT sid FROM sessions WHERE session_id = ?", (row.session_id,)).get or -1
 
 
-AFTER: dict[int, Callable[[apsw.Connection, Progress | None], None]] = {4: fill_headers}
+AFTER: dict[int, Callable[[apsw.Connection, Progress | None], None]] = {4: fill_headers, 6: fill_titles}
 """Data steps by migration number."""
 
 

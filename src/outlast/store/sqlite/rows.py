@@ -20,6 +20,8 @@ from outlast.store.engine.transaction import HeaderRow, KeyRow
 from outlast.store.port import Chunk, Query, Snapshot
 from outlast.store.process_identity import boot_id, boot_ms, now_us
 from outlast.store.read.read_view import ListedSession, ReadMark
+from outlast.store.sqlite.file_guard import acknowledged_is_gone
+from outlast.store.sqlite.list_statement import list_statement
 
 MIB = 1024 * 1024
 KEY_LOOK_BACK = 4096
@@ -53,35 +55,8 @@ HASH = "SELECT hash FROM events WHERE id = ?"
 KEY = "SELECT session_id, seq, count, digest FROM keys WHERE scope = ? AND key = ?"
 PUT_KEY = "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)"
 KEY_IN_LOG = "SELECT id & 4294967295 FROM events WHERE id > ? AND id <= ? AND key = ?"
-LISTED = (
-    "SELECT session_id, listed_at, header, crc FROM sessions INDEXED BY sessions_by_activity "
-    "WHERE deleted_at IS NULL AND owner_id = :owner AND (listed_at, session_id) < (:at, :id) "
-    "AND (:state IS NULL OR state = :state) AND (:project IS NULL OR project_key = :project "
-    "OR (:mark IS NOT NULL AND instr(header, :mark))) AND (:base IS NULL OR base_id = :base) "
-    "ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
-)
-ALL_LISTED = (
-    "SELECT session_id, listed_at, header, crc FROM sessions INDEXED BY sessions_by_activity "
-    "WHERE deleted_at IS NULL AND owner_id = :owner AND (listed_at, session_id) < (:at, :id) "
-    "ORDER BY listed_at DESC, session_id DESC LIMIT :limit"
-)
-# CROSS JOIN makes SQLite start from the short work table, however many sessions there are.
-WITH_WORK = (
-    "SELECT s.session_id, s.listed_at, s.header, s.crc FROM work w "
-    "CROSS JOIN sessions s ON s.session_id = w.session_id "
-    "WHERE w.owner_id = :owner AND s.deleted_at IS NULL AND (s.listed_at, s.session_id) < (:at, :id) "
-    "AND (:state IS NULL OR s.state = :state) AND (:project IS NULL OR s.project_key = :project "
-    "OR (:mark IS NOT NULL AND instr(s.header, :mark))) AND (:base IS NULL OR s.base_id = :base) "
-    "ORDER BY s.listed_at DESC, s.session_id DESC LIMIT :limit"
-)
-WITH_OLDEST_WORK = (
-    "SELECT w.session_id, w.since, s.header, s.crc FROM work w "
-    "CROSS JOIN sessions s ON s.session_id = w.session_id "
-    "WHERE w.owner_id = :owner AND s.deleted_at IS NULL AND (w.since, w.session_id) > (:at, :id) "
-    "AND (:state IS NULL OR s.state = :state) AND (:project IS NULL OR s.project_key = :project "
-    "OR (:mark IS NOT NULL AND instr(s.header, :mark))) AND (:base IS NULL OR s.base_id = :base) "
-    "ORDER BY w.since, w.session_id LIMIT :limit"
-)
+PUT_TITLE = "INSERT OR REPLACE INTO titles VALUES (?, ?, ?)"
+DROP_TITLE = "DELETE FROM titles WHERE sid = ?"
 PUT_WORK = "INSERT OR REPLACE INTO work VALUES (?, ?, ?)"
 DROP_WORK = "DELETE FROM work WHERE owner_id = ? AND since = ? AND session_id = ?"
 # SQLite parses the headers itself, because there may be very many; invalid JSON gives a row without a hash.
@@ -101,6 +76,9 @@ FORKS = "SELECT session_id FROM sessions WHERE base_id = ?"
 Heads = dict[str, tuple[int, HeaderRow]]
 """Session number and header by session id, of the sessions read or written, as they will be after the commit."""
 
+Acknowledged = dict[str, tuple[int, int, bytes]]
+"""Session number, last seq and its hash by session id: what this process knows to be stored."""
+
 First = tuple[Any, ...]
 """The first session of the list: its id and its other indexed columns."""
 
@@ -108,14 +86,23 @@ First = tuple[Any, ...]
 class SqliteRows:
     """Implements `Transaction` and the row reads of `ReadView` over one connection inside one transaction."""
 
-    def __init__(self, connection: apsw.Connection, known: Heads | None = None, first: First | None = None) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        known: Heads | None = None,
+        first: First | None = None,
+        acknowledged: Acknowledged | None = None,
+    ) -> None:
         self._execute: Callable[..., Any] = connection.execute
         self._connection = connection
         self.heads: Heads = {} if known is None else known
         self.first = first
+        self._acknowledged: Acknowledged = {} if acknowledged is None else acknowledged
         self.dirty: Heads = {}
         self._worked: dict[str, int | None] = {}
         """`work_since` before this transaction, by session id, of the sessions read so far."""
+        self._titled: dict[str, str | None] = {}
+        """The same for the title in the table of titles."""
 
     # --- headers
 
@@ -129,8 +116,10 @@ class SqliteRows:
         known = self.heads.get(session_id) or self._find(session_id)
         if known is None:
             return None
-        self._worked.setdefault(session_id, known[1].work_since)
-        return known[1]
+        row = known[1]
+        self._worked.setdefault(session_id, row.work_since)
+        self._titled.setdefault(session_id, listed_title(row))
+        return row
 
     def _find(self, session_id: str) -> tuple[int, HeaderRow] | None:
         known = self.heads.get(session_id)
@@ -140,14 +129,27 @@ class SqliteRows:
             except UNREADABLE as error:
                 raise DamagedSession(session_id, None, f"its header cannot be read ({error})") from error
             if found is None:
+                self._compare(session_id, None)
                 return None
             row = readable(found[1], found[2])
             if row is None or row.session_id != session_id:
                 raise DamagedSession(session_id, None, "its header does not match its checksum")
             if type(found[0]) is not int:  # happens only if the schema is damaged
                 raise DamagedSession(session_id, None, "the definition of the table of sessions is damaged")
-            known = self.heads[session_id] = (found[0], row)
+            known = (found[0], row)
+            self._compare(session_id, known)
+            self.heads[session_id] = known
         return known
+
+    def _compare(self, session_id: str, found: tuple[int, HeaderRow] | None) -> None:
+        """Refuse a session that is older than this process knows it: seqs would be given out a second time."""
+        told = self._acknowledged.get(session_id)
+        if told is None or (found is not None and found[0] != told[0]):
+            return
+        _, seq, hashed = told
+        row = None if found is None else found[1]
+        if row is None or row.last_seq < seq or (row.last_seq == seq and row.head_hash != hashed):
+            raise acknowledged_is_gone(session_id, seq)
 
     def _sid(self, session_id: str) -> int:
         """Return the session's number; -1, which owns no rows, if the session does not exist."""
@@ -161,6 +163,8 @@ class SqliteRows:
         self._execute(CREATE, (*values, _crc(header)))
         self.heads[row.session_id] = (self._connection.last_insert_rowid(), row)
         self._worked[row.session_id] = None
+        self._titled[row.session_id] = None
+        self._save_title(self.heads[row.session_id][0], row)
 
     def save(self, row: HeaderRow) -> None:
         self.dirty[row.session_id] = self.heads[row.session_id]
@@ -178,6 +182,7 @@ class SqliteRows:
                 header = encode(row)
                 self._execute(SAVE_HEADER, (header, _crc(header), sid))
                 self._save_work(row)
+                self._save_title(sid, row)
                 self.dirty.clear()
                 return
         if not self.dirty:
@@ -189,6 +194,7 @@ class SqliteRows:
             changed.append((row.updated_at, row.state, row.base_id, row.deleted_at, header, _crc(header), sid))
             owners[row.owner_id] = min(row.updated_at, owners.get(row.owner_id, row.updated_at))
             self._save_work(row)
+            self._save_title(sid, row)
         for owner, lowest in owners.items():
             self._settle_first(owner, lowest)
         self._connection.executemany(SAVE, changed)
@@ -205,6 +211,17 @@ class SqliteRows:
         if row.work_since is not None:
             self._execute(PUT_WORK, (row.owner_id, row.work_since, row.session_id))
         self._worked[row.session_id] = row.work_since
+
+    def _save_title(self, sid: int, row: HeaderRow) -> None:
+        """Update the table of titles if the title changed in this transaction."""
+        title = listed_title(row)
+        if self._titled.get(row.session_id) == title:
+            return
+        if title is None:
+            self._execute(DROP_TITLE, (sid,))
+        else:
+            self._execute(PUT_TITLE, (sid, row.owner_id, title))
+        self._titled[row.session_id] = title
 
     def _settle_first(self, owner: str, lowest: int) -> None:
         """Write the true `listed_at` of the first session in the list if the sessions saved next would overtake it.
@@ -399,12 +416,7 @@ class SqliteRows:
     # --- lists
 
     def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
-        statement = _statement(query)
-        values: dict[str, Any] = {"owner": query.owner_id, "at": position[0], "id": position[1], "limit": limit}
-        if statement is not ALL_LISTED:
-            values |= {"state": query.state, "project": query.project_key, "base": query.base_id}
-            repository = query.project_fingerprint  # matched as bytes in the header's JSON, without parsing it
-            values["mark"] = repository and b'"project_fingerprint":%b' % encode(repository)
+        statement, values = list_statement(query, position, limit)
         found = self._execute(statement, values).fetchall()
         try:
             rows = [
@@ -430,11 +442,9 @@ class SqliteRows:
         return [session_id for (session_id,) in found]
 
 
-def _statement(query: Query) -> str:
-    if query.pending:
-        return WITH_OLDEST_WORK if query.oldest_first else WITH_WORK
-    plain = query.state is None and query.project_key is None and query.base_id is None
-    return ALL_LISTED if plain else LISTED
+def listed_title(row: HeaderRow) -> str | None:
+    """What the table of titles holds of a session."""
+    return row.title.casefold() if row.title and row.deleted_at is None else None
 
 
 def _listed(header: Any, crc: Any) -> Header | None:

@@ -19,6 +19,7 @@ from typing import cast
 import apsw
 
 from outlast.core.errors import OutlastError, StoreUnavailable
+from outlast.store.sqlite.file_guard import lost_log
 
 OLDEST = (3, 51, 3)
 BUSY_MS = 10_000
@@ -206,7 +207,7 @@ def translation(error: Exception, path: Path) -> OutlastError:
         case apsw.BusyError() | apsw.LockedError():
             text = f"{path} is locked by another program ({error}); close what has it open"
         case apsw.IOError():
-            text = f"reading or writing {path} failed ({error}); check the disk"
+            text = lost_log(error, path) or f"reading or writing {path} failed ({error}); check the disk"
         case _:
             text = f"{path}: {error}"
     return StoreUnavailable(text)

@@ -8,7 +8,7 @@ from outlast.core import events as e
 from outlast.core.errors import AmbiguousSession, InvalidInput, SessionNotFound
 from outlast.core.header import ARCHIVED, ENDED, Header, title_from
 from outlast.core.messages import Role, TextPart, Usage
-from outlast.store.port import NewEvent, Query
+from outlast.store.port import Delete, NewEvent, Query
 from outlast.testing.contract.exam import Exam, admitted, new_id, said
 
 
@@ -122,6 +122,17 @@ class ListQuestions(Exam):
         assert self.listed(title="ärger") == [second]
         assert self.listed(title="STRASSEN") == [second]
         assert self.listed(title="_") == []
+
+    def test_a_search_for_a_title_follows_what_the_session_is_called_now(self) -> None:
+        unnamed, other = self.begin(), self.begin("the walrus")
+        assert self.listed(title="walrus") == [other]
+        self.append(unnamed, said("about walruses"))
+        assert self.listed(title="walrus") == [unnamed, other]
+        self.append(unnamed, e.SessionRenamed(title="Seals"))
+        assert (self.listed(title="walrus"), self.listed(title="SEAL")) == ([other], [unnamed])
+        self.store.commit(Delete(session_id=other, actor="user"))
+        assert self.listed(title="walrus") == []
+        assert self.listed(title="\ud800") == []
 
     def test_sessions_are_found_by_a_part_of_their_id(self) -> None:
         first, _second = self.begin("a"), self.begin("b")

@@ -14,7 +14,8 @@ from outlast._version import __version__
 from outlast.app.permissions import modes_under
 from outlast.app.sessions.search import search
 from outlast.app.sessions.session_list import folder_named
-from outlast.app.sessions.statistics import UsageStatistics, cache_of, stats_of
+from outlast.app.sessions.statistics import UsageStatistics, cache_of
+from outlast.app.sessions.usage_count import stats_soon
 from outlast.app.turn_setup import personas_here
 from outlast.app.workers.metrics import CONTENT_TYPE
 from outlast.doors.http.parameters import OpenServer, refused
@@ -54,9 +55,10 @@ async def search_sessions(
     responses=refused(),
 )
 async def stats(server: OpenServer, project: Folder = None) -> UsageStatistics:
-    """By model, project and day. Unknown costs are not estimated: `unpriced` counts the replies without a cost."""
+    """By model, project and day. Unknown costs are not estimated: `unpriced` counts the replies without a cost.
+    A server that has not read all sessions yet answers with those it has: `counted` tells how many."""
     return await server.read(
-        stats_of, server.store, cache_of(server.settings), project=_folder(project), owner_id=OWNER
+        stats_soon, server.store, cache_of(server.settings), project=_folder(project), owner_id=OWNER
     )
 
 

@@ -59,6 +59,9 @@ export function statsView() {
           ),
           el("h1", {}, "All sessions"),
         ),
+        found.counted && found.counted.sessions < found.counted.of && !found.damaged?.length
+          ? el("p.note", {}, `${number(found.counted.sessions)} of ${number(found.counted.of)} sessions are counted so far.`)
+          : null,
         tiles({
           total: found.total,
           turns: found.total.turns,
