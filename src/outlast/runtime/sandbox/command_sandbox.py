@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from outlast.runtime.sandbox.bubblewrap import SessionPlaces, command_argv, session_argv
+import msgspec
+
+from outlast.runtime.sandbox.bubblewrap import REPLACED, SessionPlaces, command_argv, session_argv
 from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
 from outlast.runtime.sandbox.denials import named_denials
@@ -31,6 +33,7 @@ from outlast.runtime.sandbox.placeholders import sweep_placeholders
 from outlast.runtime.sandbox.port import CommandRequest, CommandWalls, NeedKind, SandboxReport, SandboxTier
 from outlast.runtime.sandbox.protected_files import protected_snapshot
 from outlast.runtime.sandbox.session_sandbox import SandboxFailure, SessionSandbox
+from outlast.runtime.sandbox.unix_sockets import reachable_sockets
 
 _OWN_VARIABLES = ("OUTLAST_SESSION_ID", "OUTLAST_FOLDER_FILE", "BASH_ENV", "PWD")
 """What the bash tool sets for its shell."""
@@ -204,7 +207,7 @@ class CommandSandbox:
 
     def _mounted(self, request: CommandRequest, shared: _Shared, lift: Lift) -> PreparedCommand:
         places, key = shared.sandbox.places, (request.session_id, request.looking)
-        walls = self._walls(request)
+        walls = self._without_sockets(self._walls(request), shared.caches)
         layer = places.layers / _short(request.call_id) if request.looking and self.report.overlays else None
         git = None if request.looking else GitGuard(request.roots, places, self._state_dir, shared.repositories)
         connections = None if request.looking else self.network.open(request.call_id, request.needs, lift)
@@ -262,6 +265,13 @@ class CommandSandbox:
             hidden=self._hidden(),
             shown=(*request.shown, request.private),
         )
+
+    def _without_sockets(self, walls: CommandWalls, caches: CachePlan) -> CommandWalls:
+        """Hide the sockets of daemons too, except those that the command may use or that are hidden with a folder."""
+        granted = (*walls.granted(NeedKind.SOCKET), *walls.granted(NeedKind.WRITE))
+        apart = (*walls.roots, *walls.shown, *caches.writable, *walls.hidden, *granted, *REPLACED)
+        sockets = tuple(map(Path, reachable_sockets([str(path) for path in apart])))
+        return msgspec.structs.replace(walls, hidden=(*walls.hidden, *sockets)) if sockets else walls
 
     def _acquire(self, key: tuple[str, bool], request: CommandRequest) -> _Shared:
         with self._lock:
