@@ -19,7 +19,8 @@ MOST = 4096
 def are_reachable(allowed: list[str], run: str = RUN) -> bool:
     """Return whether this user can connect a socket that does not lie beneath one of the `allowed` folders."""
     inside = [os.path.realpath(path) for path in allowed]
-    return bool(reachable_sockets(allowed)) or _holds_socket(run, inside)
+    paths = {*_listening(), *_mounted()}
+    return any(_is_reachable(path, inside) for path in paths) or _holds_socket(run, inside)
 
 
 def reachable_sockets(apart: list[str]) -> list[str]:
