@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +18,10 @@ from outlast.app.sandbox import sandbox_report, sandbox_warning, sandbox_word
 from outlast.app.settings import load_settings
 from outlast.core import events as e
 from outlast.core.messages import text_of
-from outlast.runtime.sandbox.port import SandboxTier
+from outlast.runtime.sandbox.port import Need, NeedKind, SandboxTier
 from outlast.runtime.turn.approvals import Question
 from tests.agents import agent_with, call, only
-from tests.sandbox.tiers import NOBODY, WALLED, missing, ordinary_python, report_of, run_as_ordinary
+from tests.sandbox.tiers import NOBODY, WALLED, Walled, missing, ordinary_python, report_of, run_as_ordinary
 
 TESTS = ("test_sandboxed_agent.py", "test_landlock_agent.py", "test_limits_hit.py", "test_tiers.py")
 
@@ -29,6 +31,29 @@ def test_tier_works_on_this_machine(tier: SandboxTier, tmp_path: Path) -> None:
     report = report_of(tier, tmp_path)
     assert report.tier is tier
     assert report.holds
+
+
+@pytest.mark.parametrize("tier", WALLED)
+async def test_socket_of_a_daemon_is_out_of_reach_unless_it_is_granted(tier: SandboxTier, tmp_path: Path) -> None:
+    """Its folder is on no list: a daemon may put its socket anywhere."""
+    walled, folder = Walled(tmp_path, tier), Path(tempfile.mkdtemp(dir=Path.home(), prefix="outlast-daemon-"))
+    connect = 'python3 -c \'import socket; socket.socket(socket.AF_UNIX).connect("{}"); print("connected")\''
+    try:
+        with socket.socket(socket.AF_UNIX) as daemon, socket.socket(socket.AF_UNIX) as own:
+            daemon.bind(str(folder / "daemon.sock"))
+            own.bind(str(walled.setting.project / "own.sock"))
+            for server in (daemon, own):
+                server.listen()
+            attempt = connect.format(folder / "daemon.sock")
+            assert subprocess.run(["sh", "-c", attempt], capture_output=True).stdout == b"connected\n"
+            assert "connected" not in (await walled.run(attempt)).text.splitlines()
+            if tier is SandboxTier.BUBBLEWRAP:  # Landlock opens all sockets or none
+                assert (await walled.run(connect.format("own.sock"))).text == "connected"
+                need = Need(NeedKind.SOCKET, str(folder / "daemon.sock"))
+                assert (await walled.run(attempt, needs=(need,))).text == "connected"
+    finally:
+        await walled.close()
+        shutil.rmtree(folder)
 
 
 @pytest.mark.usefixtures("asks_first")

@@ -20,7 +20,7 @@ import pytest
 from outlast.runtime.sandbox import landlock
 from outlast.runtime.sandbox.command_sandbox import CommandSandbox
 from outlast.runtime.sandbox.limits import ResourceLimits
-from outlast.runtime.sandbox.port import SandboxReport, SandboxTier
+from outlast.runtime.sandbox.port import Need, SandboxReport, SandboxTier
 from outlast.runtime.sandbox.probe import probe_sandbox
 from outlast.runtime.tools.port import ToolOutcome
 from tests.conftest import ROOT, everything_is_required
@@ -65,9 +65,16 @@ class Walled:
         return self.setting.context(session_id=session_id, call_id=call_id, sandbox=self.sandbox, **changes)
 
     async def run(
-        self, command: str, session_id: str = "session1", *, looking: bool = False, **more: Any
+        self,
+        command: str,
+        session_id: str = "session1",
+        *,
+        looking: bool = False,
+        needs: tuple[Need, ...] = (),
+        **more: Any,
     ) -> ToolOutcome:
-        return await self.setting.run("bash", self.context(session_id, looking=looking), command=command, **more)
+        context = self.context(session_id, looking=looking, needs=needs)
+        return await self.setting.run("bash", context, command=command, **more)
 
     async def tool(self, name: str, session_id: str = "session1", **arguments: Any) -> ToolOutcome:
         return await self.setting.run(name, self.context(session_id), **arguments)

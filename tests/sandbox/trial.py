@@ -42,6 +42,7 @@ KEYS = (
 )  # fmt: skip
 MOST_BYTES = 10 << 20
 MOST_PROCESSES = 450
+BARE_RUNS = 3
 LINGER = 0.3
 """Seconds for which a process may still be ending after its command."""
 
@@ -113,6 +114,14 @@ class Trial:
         self.restore()
         return {effect: lines[:5] for effect, lines in found.items() if lines} | {"output": [output[-300:]]}
 
+    def bare_effects(self, attack: Attack) -> dict[str, list[str]]:
+        """Run an attack without a sandbox, again if it was too slow on a busy machine: it must work once to count."""
+        for _ in range(BARE_RUNS - 1):
+            found = self.effects(attack, self.bare, False)
+            if attack.effect in found:
+                return found
+        return self.effects(attack, self.bare, False)
+
     def _run_watched(self, attack: Attack, runner: Runner, read_only: bool, values: dict[str, str]) -> str:
         self.peak = 0
         base = len(processes())
@@ -175,7 +184,7 @@ def main() -> None:
             if attack.kind in kinds or attack.id in kinds or kinds == ["all"]:
                 began = time.monotonic()
                 runs = {
-                    "bare": trial.effects(attack, trial.bare, False),
+                    "bare": trial.bare_effects(attack),
                     "write": trial.effects(attack, runner, False),
                     "read": trial.effects(attack, runner, True),
                 }

@@ -17,6 +17,7 @@ from outlast.runtime.safe_open import read_inside
 CONFIG_LIMIT = 1024 * 1024
 TEXT_LIMIT = 64 * 1024
 REFS_LIMIT = 4 * 1024 * 1024
+INDEX_LIMIT = 64 * 1024 * 1024
 
 _HARMLESS = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
@@ -32,6 +33,8 @@ _HARMLESS = re.compile(
     r"|merge\.(ff|conflictstyle)|rerere\.(enabled|autoupdate)|fetch\.(prune|parallel)"
     r"|rebase\.(autostash|autosquash)|log\.(date|decorate)|diff\.(renames|algorithm)"
 )
+_SUBMODULE = b"\x00\x00\xe0\x00"
+"""The mode of a submodule in git's index."""
 _SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\]|\\["\\])*)")?\]')
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -56,27 +59,35 @@ class GitHead(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_repository(project: Path) -> GitRepository | None:
     """Return the repository that git would find from this folder; None without one, or if its layout is unusual."""
+    top = _top(project)
+    if top is None or not os.path.lexists(top / ".git") or (top / ".git").is_symlink():
+        return None  # without `.git`, git would take the folder itself for a repository
+    folder = top / ".git" if (top / ".git").is_dir() else _worktree_folder(top)
+    common = _common_folder(folder) if folder is not None else None
+    if folder is None or common is None or not _has_head(folder):
+        return None
+    parts = [common / name for name in ("objects", "refs")]
+    whole = all(os.path.isdir(part) and os.access(part, os.X_OK) for part in parts)
+    return GitRepository(top=top, folder=folder, common=common) if whole else None
+
+
+def is_outside_repositories(project: Path) -> bool:
+    """Whether git surely finds no repository from this folder."""
+    return _top(project) is None
+
+
+def _top(project: Path) -> Path | None:
     project = Path(os.path.realpath(project))
     for top in (project, *project.parents):
-        place = top / ".git"
-        if os.path.lexists(place):
-            return _repository(top, place)
-        if os.path.lexists(top / "HEAD") and os.path.lexists(top / "objects"):
-            return None  # git would take this folder itself for a repository
+        if os.path.lexists(top / ".git") or (os.path.lexists(top / "HEAD") and os.path.lexists(top / "objects")):
+            return top
     return None
 
 
-def _repository(top: Path, place: Path) -> GitRepository | None:
-    if place.is_symlink():
-        return None
-    folder = place if place.is_dir() else _worktree_folder(top)
-    if folder is None:
-        return None
-    common = _common_folder(folder)
-    if common is None:
-        return None
-    whole = (folder / "HEAD").is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
-    return GitRepository(top=top, folder=folder, common=common) if whole else None
+def _has_head(folder: Path) -> bool:
+    """Whether git takes this directory for a repository; it passes over one whose HEAD names nothing."""
+    head = _text(folder, "HEAD") if not (folder / "HEAD").is_symlink() else ""
+    return head.startswith("ref: refs/") or _COMMIT.fullmatch(head.strip()) is not None
 
 
 def _common_folder(folder: Path) -> Path | None:
@@ -105,15 +116,26 @@ def _worktree_folder(top: Path) -> Path | None:
 
 def is_inert(repository: GitRepository) -> bool:
     """Whether looking with git runs no program of the repository's choice."""
-    modules = read_inside(repository.top, ".gitmodules", CONFIG_LIMIT + 1)
-    if modules is None and os.path.lexists(repository.top / ".gitmodules"):
-        return False
-    if modules is not None and (len(modules) > CONFIG_LIMIT or b"ignore" in modules.lower()):
+    if os.path.lexists(repository.top / ".gitmodules") and may_enter_submodules(repository):
         return False
     if not (repository.common / "config").is_file():
         return False
     files = ((repository.common, "config"), (repository.folder, "config.worktree"))
     return all(_is_harmless(folder, name) for folder, name in files if os.path.lexists(folder / name))
+
+
+def may_enter_submodules(repository: GitRepository) -> bool:
+    """Whether looking may run git in a submodule, with that one's configuration: `ignore` in `.gitmodules` goes before
+    our own setting. Without the file, git reads what is committed, so that a submodule in the index is enough."""
+    if os.path.lexists(repository.top / ".gitmodules"):
+        data = read_inside(repository.top, ".gitmodules", CONFIG_LIMIT + 1)
+        return data is None or len(data) > CONFIG_LIMIT or b"ignore" in data.lower()
+    for name in os.listdir(repository.folder):
+        if name == "index" or name.startswith("sharedindex."):
+            data = read_inside(repository.folder, name, INDEX_LIMIT + 1)
+            if data is None or len(data) > INDEX_LIMIT or _SUBMODULE in data:
+                return True
+    return False
 
 
 def _is_harmless(folder: Path, name: str) -> bool:

@@ -69,10 +69,10 @@ BOMBS = (
     "head -c 20M /dev/zero > /dev/shm/big",
     "for i in 1 2 3 4; do head -c 5M /dev/zero > /tmp/big$i; done",
     "head -c 20M /dev/zero | split -b 10M - /tmp/part",
-    "for i in $(seq 600); do sleep 0.5 & done; wait",
-    'python3 -c "import os, time\nfor i in range(600):\n    if os.fork() == 0: time.sleep(0.5); os._exit(0)\ntime.sleep(0.4)"',
-    "f() { [ $1 = 0 ] && sleep 0.5 || { f $(($1-1)) & f $(($1-1)) & wait; }; }; f 9",
-    "perl -e 'for (1..600) { if (!fork) { sleep 1; exit } } select undef, undef, undef, 0.4'",
+    "for i in $(seq 600); do sleep 2 & done; wait",
+    'python3 -c "import os, time\nfor i in range(600):\n    if os.fork() == 0: time.sleep(2); os._exit(0)\ntime.sleep(0.4)"',
+    "f() { [ $1 = 0 ] && sleep 2 || { f $(($1-1)) & f $(($1-1)) & wait; }; }; f 9",
+    "perl -e 'for (1..600) { if (!fork) { sleep 2; exit } } select undef, undef, undef, 0.4'",
 )
 
 _IOCTL = "import fcntl, termios, os; "

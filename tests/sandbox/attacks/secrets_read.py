@@ -94,7 +94,7 @@ OTHER_PROCESSES_READ = (
     "perl -e 'open F, \"/proc/@victim@/environ\"; print <F>'",
     "tr '\\0' '\\n' < /proc/@victim@/task/@victim@/environ",
     "cat /proc/@victim@/task/@victim@/fd/@descriptor@",
-    "cat /proc/@victim@/task/@victim@/cwd/../run/secrets/database",
+    "cat /proc/@victim@/task/@victim@/cwd/../../../../../../run/secrets/database",
     "ps eww -p @victim@",
 )
 

@@ -31,6 +31,7 @@ NEVER = frozenset({".git", ".outlast", ".hg", ".svn"})
 _TICK = 20_000_000
 """A file may change twice within one tick of the file system's clock (in ns); one changed so recently is read again."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Stamp = tuple[int, int, int, int]
@@ -138,24 +139,18 @@ class WorkspaceIndex:
         gone are dropped."""
         stale: list[str] = []
         gone: list[str] = []
-        lstat = os.lstat
         for key, folder in self.state.folders.items():
-            place = f"{self.root}/{key}"
+            place = f"{self.root}/{key}"[:-1]
             try:
-                found = lstat(place[:-1])
-                if not stat.S_ISDIR(found.st_mode):
-                    gone.append(key)
-                    continue
-                if found.st_mtime_ns != folder.changed or found.st_ino != folder.inode:
+                here = os.open(place, _PLACE)
+            except OSError:  # removed, replaced by a link or a file, or closed to this user
+                (stale if os.path.isdir(place) and not os.path.islink(place) else gone).append(key)
+                continue
+            try:
+                if _differs(folder, here):
                     stale.append(key)
-                    continue
-                for name, stamp in folder.files.items():
-                    now = lstat(place + name)
-                    if (now.st_size, now.st_mtime_ns, now.st_ino, now.st_ctime_ns) != stamp:
-                        stale.append(key)
-                        break
-            except OSError:  # something was removed just now, which listing the folder shows
-                (stale if os.path.isdir(place) else gone).append(key)
+            finally:
+                os.close(here)
         self.is_saved = self.is_saved and not gone
         for key in gone:
             self._drop(key)
@@ -336,6 +331,22 @@ class WorkspaceIndex:
             yield here
         finally:
             os.close(here)
+
+
+def _differs(folder: KnownFolder, here: int) -> bool:
+    """Whether an entry of an open folder was added or removed, or a known file differs. This is most of a look."""
+    found = os.fstat(here)
+    if found.st_mtime_ns != folder.changed or found.st_ino != folder.inode:
+        return True
+    look = os.stat  # relative to the open folder: the kernel walks a short path
+    try:
+        for name, stamp in folder.files.items():
+            now = look(name, dir_fd=here, follow_symlinks=False)
+            if (now.st_size, now.st_mtime_ns, now.st_ino, now.st_ctime_ns) != stamp:
+                return True
+    except OSError:  # it was removed just now, which listing the folder shows
+        return True
+    return False
 
 
 def blob_id(data: bytes) -> str:

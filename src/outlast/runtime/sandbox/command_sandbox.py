@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from outlast.runtime.sandbox import unix_sockets
-from outlast.runtime.sandbox.bubblewrap import SessionPlaces, command_argv, session_argv
+from outlast.runtime.sandbox.bubblewrap import REPLACED, SessionPlaces, command_argv, session_argv
 from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
 from outlast.runtime.sandbox.denials import named_denials, passed_over, start_folder
@@ -33,6 +32,7 @@ from outlast.runtime.sandbox.placeholders import sweep_placeholders
 from outlast.runtime.sandbox.port import CommandRequest, CommandWalls, NeedKind, SandboxReport, SandboxTier
 from outlast.runtime.sandbox.protected_files import protected_snapshot
 from outlast.runtime.sandbox.session_sandbox import SandboxFailure, SessionSandbox
+from outlast.runtime.sandbox.unix_sockets import reachable_sockets
 
 _OWN_VARIABLES = ("OUTLAST_SESSION_ID", "OUTLAST_FOLDER_FILE", "BASH_ENV", "PWD")
 """What the bash tool sets for its shell."""
@@ -437,8 +437,7 @@ class CommandSandbox:
 def _outer_sockets(hidden: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the sockets on which programs outside listen. Those of the session are in a network of their own, which
     this process does not see."""
-    paths = dict.fromkeys(Path(os.path.realpath(path)) for path in unix_sockets.listening())
-    return tuple(path for path in paths if path.is_socket() and not any(path.is_relative_to(one) for one in hidden))
+    return tuple(map(Path, reachable_sockets([*map(str, hidden), *REPLACED])))
 
 
 def _layer(layer: Path, number: int) -> tuple[Path, Path]:

@@ -1,9 +1,10 @@
 """Finds Unix sockets of daemons that a command could reach: a container engine, an ssh agent, a terminal multiplexer.
 
-A read-only mount does not keep a command from connecting a socket, so bubblewrap covers those that `listening` returns.
-Landlock does not govern connections to sockets that have a path, and a system call filter sees no path. So a command
-in that tier may connect Unix sockets only if none of another program is in its reach. This module runs in the
-supervisor: it imports only the standard library.
+A network namespace and a read-only mount do not keep a command from connecting a socket that has a path, so bubblewrap
+covers those that `reachable_sockets` returns. Landlock does not govern them either, and a system call filter sees no
+path: a command in that tier may connect Unix sockets only if none of another program is in its reach. A socket that
+appears while a command runs is not known, nor one of a daemon in another network namespace. This module runs in the
+supervisor too: it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ def are_reachable(allowed: list[str], run: str = RUN) -> bool:
     inside = [os.path.realpath(path) for path in allowed]
     paths = {*listening(), *_mounted()}
     return any(_is_reachable(path, inside) for path in paths) or _holds_socket(run, inside)
+
+
+def reachable_sockets(apart: list[str]) -> list[str]:
+    """Return the real paths of the sockets that this user can connect, except those below one of these folders."""
+    inside = [os.path.realpath(path) for path in apart]
+    paths = {*listening(), *_mounted()}
+    return sorted({os.path.realpath(path) for path in paths if _is_reachable(path, inside)})
 
 
 def listening() -> list[str]:

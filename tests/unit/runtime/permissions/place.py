@@ -64,7 +64,8 @@ def _repositories(project: Path) -> None:
     }
     for name, config in configs.items():
         place = project / name / ".git"
-        place.mkdir(parents=True)
+        for part in ("objects", "refs"):
+            (place / part).mkdir(parents=True)
         (place / "HEAD").write_text("ref: refs/heads/main\n")
         (place / "config").write_text(config)
     (project / "hooked/.git/hooks").mkdir()

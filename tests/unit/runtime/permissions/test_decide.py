@@ -68,7 +68,7 @@ TABLE = {
     ("todo", ""): "allow allow allow allow allow",
     ("ask_user", ""): "allow allow allow allow allow",
     ("bash", "ls"): "allow allow allow ask allow",
-    ("bash", "mkdir x"): "deny allow allow ask allow",
+    ("bash", "mkdir x"): "deny ask allow ask allow",
     ("bash", "rm x"): "ask ask allow ask allow",
 }
 

@@ -19,7 +19,6 @@ class OptionKind(StrEnum):
 
     TEXT = "text"
     READ = "read"
-    WRITE = "write"
     NONE = "none"
 
 

@@ -1,8 +1,7 @@
 """Tracks the folders a command line may run in, and checks what it touches from there.
 
 After `cd x` a later command runs in `x`, or in the previous folder if `cd` failed, so a path must be harmless from
-every possible folder. A folder that the same line moves may contain links that were not checked, so no other command
-of the line may use a path through it.
+every possible folder.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
-from outlast.runtime.permissions.paths import inside, reading_fault, resolve, writing_fault
+from outlast.runtime.permissions.paths import inside, reading_fault, writing_fault
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word
 
 MOST_MATCHES = 2_000
@@ -20,21 +19,13 @@ MOST_FOLDERS = 4
 
 
 class CommandScope:
-    """`writes` and `compiles` say what any command of the line does; `at` is the index of the command being judged."""
+    """`writes`: a command of the line is known to write."""
 
     def __init__(self, project: Path, roots: Sequence[Path], search_path: str = "") -> None:
         self.roots = tuple(roots)
-        self.start = os.path.realpath(project)
         self.search_path = search_path
-        self.moved: set[tuple[str, int]] = set()
         self.writes = False
-        self.compiles = False
-        self.again()
-
-    def again(self) -> None:
-        """Go back to the first command but keep what is known about later ones: piped commands run concurrently."""
-        self.folders = [self.start]
-        self.at = 0
+        self.folders = [os.path.realpath(project)]
 
     @contextlib.contextmanager
     def standing_in(self, folders: list[str]) -> Generator[None]:
@@ -49,37 +40,27 @@ class CommandScope:
         """Raises NotUnderstood if reading this operand, or anything it may expand to, needs a question."""
         if word.text == "-":
             return
-        if word.glob and any(at != self.at for _, at in self.moved):
-            raise NotUnderstood("has a pattern, which may fit what it has just moved or copied")
         for folder in self.folders:
             for name in _matches(word, folder) if word.glob else [word.text]:
                 if word.glob and name.startswith("-"):
                     raise NotUnderstood("has a pattern that fits a name which is an option; write ./ before it")
-                self._untouched(name, folder)
                 self._refuse(reading_fault(name, folder, self.roots))
 
     def is_folder(self, word: Word) -> bool:
         """Whether this operand may name a folder."""
         return any(os.path.isdir(os.path.join(folder, word.text)) for folder in self.folders)
 
-    def writes_to(self, word: Word, *more: str) -> None:
-        """Like `reads`, for writing to the path or to `more` below it; also records that the line writes."""
-        self.may_write(word, *more)
-        self.writes = self.writes or word.text != "/dev/null"
-
-    def may_write(self, word: Word, *more: str) -> None:
+    def writes_to(self, word: Word) -> None:
+        """Raises NotUnderstood if writing to this path needs a question, whatever writes there."""
         if word.glob:
             raise NotUnderstood("writes to a pattern")
         for folder in self.folders:
-            name = os.path.join(word.text, *more)
-            self._untouched(name, folder)
-            self._refuse(writing_fault(name, folder, self.roots))
+            self._refuse(writing_fault(word.text, folder, self.roots))
 
     def goes_to(self, word: Word) -> None:
         """`cd`: later commands may also run in this folder."""
         found: list[str] = []
         for folder in self.folders:
-            self._untouched(word.text, folder)
             there = os.path.normpath(os.path.join(folder, word.text))
             if os.path.realpath(there) != there:
                 raise NotUnderstood("changes into a folder through a link")
@@ -89,20 +70,6 @@ class CommandScope:
         self.folders = list(dict.fromkeys([*self.folders, *found]))
         if len(self.folders) > MOST_FOLDERS:
             raise NotUnderstood("changes folders too often to be followed")
-
-    def moves(self, target: str, sources: Sequence[Word]) -> None:
-        """Record that `sources` end up at `target`. Folders may contain links, plain files cannot."""
-        for folder in self.folders:
-            if not all(os.path.isfile(os.path.join(folder, source.text)) for source in sources):
-                self.moved.add((resolve(target, folder), self.at))
-
-    def _untouched(self, name: str, folder: str) -> None:
-        others = [moved for moved, at in self.moved if at != self.at]
-        if not others:
-            return
-        for path in (os.path.normpath(os.path.join(folder, name)), resolve(name, folder)):
-            if any(Path(path).is_relative_to(moved) for moved in others):
-                raise NotUnderstood("uses what it has just moved or copied")
 
     def _refuse(self, fault: str | None) -> None:
         if fault is not None:

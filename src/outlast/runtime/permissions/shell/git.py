@@ -8,16 +8,22 @@ user's global git configuration is trusted. Every shell must have `GIT_ENVIRONME
 from __future__ import annotations
 
 import os
-import re
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from outlast.runtime.git_repository import is_harmless_setting, setting_names
+from outlast.runtime.git_repository import (
+    CONFIG_LIMIT,
+    find_repository,
+    is_harmless_setting,
+    is_outside_repositories,
+    may_enter_submodules,
+    setting_names,
+)
 from outlast.runtime.permissions.shell.arguments import CommandArguments, Grammar, OptionKind, arguments, grammar
 from outlast.runtime.permissions.shell.command_scope import CommandScope
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word
+from outlast.runtime.safe_open import read_inside
 
 _SETTINGS = {
     "core.fsmonitor": "false",
@@ -180,127 +186,30 @@ def _only_looks(name: str, given: CommandArguments) -> None:
 
 # --- the repository's own configuration
 
-_ALSO_HARMLESS = re.compile(
-    r"color\..*|status\.(short|branch|relativepaths|showuntrackedfiles|renames|aheadbehind|showstash)|commit\.cleanup"
-    r"|gc\.[a-z.]*|pack\.[a-z]*|extensions\.refstorage"
-)
-"""Besides what `git_repository` knows: more settings that run nothing when somebody looks."""
-
 
 def repository_fault(folder: str) -> str | None:
-    """Return why reading with git in this folder needs a question; None if no repository, or if it runs nothing.
-
-    A `.git` folder that git does not take for a repository is judged, and those above it, too.
-    """
-    while True:
-        found = os.path.join(folder, ".git")
-        if os.path.lexists(found):
-            fault = _place_fault(found, folder)
-            if fault or _is_repository(found):
-                return fault
-        elif os.path.lexists(os.path.join(folder, "HEAD")) and os.path.lexists(os.path.join(folder, "objects")):
-            return _LAYOUT  # a bare repository, which git accepts without `.git`
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
-        folder = parent
-
-
-_LAYOUT = "runs git in a folder that is itself laid out like a repository"
-_UNREADABLE = "runs git in a repository whose configuration cannot be read"
-
-
-def _place_fault(found: str, top: str) -> str | None:
-    place = os.path.realpath(found) if os.path.isdir(found) else _pointed(found, top, "gitdir: ")
-    if place is None:
-        return _LAYOUT
-    common = _pointed(os.path.join(place, "commondir"), place)
-    if common is None:
-        if os.path.lexists(os.path.join(place, "commondir")):
-            return _UNREADABLE
-        common = place
-    if os.path.lexists(os.path.join(common, "hooks", "post-index-change")):
+    """Return why reading with git in this folder needs a question; None if no repository, or if it runs nothing."""
+    repository = find_repository(Path(folder))
+    if repository is None:
+        unusual = "runs git in a repository with a layout that is not judged"
+        return None if is_outside_repositories(Path(folder)) else unusual
+    if os.path.lexists(repository.common / "hooks" / "post-index-change"):
         return "runs git in a repository with a hook that looking may run (post-index-change)"
-    for path in (os.path.join(common, "config"), os.path.join(place, "config.worktree")):
-        fault = _config_fault(path)
-        if fault:
-            return fault
-    return _submodule_fault(place, top)
+    if may_enter_submodules(repository):
+        return "runs git in a repository with submodules that git may look into"
+    files = ((repository.common, "config"), (repository.folder, "config.worktree"))
+    faults = (_config_fault(place, name) for place, name in files if os.path.lexists(place / name))
+    return next((fault for fault in faults if fault), None)
 
 
-_HEAD = re.compile(rb"(ref: refs/[!-~]+|[0-9a-f]{40}([0-9a-f]{24})?)\n")
-
-
-def _is_repository(found: str) -> bool:
-    """Whether git surely stops here. A `.git` file that it cannot follow makes it stop, too."""
-    if not os.path.isdir(found) or os.path.lexists(os.path.join(found, "commondir")):
-        return os.path.isfile(found)
-    head = os.path.join(found, "HEAD")
-    names = [os.path.join(found, name) for name in ("objects", "refs")]
-    if os.path.islink(head) or not all(os.path.isdir(name) and os.access(name, os.X_OK) for name in names):
-        return False
-    return _HEAD.fullmatch(_start(head, 1024) or b"") is not None
-
-
-def _start(path: str, limit: int) -> bytes | None:
-    """Return the first bytes of a file; None if there is no readable regular file."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    with os.fdopen(file, "rb") as stream:
-        return stream.read(limit) if stat.S_ISREG(os.fstat(file).st_mode) else None
-
-
-def _pointed(path: str, start: str, prefix: str = "") -> str | None:
-    """Return the folder that a file of git's names. None if git may read another name in it than we do: git takes its
-    bytes as they are, but for the line break at the end."""
-    data = _start(path, _LONGEST_NAME + 1)
-    text = os.fsdecode(data or b"").rstrip("\r\n")
-    name = text.removeprefix(prefix)
-    if not data or len(data) > _LONGEST_NAME or not text.startswith(prefix) or not name.isprintable():
-        return None
-    return os.path.realpath(os.path.join(start, name)) if name and name == name.strip() else None
-
-
-_LONGEST_NAME = 4096
-_LONGEST_CONFIG = 1 << 20
-_LONGEST_INDEX = 64 << 20
-_SUBMODULE = b"\x00\x00\xe0\x00"
-"""The mode of a submodule in git's index."""
-
-
-def _submodule_fault(place: str, top: str) -> str | None:
-    """`ignore` in `.gitmodules` goes before our own setting, and git then runs with the submodule's configuration.
-    Without the file, git reads what is committed."""
-    path = os.path.join(top, ".gitmodules")
-    if os.path.lexists(path):
-        data = _start(path, _LONGEST_CONFIG + 1)
-        if data is None or len(data) > _LONGEST_CONFIG or b"ignore" in data.lower():
-            return "runs git in a repository with submodules that git may look into"
-        return None
-    try:
-        names = [name for name in os.listdir(place) if name == "index" or name.startswith("sharedindex.")]
-    except OSError:
-        return None
-    for name in names:
-        data = _start(os.path.join(place, name), _LONGEST_INDEX + 1)
-        if data is None or len(data) > _LONGEST_INDEX or _SUBMODULE in data:
-            return "runs git in a repository with submodules that git may look into"
-    return None
-
-
-def _config_fault(path: str) -> str | None:
+def _config_fault(folder: Path, name: str) -> str | None:
     """Return why a configuration file needs a question; None if each of its settings is known to run nothing."""
-    if not os.path.lexists(path):
-        return None
-    folder, name = os.path.split(path)
-    settings = setting_names(Path(folder), name)
+    settings = setting_names(folder, name)
     if settings is None:
-        return _UNREADABLE
-    if b"::" in (_start(path, _LONGEST_CONFIG) or b""):  # an address that names a program
+        return "runs git in a repository whose configuration cannot be read"
+    if b"::" in (read_inside(folder, name, CONFIG_LIMIT) or b""):  # an address that names a program
         return "runs git in a repository whose configuration may run programs (::)"
     for setting in settings:
-        if setting == "core.hookspath" or not (is_harmless_setting(setting) or _ALSO_HARMLESS.fullmatch(setting)):
+        if setting == "core.hookspath" or not is_harmless_setting(setting):
             return f"runs git in a repository whose configuration may run programs ({setting})"
     return None

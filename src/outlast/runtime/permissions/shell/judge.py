@@ -1,7 +1,7 @@
 """Decides whether a shell command may run without asking: each simple command in it is judged by its arguments.
 
-A command passes if both parsers agree on it (`tokenizer`, `grammar_check`) and each simple command is known to be
-harmless with these exact arguments (`known_programs`, `special_programs`, `git`) or matches an allow rule or a grant.
+A command passes if both parsers agree on it (`tokenizer`, `grammar_check`) and each simple command is known only to
+read with these exact arguments (`known_programs`, `special_programs`, `git`) or matches an allow rule or a grant.
 Every other command needs a question. The caller must run exactly the text that was judged, by bash, in the policy's
 `cwd` or else the project, with `git.GIT_ENVIRONMENT` set and `shell_variables.UNSET` unset.
 """
@@ -24,7 +24,7 @@ from outlast.runtime.permissions.shell.grammar_check import confirm
 from outlast.runtime.permissions.shell.grants import grantable, head_words, is_covered
 from outlast.runtime.permissions.shell.known_programs import BUILTINS, READERS, TALKERS, WRITERS
 from outlast.runtime.permissions.shell.special_programs import SPECIAL
-from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Simple, scan
+from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Redirect, Simple, scan
 
 __all__ = ["Judgement", "grantable", "head_words", "judge", "read_commands"]
 
@@ -59,27 +59,33 @@ def judge(command: str, policy: Policy) -> Judgement:
         _looked_up("bash", scope)  # bash itself must be the system's, too
     except NotUnderstood as why:
         return Judgement(verdict=Verdict.ASK, reasons=(f"the command {why}",))
-    _pass(command, commands, scope, policy)
-    scope.again()
-    faults, ruled = _pass(command, commands, scope, policy)
+    scope.writes = any(map(_is_writer, commands))
+    faults, ruled = _faults(command, commands, scope, policy)
     reasons = tuple(f"`{_short(command, simple)}` {why}" for simple, why in faults[:_MOST_REASONS])
     if len(faults) > _MOST_REASONS:
         reasons += (f"and {len(faults) - _MOST_REASONS} more",)
     verdict = Verdict.ASK if faults else Verdict.ALLOW
-    writes = scope.writes or scope.compiles
-    if writes and policy.mode is PermissionMode.READ_ONLY:
+    if scope.writes and policy.mode is PermissionMode.READ_ONLY:
         verdict, reasons = Verdict.DENY, ("the command writes, and the mode is read-only",)
     asked = tuple(simple for simple, _ in faults)
-    return Judgement(verdict=verdict, reasons=reasons, writes=writes, asked=asked, by_rule=ruled == len(commands))
+    return Judgement(verdict=verdict, reasons=reasons, writes=scope.writes, asked=asked, by_rule=ruled == len(commands))
 
 
-def _pass(
+def _is_writer(simple: Simple) -> bool:
+    return _program(simple.argv[0]) in WRITERS or any(map(_is_output, simple.redirects))
+
+
+def _is_output(redirect: Redirect) -> bool:
+    return redirect.mode == ">" and redirect.target.text != "/dev/null"
+
+
+def _faults(
     command: str, commands: list[Simple], scope: CommandScope, policy: Policy
 ) -> tuple[list[tuple[Simple, str]], int]:
+    """Return the commands that need a question, each with the reason, and how many are covered by rules or grants."""
     faults: list[tuple[Simple, str]] = []
     ruled = 0
-    for number, simple in enumerate(commands):
-        scope.at = number
+    for simple in commands:
         try:
             _redirections(simple, scope)
             if _is_allowed(command, simple, policy, scope):
@@ -131,9 +137,11 @@ def _covers(rule: PermissionRule, simple: Simple, text: str, scope: CommandScope
 
 def _harmless(simple: Simple, scope: CommandScope) -> None:
     name = _program(simple.argv[0])
+    if name in WRITERS:
+        raise NotUnderstood("writes files")
     words = simple.words[1:]
     special = SPECIAL.get("python3" if _PYTHON.fullmatch(name) else name)
-    table = READERS.get(name) or TALKERS.get(name) or WRITERS.get(name)
+    table = READERS.get(name) or TALKERS.get(name)
     if special is None and table is None:
         raise NotUnderstood("runs a program that is not on the list of harmless ones")
     if name not in _SHOWS_STATUS and any(word.status for word in words):
@@ -144,6 +152,8 @@ def _harmless(simple: Simple, scope: CommandScope) -> None:
         special(words, scope)
     elif table is not None:
         _by_table(name, simple, table, scope)
+    if any(map(_is_output, simple.redirects)):
+        raise NotUnderstood("writes to a file")
 
 
 def _program(first: str) -> str:
@@ -162,8 +172,6 @@ def _by_table(name: str, simple: Simple, table: Grammar, scope: CommandScope) ->
     for word in given.operands:
         if table.operands is OptionKind.READ:
             scope.reads(word)
-        elif table.operands is OptionKind.WRITE:
-            scope.writes_to(word)
         elif word.glob:
             raise NotUnderstood(f"gives {name} a pattern")
 

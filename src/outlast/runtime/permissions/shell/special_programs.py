@@ -1,4 +1,4 @@
-"""Judges programs whose arguments are a small language: `find`, `test`, `sed -n 1,5p`, `cp` and others.
+"""Judges programs whose arguments are a small language: `find`, `test`, `sed -n 1,5p` and others.
 
 Each function returns, or raises NotUnderstood. It knows only the plainly harmless part of each language; everything
 else needs a question.
@@ -6,14 +6,12 @@ else needs a question.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 from outlast.runtime.permissions.shell.arguments import OptionKind, arguments, grammar
 from outlast.runtime.permissions.shell.command_scope import CommandScope
 from outlast.runtime.permissions.shell.git import judge_git
-from outlast.runtime.permissions.shell.known_programs import COPY, MOVE
 from outlast.runtime.permissions.shell.tokenizer import NotUnderstood, Word, names
 
 Judge = Callable[[Sequence[Word], CommandScope], None]
@@ -178,74 +176,9 @@ def _date(words: Sequence[Word], scope: CommandScope) -> None:
         scope.reads(path)
 
 
-_STRINGS = grammar("af", "all bytes== radix==", valued="nt")
-
-
-def _strings(words: Sequence[Word], scope: CommandScope) -> None:
-    """It takes arguments from a file named by `@FILE`, wherever the word stands."""
-    if any(word.text.startswith("@") or (word.glob and word.text[0] in "*?[") for word in words):
-        raise NotUnderstood("gives strings a file of arguments (@FILE), or a pattern that could become one")
-    for operand in arguments("strings", words, _STRINGS).operands:
-        scope.reads(operand)
-
-
-# --- python, to check syntax and nothing else
-
-
 def _python(words: Sequence[Word], scope: CommandScope) -> None:
-    """`python -I -m py_compile FILES` writes `__pycache__` next to them. Without `-I`, Python looks for its own modules
-    in the current folder first, so a file of the project would run."""
-    said = [word.text for word in words]
-    if said in (["--version"], ["-V"]):
-        return
-    if said[:2] == ["-m", "py_compile"]:
-        raise NotUnderstood("runs Python where a module may take the place of one of Python's own; -I before -m helps")
-    if said[:3] != ["-I", "-m", "py_compile"] or len(said) < 4:
+    if [word.text for word in words] not in (["--version"], ["-V"]):
         raise NotUnderstood("runs Python")
-    for file in words[3:]:
-        if file.glob or file.text.startswith("-") or not file.text.endswith(".py"):
-            raise NotUnderstood("gives py_compile something other than names of Python files")
-        scope.reads(file)
-        scope.may_write(Word(os.path.dirname(file.text) or ".", file.start, file.end), "__pycache__", "x")
-    scope.compiles = True
-
-
-# --- copying and moving
-
-
-def _copied(program: str, words: Sequence[Word], scope: CommandScope) -> None:
-    given = arguments(program, words, COPY if program == "cp" else MOVE)
-    *sources, target = given.operands
-    recursive = given.has("-r", "-R", "-a", "-d", "-P", "--recursive", "--archive", "--no-dereference")
-    scope.writes_to(target)
-    for source in sources:
-        name = os.path.basename(source.text.rstrip("/"))
-        if source.glob or name in {"", ".", ".."}:
-            raise NotUnderstood(f"gives {program} a pattern, or a folder without a name")
-        scope.reads(source)
-        scope.writes_to(target, name)
-        if program == "mv":
-            scope.writes_to(source)
-        for folder in scope.folders:
-            _plain_source(program, source, target, name, folder, recursive=recursive)
-    if recursive or program == "mv":
-        scope.moves(target.text, sources)
-
-
-def _plain_source(program: str, source: Word, target: Word, name: str, folder: str, *, recursive: bool) -> None:
-    path, there = os.path.join(folder, source.text), os.path.join(folder, target.text)
-    if os.path.islink(path.rstrip("/")) and (recursive or program == "mv"):
-        raise NotUnderstood(f"gives {program} a link")
-    if recursive and os.path.lexists(os.path.join(there, name) if os.path.isdir(there) else there):
-        raise NotUnderstood("copies over what is already there")
-
-
-def _cp(words: Sequence[Word], scope: CommandScope) -> None:
-    _copied("cp", words, scope)
-
-
-def _mv(words: Sequence[Word], scope: CommandScope) -> None:
-    _copied("mv", words, scope)
 
 
 SPECIAL: Mapping[str, Judge] = {
@@ -260,10 +193,7 @@ SPECIAL: Mapping[str, Judge] = {
     "awk": _awk,
     "jq": _jq,
     "date": _date,
-    "strings": _strings,
     "python": _python,
     "python3": _python,
-    "cp": _cp,
-    "mv": _mv,
     "git": judge_git,
 }
