@@ -18,7 +18,8 @@ from outlast.store import open_store
 from outlast.store.files.directory import StoreDirectory
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, Query
-from outlast.store.sqlite.rows import WITH_OLDEST_WORK, WITH_WORK, SqliteRows
+from outlast.store.sqlite.list_statement import WITH_OLDEST_WORK, WITH_WORK
+from outlast.store.sqlite.rows import SqliteRows
 from tests.pg import PgServer
 
 IDLE = 10_000

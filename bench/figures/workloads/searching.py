@@ -33,7 +33,7 @@ def search(lab: Lab, kind: str) -> Iterator[Figure]:
         limit.fill(texts)
         with closing(Searcher(store)) as searcher:
             began = time.perf_counter()
-            searcher.search(asked[0])
+            searcher.search(asked[0], wait=None)
             indexed = time.perf_counter() - began
 
             def bare(count: int) -> None:
