@@ -97,6 +97,14 @@ class Agent:
             raise outcome.error
         return outcome.answer
 
+    def leave(self) -> bool:
+        """Leave the running turn to the next process, as a killed process would: nothing of it is closed, its questions
+        stay open, and `resume` returns. False if no turn runs. No further turn starts in this agent."""
+        self._host.close()
+        for runner in self._host.runners.values():
+            runner.leave()
+        return bool(self._host.runners)
+
     def run_sync(self, task: str | tuple[Part, ...]) -> str:
         """`run` for callers without an event loop. Closes its connections, which belong to the temporary loop."""
 

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from outlast.core.events import InputAdmitted
+from outlast.core.messages import TextPart
+from outlast.store.port import Append, NewEvent, Query
 from tests.acceptance.terminal import Place, call, reply
 
 
@@ -45,6 +48,7 @@ def test_json_is_one_object_and_stream_json_is_every_event_with_its_seq(place: P
         json.loads(line)
         for line in place.run("-p", "go", "--model", place.model, "--output-format", "stream-json").stdout.splitlines()
     ]
+    assert lines[0] == {"kind": "session", "session_id": lines[-1]["session_id"]}
     durable = [line for line in lines if "seq" in line and line["kind"] not in {"delta", "result"}]
     assert [line["seq"] for line in durable] == list(range(1, len(durable) + 1))
     assert durable[-1]["kind"] == "TurnEnded"
@@ -53,6 +57,24 @@ def test_json_is_one_object_and_stream_json_is_every_event_with_its_seq(place: P
     assert "A text that comes in pieces.".startswith(drafted)
     assert lines[-1]["kind"] == "result"
     assert lines[-1]["last_seq"] == durable[-1]["seq"]
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_answer_printed_is_the_one_to_its_own_prompt(place: Place, output: str) -> None:
+    """A chat's message that comes meanwhile is answered by the same process, after its own."""
+    place.says(reply("Mine, slowly said.", delay_ms=3000), reply("The other one."))
+    running = place.start("-p", "go", "--model", place.model, "--output-format", output)
+    with place.store() as store:
+        _until(lambda: any(header.turn for header in store.find(Query()).headers), running)
+        [header] = store.find(Query()).headers
+        said = NewEvent(event=InputAdmitted(parts=(TextPart("and you?"),)), actor="user/telegram")
+        store.commit(Append(session_id=header.session_id, events=(said,)))
+        printed, _ = running.communicate(timeout=60)
+        kinds = [row.kind for row in store.read(header.session_id)]
+    assert running.returncode == 0
+    assert kinds.count("TurnEnded") == 2, "the other message is answered, too"
+    answer = json.loads(printed)["answer"] if output == "json" else printed.strip()
+    assert answer == "Mine, slowly said."
 
 
 def test_ended_and_busy_sessions_are_conflicts(place: Place) -> None:
@@ -67,8 +89,8 @@ def test_ended_and_busy_sessions_are_conflicts(place: Place) -> None:
         busy.communicate(timeout=20)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_closes_the_turn_durably_and_continue_goes_on(place: Place, number: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_stops_the_turn_durably_and_continue_goes_on(place: Place, number: int) -> None:
     place.says(call("bash", command="touch started; sleep 60"), reply("Went on."))
     running = place.start("-p", "run", "--model", place.model, "--allow", "bash")
     _until((place.project / "started").exists, running)

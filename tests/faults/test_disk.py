@@ -152,3 +152,14 @@ def test_no_permission_is_one_sentence_that_says_so(kind: str, memory: Path, wha
     assert said.startswith("StoreUnavailable: ")
     assert "ermission" in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}/store/x.db", "files:///{}/store/x"])
+def test_a_read_only_file_system_is_named_with_its_mount(tmp_path: Path, url: str) -> None:
+    mount = tmp_path / "store"
+    mount.mkdir()
+    store = url.format(tmp_path)
+    opens = f"OUTLAST_HOME={tmp_path}/home {sys.executable} -m outlast -p hello --model none --store {store} </dev/null"
+    script = f"mount -t tmpfs none {mount} && {opens} && mount -o remount,ro {mount} && {opens}"
+    done = subprocess.run([*own_mounts(), "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    assert f"is on a file system that is mounted read-only at {mount}; mount it writable" in done.stderr, done.stderr

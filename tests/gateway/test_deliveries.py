@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from outlast.app.chat.delivery_log import DeliveryLog
@@ -134,6 +135,27 @@ async def test_a_platform_that_knows_repeats_is_sent_the_same_key_and_no_mark(tm
         await world.asked("hello")
         assert room.texts() == ["re: hello"]
         assert [begun.attempt for begun in kinds_of(world.store, world.session(), e.DeliveryBegun)] == [1]
+
+
+class Keeping(Room):
+    """Answers a key that it knows with the message of the first time, and ignores the new text, as Matrix does."""
+
+    knows_repeats = True
+
+    async def send(self, address: ChatAddress, message: OutgoingMessage) -> str:
+        for shown in self.shown:
+            if shown.key == message.key:
+                return shown.message_id
+        sent = await super().send(address, msgspec.structs.replace(message, text=message.text[:4]))
+        raise MaybeSent(f"the confirmation of {sent} was lost")
+
+
+async def test_a_reply_whose_first_part_was_taken_before_is_completed_by_an_edit(tmp_path: Path) -> None:
+    room = Keeping()
+    async with running(tmp_path, room) as world:
+        await world.asked("hello")
+        assert room.texts() == ["re: hello"]
+        assert [shown.edits for shown in room.shown] == [["re: "]]
 
 
 async def test_a_platform_that_knows_repeats_is_tried_until_it_takes_it(tmp_path: Path) -> None:

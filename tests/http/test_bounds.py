@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import socket
 from collections.abc import AsyncGenerator
 
@@ -116,6 +117,22 @@ async def test_a_body_that_does_not_come_is_given_up(door: Inside, monkeypatch: 
         "POST", "/api/sessions", content=body(), headers={"Content-Type": "application/json"}, status=408
     )
     assert "seconds" in answer["detail"]
+
+
+@pytest.mark.parametrize("how", ["announced", "chunked"])
+def test_a_client_that_sends_everything_before_it_reads_gets_its_413(server: Server, how: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+    path = f"/api/sessions/{server.create()}/messages"
+    pieces = [b" " * 2**20] * 70
+    if how == "announced":
+        connection.request("POST", path, body=b"".join(pieces), headers=headers)
+    else:
+        connection.request("POST", path, body=iter(pieces), headers=headers, encode_chunked=True)
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert answer.read() == b'{"detail":"the body is larger than 64 MiB"}'
+    connection.close()
 
 
 def test_chunked_bodies_count_too(server: Server) -> None:

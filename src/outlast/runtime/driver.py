@@ -128,10 +128,18 @@ class Driver:
     def _claim(self, force: bool = False) -> Claim:
         return Claim(session_id=self.session_id, token=self.token, holder=holder(), ttl_ms=self.ttl_ms, force=force)
 
-    def fresh(self) -> None:
-        """Raise `StaleLease` unless this driver certainly holds the lease, with a safety margin."""
-        if self.lease is None or self.clock.monotonic() - self._renewed > self.ttl_ms / 1000 * TRUST_FOR:
+    async def fresh(self) -> None:
+        """Raise `StaleLease` unless this driver certainly holds the lease, with a safety margin. A lease that has run
+        low, as on a machine that stood still, is renewed once: that succeeds if no other driver took over."""
+        if self._is_low():
+            async with self._writing:
+                if self.lease is not None:
+                    await self._renew(self.lease)
+        if self._is_low():
             raise StaleLease(f"the lease on session {self.session_id} could not be renewed in time; nothing was done")
+
+    def _is_low(self) -> bool:
+        return self.lease is None or self.clock.monotonic() - self._renewed > self.ttl_ms / 1000 * TRUST_FOR
 
     async def renew_for_ever(self) -> None:
         """Renew the lease until cancelled. Raises `StaleLease` if another driver took over."""

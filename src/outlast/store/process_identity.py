@@ -76,3 +76,18 @@ def may_write(path: Path) -> bool:
     """Whether this process may write to a file, or create and remove entries in a folder."""
     wanted = os.W_OK | os.X_OK if path.is_dir() else os.W_OK
     return os.access(path, wanted, effective_ids=os.access in os.supports_effective_ids)
+
+
+def write_refusal(path: Path) -> str:
+    """Why this process may not write to an existing file or folder, and what to do about it: one sentence."""
+    if not os.statvfs(path).f_flag & os.ST_RDONLY:
+        return f"no permission to read and write {path}; check its owner and mode"
+    return read_only_text(path)
+
+
+def read_only_text(path: Path) -> str:
+    """The sentence about a path on a read-only file system; it names the mount."""
+    mount = path.absolute()
+    while not os.path.ismount(mount):
+        mount = mount.parent
+    return f"{path} is on a file system that is mounted read-only at {mount}; mount it writable or choose another place"

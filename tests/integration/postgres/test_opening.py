@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from outlast.core.errors import ConfigError, OutlastError, StoreUnavailable
 from outlast.store import open_store
 from outlast.store.postgres.dsn import PostgresAddress
+from outlast.store.postgres.errors import translation
+from outlast.store.postgres.migrate import MIGRATION_LOCK
 from tests.integration.postgres.builders import message, opened, started, writing_link
 from tests.pg import PgServer
 
@@ -191,3 +196,39 @@ def test_commits_are_synced_whatever_the_database_says(pg_server: PgServer, pg_u
         session_id = started(store)
         store.commit(*(message(session_id, "through the engine") for _ in range(1 + many)))
     assert set(pg_server.sql("SELECT setting FROM seen", database=name)) == {("on",)}
+
+
+def test_used_up_connections_are_named(pg_url: str) -> None:
+    address = PostgresAddress.parse(pg_url)
+    for said in ("sorry, too many clients already", "remaining connection slots are reserved for superusers"):
+        told = str(translation(psycopg.OperationalError(f"FATAL:  {said}"), address))
+        assert f"has no free connections ({said}); raise max_connections or close other programs" in told
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["default_transaction_isolation = 'serializable'", "lock_timeout = '50ms'", "statement_timeout = '200ms'"],
+)
+def test_a_first_open_by_several_processes_ignores_what_the_role_has_set(pg_url: str, setting: str) -> None:
+    """The others wait for the migration of the first, however long it takes."""
+    address = PostgresAddress.parse(pg_url)
+    with psycopg.connect(pg_url, autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{address.database}" SET {setting}'.encode())
+        admin.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})".encode())
+        openers = [threading.Thread(target=lambda: _open(pg_url, told)) for _ in range(3)]
+        told: list[str] = []
+        for opener in openers:
+            opener.start()
+        time.sleep(1.0)  # longer than either timeout
+        admin.execute(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})".encode())
+        for opener in openers:
+            opener.join(60)
+    assert told == ["opened"] * 3
+
+
+def _open(url: str, told: list[str]) -> None:
+    try:
+        with open_store(url):
+            told.append("opened")
+    except OutlastError as error:
+        told.append(str(error))

@@ -337,9 +337,13 @@ class DeliveryWorker:
                 self._not_sent.add(place)
             raise
         self._sent[place] = self._unnoted[place] = (attempt, message_id)
-        self._shown[place] = message
+        if not (message.repeat and self.platform.knows_repeats):
+            self._shown[place] = message
         await self._note(part, attempt, message_id)
-        return True
+        if place in self._shown:
+            return True
+        # The platform may have answered with the message of an earlier attempt, which held only part of the text.
+        return await self._edit(part, attempt, message_id)
 
     async def _note(self, part: DeliveryPart, attempt: int, message_id: str) -> None:
         """Record in the log that the platform accepted the message, before anything else is done with it."""

@@ -1,8 +1,8 @@
 """`outlast -p`: runs one turn, prints the answer to stdout and everything else to stderr.
 
 There is no user to ask, so a call that needs approval is denied at once and reported with the flag that allows it, and
-a plan is the answer. The exit code tells how the turn ended. On a signal the turn is closed durably before the process
-exits.
+a plan is the answer. The exit code tells how the turn ended. On SIGINT and SIGHUP the turn is closed durably before the
+process exits; SIGTERM leaves it to the next process.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import stat
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -118,6 +119,15 @@ def _stdin(*, patient: bool) -> str:
         return ""
 
 
+@dataclass
+class OwnTurn:
+    """The turn that answers this process's prompt; turns for other doors' messages may go before it and follow it."""
+
+    is_running: bool = False
+    is_over: bool = False
+    has_followers: bool = False
+
+
 class PrintMode:
     """One turn of one session."""
 
@@ -129,6 +139,7 @@ class PrintMode:
         self._calls: dict[str, dict[str, Any]] = {}
         self._said = ""
         self._first_answer: str | None = None
+        self._own = OwnTurn()
         self._level = 0
         self._reached = asyncio.Event()
         repl_session.running.waits = lambda wait: _say(wait.text) if wait is not None else None
@@ -150,18 +161,23 @@ class PrintMode:
         return self.result.exit_code
 
     def _stop(self, number: int, me: asyncio.Task[Any]) -> None:
+        """SIGTERM leaves the turn to the next process, as a kill would; the user's own signals stop it."""
         self._signal = number
-        me.cancel()
+        if number != signal.SIGTERM or not self.repl_session.agent.leave():
+            me.cancel()
         for one in SIGNALS:  # a second signal ends the process at once
             asyncio.get_running_loop().remove_signal_handler(one)
 
     async def _turn(self, said: str | None) -> None:
         agent = self.repl_session.agent
+        if self.output == STREAM_JSON:  # a reader that is cut off knows which session to resume
+            _line({"kind": "session", "session_id": self.repl_session.session_id})
         self._refuse_busy()
         if self._waits():
             return
         first = await self._admitted(said)
         listening = asyncio.ensure_future(self._listen(first))
+        failure: OutlastError | None = None
         try:
             if self.repl_session.start.model == NO_MODEL:
                 return
@@ -170,7 +186,7 @@ class PrintMode:
         except asyncio.CancelledError:
             raise
         except OutlastError as error:
-            self.result.error = str(error)
+            failure = error
             if isinstance(error, SessionBusy):
                 await self._take_back()
                 raise
@@ -178,7 +194,13 @@ class PrintMode:
         finally:
             self.result.session_id = agent.session.session_id
             await asyncio.shield(self._heard_all(listening))
-        if self.result.error is not None:
+        if failure is not None and not self._own.has_followers:
+            self.result.error = str(failure)
+        if self._signal is not None:
+            self.result.outcome = "interrupted"
+            goes_on = f"outlast -p -c, or -p --resume {self.result.session_id[:8]}"
+            _say(f"stopped by a signal; the session is kept, and its turn goes on with: {goes_on}")
+        elif self.result.error is not None:
             self.result.outcome = "failed"
         elif self.result.outcome == "completed" and self.result.question is not None:
             self.result.outcome = WAITING
@@ -270,9 +292,15 @@ class PrintMode:
                     self._reached.set()
 
     def _happened(self, event: e.Event | e.Opaque) -> None:
+        if self._own.is_over:  # what follows answers another door's message, which this process drives as well
+            self._own.has_followers = self._own.has_followers or isinstance(event, e.TurnStarted)
+            return
         match event:
-            case e.TurnStarted():
+            case e.TurnStarted(inputs=inputs):
                 self.result.question = self.result.plan = self._first_answer = None
+                self._own.is_running = not self.result.seq or self.result.seq in inputs
+            case e.InputPromoted(inputs=inputs) if self.result.seq in inputs:
+                self._own.is_running = True
             case e.ToolCallStarted(call_id=call_id, arguments=arguments):
                 self._calls[call_id] = arguments
             case e.ToolCallFinished():
@@ -283,6 +311,7 @@ class PrintMode:
             case e.TurnEnded(outcome=outcome, reason=reason):
                 self.result.outcome, self.result.reason = outcome, reason
                 self.result.note = str(event.facts.get("note") or "").strip() or None
+                self._own.is_over = bool(self.result.seq) and self._own.is_running
             case e.AssistantReplied(model=model, parts=parts):
                 self.result.model = model
                 self._said = text_of(parts)
@@ -342,7 +371,7 @@ class PrintMode:
         agent, result = self.repl_session.agent, self.result
         state = agent.session.state
         result.last_seq = state.last_seq
-        result.answer = self._first_answer or result.answer
+        result.answer = self._first_answer or (self._said if self._own.has_followers else result.answer)
         summary = agent.last_turn_summary
         if summary is not None:
             result.usage = summary.usage

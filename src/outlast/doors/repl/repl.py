@@ -100,6 +100,7 @@ class Repl:
         await self._greet()
         ticking = asyncio.ensure_future(self._tick())
         controller.follow()
+        code = LEFT_BY_SIGNAL[signal.SIGTERM]
         try:
             code = await controller.screen.app.run_async(pre_run=self._begin)
         except (EOFError, OSError):  # the terminal is gone
@@ -108,7 +109,7 @@ class Repl:
             ticking.cancel()
             if self._own is not None:
                 self._own.stop()
-            await controller.work.close()
+            await controller.work.close(leaves=code == LEFT_BY_SIGNAL[signal.SIGTERM])
             await controller.leave()
             for path in controller.pasted:  # pictures that were sent are in the log
                 path.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from outlast.doors.repl.input.attachments import typed
 from outlast.doors.repl.launch import NO_MODEL, ReplSession
 
 STOP_SECONDS = 0.7
+LEAVE_SECONDS = 10.0
 
 
 class TurnTask:
@@ -21,6 +22,7 @@ class TurnTask:
         self.repl_session = repl_session
         self._say = say
         self._driving: asyncio.Task[None] | None = None
+        self._leaves = False
 
     @property
     def is_running(self) -> bool:
@@ -56,7 +58,7 @@ class TurnTask:
             except OutlastError as error:
                 self._say(str(error))
                 return
-            if not agent.session.state.unanswered:
+            if self._leaves or not agent.session.state.unanswered:
                 return
 
     async def stop(self) -> list[str]:
@@ -85,8 +87,11 @@ class TurnTask:
             return []  # the turn read them at this moment
         return texts
 
-    async def close(self) -> None:
-        """Stop driving: a running turn is closed durably first."""
+    async def close(self, *, leaves: bool = False) -> None:
+        """Stop driving. A running turn is closed durably first, or with `leaves` left to the next process."""
         if self.is_running and self._driving is not None:
+            self._leaves = leaves
+            if leaves and self.repl_session.agent.leave():
+                await asyncio.wait([self._driving], timeout=LEAVE_SECONDS)
             self._driving.cancel()
             await asyncio.gather(self._driving, return_exceptions=True)

@@ -205,7 +205,7 @@ async def finish_restoring(driver: Driver, context: TurnContext) -> list[FileCha
 
 
 async def _restored(driver: Driver, place: ProjectFiles, changes: list[FileChange]) -> list[FileChange]:
-    driver.fresh()
+    await driver.fresh()
     left = await asyncio.to_thread(
         carried_out, changes, place.read, place.write, place.remove, place.mode, place.set_mode
     )

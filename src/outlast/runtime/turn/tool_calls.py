@@ -244,7 +244,7 @@ class ToolExecutor:
 
     async def _effect(self, ready: ReadyCall) -> CallResult:
         call = ready.call
-        self.driver.fresh()
+        await self.driver.fresh()
         status = "executed"
         try:
             outcome = await self._changes.run(ready.tool, call, ready.context, ready.started)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from outlast.core.errors import OutlastError, StoreUnavailable
+from outlast.store.process_identity import read_only_text
 
 NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -141,7 +142,7 @@ def translation(error: Exception, place: Path) -> OutlastError:
     if error.errno in FULL:
         text = f"the disk that holds {place} is full; free some space, nothing that was acknowledged is lost"
     elif error.errno == errno.EROFS:
-        text = f"{place} lies on a read-only file system; mount it writable or choose another place"
+        text = read_only_text(place)
     elif error.errno in FORBIDDEN:
         text = f"no permission to read and write {path}; check its owner and mode"
     elif error.errno == errno.ELOOP:

@@ -13,6 +13,7 @@ from outlast._version import DISTRIBUTION
 from outlast.core.errors import OutlastError, SchemaTooNew, StoreUnavailable
 from outlast.store.files import disk, former_name, redo_record, scoped_keys
 from outlast.store.files.paths import FILES
+from outlast.store.process_identity import write_refusal
 
 FORMAT = 1
 NAME = "outlast-store.json"
@@ -58,7 +59,7 @@ def _prepare(path: Path) -> None:
     for name in FOLDERS:
         disk.make_folder(path / name)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise StoreUnavailable(f"no permission to read and write {path}; check its owner and mode")
+        raise StoreUnavailable(write_refusal(path))
 
 
 def _marker(path: Path) -> tuple[str, bytes | None]:

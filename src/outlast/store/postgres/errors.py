@@ -47,6 +47,7 @@ _NO_PASSWORD = (
     "authentication failed",
 )
 _NO_HOST = ("could not translate host name", "Name or service not known", "nodename nor servname")
+_NO_CONNECTIONS = ("too many clients", "remaining connection slots", "too many connections")
 _FOR_GOOD = (_NO_DATABASE, *_NO_PASSWORD, *_NO_HOST, "permission denied for database", "root certificate", "SSL error")
 
 
@@ -95,6 +96,8 @@ def _unreachable(said: str, whole: str, address: PostgresAddress) -> str:
         return f"{where} does not let this user in ({said}); check user, password and pg_hba.conf"
     if any(words in whole for words in _NO_HOST):
         return f"the host of {where} is not known; check the URL's spelling and the network"
+    if any(words in whole for words in _NO_CONNECTIONS):
+        return f"{where} has no free connections ({said}); raise max_connections or close other programs"
     return f"no PostgreSQL answers at {where} ({said}); start the server or correct the URL"
 
 

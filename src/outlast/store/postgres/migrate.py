@@ -35,6 +35,8 @@ APPLIED = "SELECT number, checksum, min_reader FROM outlast.migrations ORDER BY 
 # CREATE TABLE accepts STORAGE since PostgreSQL 16; older servers need ALTER TABLE afterwards.
 TAKES_STORAGE = 160_000
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+OWN_TIMEOUTS = "SELECT set_config('lock_timeout', '0', true), set_config('statement_timeout', '0', true)"
+"""For the transaction of a migration, whatever the role has set: the process that migrates first may take a while."""
 RECORD = "INSERT INTO outlast.migrations VALUES (%s, %s, %s, %s, %s)"
 
 
@@ -114,6 +116,7 @@ def _migrate(link: PostgresConnection, address: PostgresAddress, watch: UpgradeP
     link.answer_seconds = LONG_SECONDS
     with link.transaction():
         link.execute(READ_COMMITTED)
+        link.execute(OWN_TIMEOUTS)
         link.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         todo = outstanding("postgres", applied_in(link, address), address.shown)
         if todo and todo[0].number < former_name.RENAMED_BY:

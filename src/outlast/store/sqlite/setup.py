@@ -19,6 +19,7 @@ from typing import cast
 import apsw
 
 from outlast.core.errors import OutlastError, StoreUnavailable
+from outlast.store.process_identity import read_only_text, write_refusal
 from outlast.store.sqlite.file_guard import lost_log
 
 OLDEST = (3, 51, 3)
@@ -91,8 +92,10 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         if not os.access(path, os.R_OK | os.W_OK):
-            raise StoreUnavailable(f"no permission to read and write {path}; check its owner and mode") from None
+            raise StoreUnavailable(write_refusal(path)) from None
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise StoreUnavailable(read_only_text(path)) from error
         raise StoreUnavailable(
             f"cannot create {path}: {error.strerror}; choose another place or fix its permissions"
         ) from error

@@ -12,6 +12,10 @@ MEBIBYTE = 1024 * 1024
 MOST_BYTES = 2 * MEBIBYTE
 MOST_BYTES_OF_MESSAGE = 64 * MEBIBYTE
 """Room for eight pictures of the largest size, as base64."""
+MOST_DISCARDED = 256 * MEBIBYTE
+"""A body that is too large is read up to here, and thrown away: most clients read the answer only after they have sent
+everything, and would see a broken connection instead."""
+PAUSE_SECONDS = 1.0
 BODY_SECONDS = 60.0
 MOST_REQUESTS = 256
 MOST_STREAMS = 2048
@@ -57,10 +61,12 @@ def most_bytes(scope: Scope) -> int:
 
 
 async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SECONDS) -> bytes:
-    """Read the whole body. Raises LimitExceeded if the body is too large: before reading if its length is announced,
-    otherwise as soon as the limit is passed. Also raises it if the body takes too long or the connection closes."""
+    """Read the whole body. Raises LimitExceeded if the body is too large, without keeping it. Also raises it if the
+    body takes too long or the connection closes."""
     most, length = most_bytes(scope), sole_header(scope, b"content-length")
-    if length is not None and length.isascii() and length.isdecimal() and int(length[:20]) > most:
+    if length is not None and length.isascii() and length.isdecimal() and (announced := int(length[:20])) > most:
+        if announced <= MOST_DISCARDED and sole_header(scope, b"expect") is None:
+            await _discard(receive, announced, seconds)
         raise _too_large(most)
     chunks: list[bytes] = []
     size = 0
@@ -73,11 +79,29 @@ async def whole_body(scope: Scope, receive: Receive, *, seconds: float = BODY_SE
                 chunks.append(event.get("body", b""))
                 size += len(chunks[-1])
                 if size > most:
+                    chunks.clear()
+                    await _discard(receive, MOST_DISCARDED - size, seconds)
                     raise _too_large(most)
                 if not event.get("more_body", False):
                     return b"".join(chunks)
     except TimeoutError as error:
         raise LimitExceeded(408, f"the body did not arrive within {seconds:g} seconds") from error
+
+
+async def _discard(receive: Receive, most: int, seconds: float) -> None:
+    """Read the rest of a body that is refused: at most so many bytes and seconds, and until its client pauses."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    try:
+        async with asyncio.timeout(PAUSE_SECONDS) as scope:
+            while most > 0 and loop.time() < end:
+                event = await receive()
+                scope.reschedule(loop.time() + PAUSE_SECONDS)
+                most -= len(event.get("body", b""))
+                if event["type"] == "http.disconnect" or not event.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
 
 
 def _too_large(most: int) -> LimitExceeded:
