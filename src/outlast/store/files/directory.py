@@ -296,7 +296,7 @@ class StoreDirectory:
             if not self.read_only:
                 seen = self._token(self._lock.peek())
                 with session.mutex:
-                    if session.seen == seen and session.in_place():
+                    if session.seen == seen and session.in_place() and (session.synced or not sync):
                         return session.captured()
             with self.quiet() as mark, session.mutex:
                 session.refresh(exclusive=False)

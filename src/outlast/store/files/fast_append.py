@@ -24,27 +24,18 @@ from outlast.store.process_identity import now_us
 def append_plain(folder: StoreDirectory, commit: PlainAppend, writer: CommitWriter) -> Receipt | None:
     """The receipt of a plain append; raises what the write raised. None if the general path must do it."""
     session_id = commit.session_id
-    folder.enter()
+    session = folder.take(session_id)
     try:
-        session = folder.take(session_id)
+        folder.enter()
         try:
             folder.current(session)
-            row = session.row
-            if row is None or not commit.fits(row) or session.lost or not writer.fits(session):
-                folder.give_back(session_id)
+            if session.row is None or not commit.fits(session.row) or session.lost or not writer.fits(session):
                 return None
             folder.changing = frozenset((session_id,))
-            row = copy(row)
+            row = copy(session.row)
             writer.append(session, row, [_line(row, commit)], session.lease_n)
-        except BaseException:
-            with session.mutex:
-                session.forget()
-            folder.changing = frozenset()
-            folder.give_back(session_id)
-            raise
-    finally:
-        folder.leave()
-    try:
+        finally:
+            folder.leave()
         writer.finish()
     except BaseException:
         with session.mutex:

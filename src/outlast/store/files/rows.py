@@ -10,7 +10,7 @@ from outlast.core.errors import ConflictError, DamagedSession, InvalidInput
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.core.ids import is_id
-from outlast.store.engine.transaction import HeaderRow, KeyRow
+from outlast.store.engine.transaction import KEY_LOOK_BACK, HeaderRow, KeyRow, Transaction
 from outlast.store.files import disk, keys
 from outlast.store.files.directory import StoreDirectory
 from outlast.store.files.keys import ScopedKey, scope_name
@@ -22,9 +22,6 @@ from outlast.store.files.session_change import SessionChange
 from outlast.store.files.session_list import based_on
 from outlast.store.files.small_files import RouteTable
 from outlast.store.port import Chunk, Snapshot
-from outlast.store.process_identity import boot_id, boot_ms, now_us
-
-KEY_LOOK_BACK = 4096
 
 
 class CommitGroup:
@@ -92,7 +89,7 @@ class CommitGroup:
         return list(rows.changes)
 
 
-class FilesRows:
+class FilesRows(Transaction):
     """`Transaction` over the directory; the lock is held for writing."""
 
     def __init__(self, group: CommitGroup) -> None:
@@ -104,12 +101,6 @@ class FilesRows:
         self.lineages: dict[str, list[str]] = {}
 
     # --- headers
-
-    def clock(self) -> int:
-        return now_us()
-
-    def lease_clock(self) -> tuple[int, str]:
-        return boot_ms(), boot_id()
 
     def header(self, session_id: str) -> HeaderRow | None:
         change = self._change(session_id)
@@ -183,10 +174,6 @@ class FilesRows:
     def _unwritten(self, session_id: str) -> list[StoredEvent]:
         changes = (self._group.changes.get(session_id), self.changes.get(session_id))
         return [line.event() for change in changes if change for lines in change.commits for line in lines]
-
-    def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        found = self.rows(session_id, seq - 1, seq)
-        return found[0].hash if found else None
 
     def drop_events(self, session_id: str, after: int) -> None:
         self._known(session_id).drop_after = after
@@ -277,7 +264,7 @@ class FilesRows:
 
     # --- drafts
 
-    def _chunks(self, session_id: str) -> list[Chunk]:
+    def chunks(self, session_id: str, after: int) -> list[Chunk]:
         change = self._known(session_id)
         before = self._group.changes.get(session_id)
         if change.chunks_dropped:
@@ -287,15 +274,7 @@ class FilesRows:
             chunks += [chunk for chunk, _ in before.chunks] if before else []
         chunks += [chunk for chunk, _ in change.chunks]
         begins = max((at for at, chunk in enumerate(chunks) if chunk.n == 1), default=0)
-        return chunks[begins:]
-
-    def last_chunk(self, session_id: str, attempt_seq: int) -> int:
-        chunks = self._chunks(session_id)
-        return chunks[-1].n if chunks and chunks[-1].attempt_seq == attempt_seq else 0
-
-    def chunk(self, session_id: str, attempt_seq: int, n: int) -> Chunk | None:
-        found = [chunk for chunk in self._chunks(session_id) if (chunk.n, chunk.attempt_seq) == (n, attempt_seq)]
-        return found[0] if found else None
+        return [chunk for chunk in chunks[begins:] if chunk.n > after]
 
     def put_chunk(self, session_id: str, chunk: Chunk) -> None:
         change = self._known(session_id)

@@ -21,13 +21,12 @@ from outlast.store.files.session_list import SessionCatalog, SessionListPage, sc
 from outlast.store.files.small_files import RouteTable, find_snapshot, read_gone, read_lineage
 from outlast.store.log_store import ListedSession
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.process_identity import boot_id, boot_ms
 from outlast.store.read.inspection import StoredKey, StoreFlaw
-from outlast.store.read.read_view import EventSlice, ReadMark, fits, in_order, last_in, mark_of, place_of
+from outlast.store.read.read_view import EventSlice, ReadMark, ReadView, fits, in_order, last_in, mark_of, place_of
 
 
-class FilesView:
-    """`View`. Close it to let go of the files it opened."""
+class FilesView(ReadView):
+    """Close it to let go of the files it opened."""
 
     def __init__(self, folder: StoreDirectory, catalog: SessionCatalog) -> None:
         self._folder = folder
@@ -58,9 +57,6 @@ class FilesView:
 
     # --- sessions
 
-    def lease_clock(self) -> tuple[int, str]:
-        return boot_ms(), boot_id()
-
     def header(self, session_id: str) -> HeaderRow | None:
         return self._capture(session_id).row
 
@@ -72,10 +68,6 @@ class FilesView:
         segments = self._capture(session_id).segments
         with self._told():
             return [] if segments is None else segments.rows(after, upto)
-
-    def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        found = self.rows(session_id, seq - 1, seq)
-        return found[0].hash if found else None
 
     def chunks(self, session_id: str, after: int) -> list[Chunk]:
         return [chunk for chunk in self._capture(session_id).chunks if chunk.n > after]
