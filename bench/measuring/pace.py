@@ -1,7 +1,8 @@
 """Work whose time is taken: `pace.py NAME FOLDER PG_URL`, in that version's interpreter; one JSON request a line.
 
 `{"work": W}` does a short block of that work and answers `{"seconds": S}`, the median of its units. The first request
-for a work prepares and warms it too.
+for a work prepares and warms it too. With a fourth argument, the kind of a store, it is one of several writers: every
+line asks for some appends to sessions of its own, and is answered when they are durable.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +21,8 @@ from typing import Any
 
 TEXT = "A message of an ordinary length, as people write them to an agent that works for them. " * 3
 CROWD = 50
+WRITERS = 4
+WRITES = 40
 Block = Callable[[], float]
 
 
@@ -91,6 +95,33 @@ class Pace:
 
         return lambda: timed(lambda: list(pool.map(one, sessions))) / (CROWD * 2)
 
+    def make_processes(self, kind: str) -> Block:
+        """Four processes on one store, each appending to sessions of its own."""
+        self.store(kind)
+        words = [sys.executable, __file__, self.hf.__name__, str(self.folder), self._pg_url, kind]
+        writers = [
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(WRITERS)
+        ]
+
+        def together() -> None:
+            for writer in writers:
+                assert writer.stdin is not None
+                writer.stdin.write("go\n")
+                writer.stdin.flush()
+            for writer in writers:
+                assert writer.stdout is not None
+                assert writer.stdout.readline() == "done\n"
+
+        return lambda: timed(together) / (WRITERS * WRITES)
+
+    def write(self, kind: str) -> None:
+        """Be one of those processes until stdin ends."""
+        sessions, message = [self.session(kind) for _ in range(4)], self.message()
+        for _ in sys.stdin:
+            for number in range(WRITES):
+                sessions[number % len(sessions)].append(message)
+            print("done", flush=True)
+
     def make_turn(self, kind: str) -> Block:
         """Turns without tools; the median of their times."""
         runner = asyncio.Runner()
@@ -132,6 +163,9 @@ def timed(do: Callable[[], Any]) -> float:
 def main() -> None:
     """Answer request after request until stdin ends."""
     pace = Pace(*sys.argv[1:4])
+    if len(sys.argv) > 4:
+        pace.write(sys.argv[4])
+        return
     for line in sys.stdin:
         print(json.dumps({"seconds": pace.block(json.loads(line)["work"])}), flush=True)
 

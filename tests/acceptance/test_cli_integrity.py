@@ -304,9 +304,14 @@ def test_a_files_store_tells_its_format_instead_of_a_schema(outlast: Run, tmp_pa
     open_store(url).close()
     done = outlast("db", "version", "--store", url)
     assert (done.code, done.err) == (0, "")
-    assert done.out == "format 1, this Outlast knows 1; a files store has no schema to upgrade\n"
+    assert done.out == "format 2, this Outlast knows 2; a files store has no schema to upgrade\n"
     assert outlast("db", "version", "--json", "--store", url).json["store"] == "files"
-    assert outlast("db", "upgrade", "--store", url).out == "format 1: a files store has no schema to upgrade\n"
+    assert outlast("db", "upgrade", "--store", url).out == "format 2: a files store has no schema to upgrade\n"
+    (tmp_path / "f" / "outlast-store.json").write_bytes(b'{"outlast":"files","format":1,"min_reader":1}\n')
+    done = outlast("db", "version", "--store", url)
+    assert done.out == "format 1, this Outlast knows 2; it is upgraded when it is opened for writing\n"
+    done = outlast("db", "upgrade", "--store", url)
+    assert done.out == "format 1 -> 2; an older Outlast refuses the store from now on\n"
 
 
 @pytest.mark.parametrize("command", [("verify",), ("db", "version"), ("doctor",), ("sessions", "export", "a" * 26)])

@@ -92,20 +92,20 @@ class Actor:
         return self.store.commit(Append(session_id=session_id, events=new, lease=self._leases[session_id]))[0].seq
 
     def stop_inside_the_next_commit(self) -> None:
-        """SIGSTOP to ourselves where the commit is made durable, with every lock held."""
+        """SIGSTOP to ourselves where the commit is written, with every lock held."""
         files = importlib.import_module("outlast.store.files.disk")
         database = getattr(self.store, "_database", None)
         if database is not None:
             database.ready().set_commit_hook(_stopped)
             return
-        honest = files.sync
+        honest = files.write_at
 
-        def sync(fd: int) -> None:
-            setattr(files, "sync", honest)  # noqa: B010 - a module that the type checker does not see
+        def write_at(fd: int, data: bytes, at: int) -> None:
+            setattr(files, "write_at", honest)  # noqa: B010 - a module that the type checker does not see
             _stopped()
-            honest(fd)
+            honest(fd, data, at)
 
-        setattr(files, "sync", sync)  # noqa: B010
+        setattr(files, "write_at", write_at)  # noqa: B010
 
 
 def _stopped() -> bool:

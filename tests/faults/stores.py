@@ -52,8 +52,7 @@ def smaller() -> None:
 def patient_for(seconds: float) -> None:
     """How long to wait for a writer that does not finish; only in processes that end soon, before a store is open."""
     _set("outlast.store.sqlite.connections", "GATE_SECONDS", seconds)
-    for name in ("session", "scoped_keys", "directory"):
-        _set(f"outlast.store.files.{name}", "LOCK_SECONDS", seconds)
+    _set("outlast.store.files.directory", "LOCK_SECONDS", seconds)
 
 
 def _set(module: str, name: str, value: float) -> None:

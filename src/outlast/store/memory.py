@@ -22,16 +22,17 @@ from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.store import process_identity
 from outlast.store.engine.commit import apply_commit
-from outlast.store.engine.transaction import HeaderRow, KeyRow
+from outlast.store.engine.transaction import HeaderRow, KeyRow, Transaction
 from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.read.inspection import StoredKey, StoreFlaw
+from outlast.store.read.inspection import StoredKey
 from outlast.store.read.read_view import (
     BLOB_PART,
     EventSlice,
     ListedSession,
     ReadMark,
+    ReadView,
     fits,
     in_order,
     mark_of,
@@ -98,7 +99,7 @@ class Memory:
             self.undo.pop()()
 
 
-class MemoryRows:
+class MemoryRows(Transaction, ReadView):
     """Implements `Transaction` for the engine and `ReadView` for readers."""
 
     def __init__(self, memory: Memory) -> None:
@@ -106,9 +107,6 @@ class MemoryRows:
         self._seen: dict[str, HeaderRow] = {}
 
     # --- headers
-
-    def clock(self) -> int:
-        return process_identity.now_us()
 
     def lease_clock(self) -> tuple[int, str]:
         return process_identity.boot_ms(), "the store"
@@ -150,9 +148,6 @@ class MemoryRows:
         first = log[0].seq if log else 1
         return log[max(0, after + 1 - first) : max(0, upto + 1 - first)]
 
-    def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        return next((row.hash for row in self.rows(session_id, seq - 1, seq)), None)
-
     def key(self, scope: str, key: str) -> KeyRow | None:
         return self._memory.keys.get((scope, key))
 
@@ -164,10 +159,6 @@ class MemoryRows:
             found = self.key(scope, key)
             if found is not None and found.session_id == session_id:
                 self._memory.put(self._memory.keys, (scope, key), None)
-
-    def key_in_log(self, session_id: str, key: str) -> KeyRow | None:
-        log = self._memory.events.get(session_id, [])
-        return next((KeyRow(session_id, row.seq, 1, b"") for row in log[-4096:] if row.key == key), None)
 
     def tip(self, root_id: str) -> str | None:
         return self._memory.tips.get(root_id)
@@ -191,14 +182,6 @@ class MemoryRows:
         return [row for row in found if row is not None]
 
     # --- drafts
-
-    def last_chunk(self, session_id: str, attempt_seq: int) -> int:
-        chunks = self._memory.chunks.get(session_id, [])
-        return chunks[-1].n if chunks and chunks[-1].attempt_seq == attempt_seq else 0
-
-    def chunk(self, session_id: str, attempt_seq: int, n: int) -> Chunk | None:
-        chunks = self._memory.chunks.get(session_id, [])
-        return next((one for one in chunks if (one.attempt_seq, one.n) == (attempt_seq, n)), None)
 
     def chunks(self, session_id: str, after: int) -> list[Chunk]:
         return [chunk for chunk in self._memory.chunks.get(session_id, []) if chunk.n > after]
@@ -325,12 +308,6 @@ class MemoryRows:
 
     def lineages(self) -> list[tuple[str, str]]:
         return sorted(self._memory.tips.items())
-
-    def flaws(self, session_id: str) -> Iterator[StoreFlaw]:
-        yield from ()
-
-    def checks(self, deep: bool) -> Iterator[StoreFlaw]:
-        yield from ()
 
 
 _named: dict[str, Memory] = {}

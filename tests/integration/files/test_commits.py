@@ -15,9 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from outlast.core import events as e
 from outlast.core.errors import ConflictError, OutcomeUnknown, OutlastError, SessionDeleted, StoreUnavailable
 from outlast.store.files import FilesStore, disk
-from outlast.store.port import Append, Claim, Lease, PutRoute, Query
+from outlast.store.group_commit import PendingCommit
+from outlast.store.port import Append, Claim, Lease, NewEvent, PutChunk, PutRoute, Query, Renew
 from tests.conftest import ROOT
 from tests.integration.files.builders import append, begin, said, texts
 from tests.integration.files.steps import COMMITS, OPERATIONS, A, Report, prepare
@@ -170,22 +172,20 @@ def test_one_session_that_cannot_be_written_does_not_stop_the_others_of_its_batc
         assert texts(store, good) == list("01234")
 
 
-def test_what_a_lock_waits_for_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.store.files.session.LOCK_SECONDS", 0.2)
+def test_a_writer_that_waits_for_the_lock_names_its_holder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.store.files.directory.LOCK_SECONDS", 0.2)
     program = (
-        "import sys, fcntl, time\n"
-        "from outlast.store.files import FilesStore\n"
-        "from outlast.store.files.lock import LockOwner, SessionLock\n"
+        "import sys, time\n"
+        "from outlast.store.files.lock import DirectoryLock, LockOwner\n"
         "from pathlib import Path\n"
-        "lock = SessionLock(Path(sys.argv[1]), 5.0); lock.open(create=False); lock.enter()\n"
-        "lock.sign(LockOwner.mark())\n"
+        "lock = DirectoryLock(Path(sys.argv[1]), 5.0); lock.open(); lock.enter()\n"
+        "lock.sign(LockOwner.mark(99, 0))\n"
         "print('held', flush=True); time.sleep(60)\n"
     )
     with FilesStore(folder) as store:
         session_id = begin(store, "one")
-        store.close()
     holder = subprocess.Popen(
-        [sys.executable, "-c", program, str(folder / f"{session_id}.lock")], stdout=subprocess.PIPE, cwd=ROOT
+        [sys.executable, "-c", program, str(folder / "store.lock")], stdout=subprocess.PIPE, cwd=ROOT
     )
     try:
         assert holder.stdout is not None
@@ -194,7 +194,6 @@ def test_what_a_lock_waits_for_is_named(folder: Path, monkeypatch: pytest.Monkey
             for action in (lambda: append(store, session_id, "two"), lambda: store.read(session_id)):
                 with pytest.raises(StoreUnavailable, match=f"process {holder.pid} "):
                     action()
-            begin(store, "other sessions do not wait")
     finally:
         holder.kill()
         holder.communicate()
@@ -223,6 +222,32 @@ def test_a_claim_and_an_append_of_one_commit_need_one_sync(folder: Path, monkeyp
         assert (holder.epoch, list((folder / "txn").iterdir())) == (1, [])
     with FilesStore(folder) as store:
         assert store.head(session_id).epoch == 1
+
+
+def test_a_chunk_a_renewal_and_a_message_of_one_batch_are_all_kept(folder: Path) -> None:
+    """A driver streams a reply, renews its lease, and a door appends, all at the same moment."""
+    with FilesStore(folder) as store:
+        session_id = begin(store)
+        lease = store.commit(Claim(session_id=session_id, token="t", holder="h", ttl_ms=1))[0].lease
+        assert lease is not None
+        asked = NewEvent(event=e.ModelRequested(model="m"))
+        [receipt] = store.commit(Append(session_id=session_id, events=(asked,), lease=lease))
+        writes = (
+            PutChunk(lease=lease, attempt_seq=receipt.seq, n=1, part="text", data=b"half"),
+            Renew(lease=lease, ttl_ms=600_000),
+            Append(session_id=session_id, events=(said("meanwhile"),)),
+            PutChunk(lease=lease, attempt_seq=receipt.seq, n=2, part="text", data=b" a word"),
+        )
+        batch = [PendingCommit(store._seal((write,))) for write in writes]
+        store._run(batch)
+        assert [entry.error for entry in batch] == [None] * 4
+    with FilesStore(folder) as store:
+        assert texts(store, session_id) == ["meanwhile"]
+        holder = store.holder(session_id)
+        assert holder is not None
+        assert not holder.expired
+        [found] = list(store.follow(session_id, timeout=0))
+        assert [chunk.data for chunk in found.chunks] == [b"half", b" a word"]
 
 
 def test_routes_and_sessions_survive_a_record_that_was_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

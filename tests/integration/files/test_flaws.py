@@ -14,7 +14,7 @@ from outlast.core.errors import DamagedSession, OutlastError, StoreUnavailable
 from outlast.store import open_store, open_to_read
 from outlast.store.files import FilesStore
 from outlast.store.files.directory import MOST_OPEN, sessions_open
-from outlast.store.port import Query
+from outlast.store.port import Claim, Query
 from outlast.store.verify import Finding, VerifyReport, salvage, verify
 from tests.integration.files.builders import append, begin, live, new_id, texts, without_cache
 from tests.unit.store.populated import populate
@@ -168,6 +168,7 @@ def test_two_lines_that_run_together_are_both_saved(folder: Path) -> None:
 def test_a_log_that_ends_before_its_index_is_damage(folder: Path) -> None:
     with FilesStore(folder) as store:
         session_id, gone = begin(store, "one", "two"), begin(store, "gone")
+        store.commit(Claim(session_id=gone, token="t", holder="h"))
     lines = live(folder, session_id).read_bytes().splitlines(keepends=True)
     live(folder, session_id).write_bytes(b"".join(lines[:-1]))
     live(folder, gone).unlink()
@@ -179,7 +180,7 @@ def test_a_log_that_ends_before_its_index_is_damage(folder: Path) -> None:
     with FilesStore(folder) as store:
         report = verify(store)
         assert report.ok
-        assert f"{gone}.lock is a lock" in told(report, damage=False)
+        assert f"{gone}.lease is here, and no event of that session" in told(report, damage=False)
 
 
 def test_foreign_files_are_a_note(folder: Path) -> None:
@@ -206,7 +207,7 @@ def a_link_instead(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [no_permission, a_folder_instead, a_link_instead])
-@pytest.mark.parametrize("suffix", ["jsonl", "1.jsonl", "lock", "lease"])
+@pytest.mark.parametrize("suffix", ["jsonl", "1.jsonl", "lease"])
 def test_one_file_that_cannot_be_read_stops_nobody_else(
     folder: Path, harm: Callable[[Path], None], suffix: str
 ) -> None:

@@ -121,14 +121,14 @@ def test_a_stopped_writer_is_named(path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="reads /proc")
-def test_a_stopped_holder_of_a_sessions_lock_is_named(tmp_path: Path) -> None:
+def test_a_stopped_holder_of_the_directorys_lock_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "f"
     with open_store(f"files:///{folder}") as store:
-        name = talk(store)
-    with stopped_with(f"{folder / name}.lock") as pid:
+        talk(store)
+    with stopped_with(f"{folder}/store.lock") as pid:
         [check] = [check for check in examine(f"files:///{folder}", tmp_path) if check.name == "lock"]
     assert (check.status, check.remedy) == (CheckStatus.FAIL, f"kill -CONT {pid}, or end it")
-    assert check.text == f"process {pid} is stopped in the middle of a write and holds {name}.lock"
+    assert check.text == f"process {pid} is stopped in the middle of a write and holds store.lock"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "files"])

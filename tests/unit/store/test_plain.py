@@ -19,13 +19,12 @@ from outlast.core.errors import OutlastError
 from outlast.core.header import Header
 from outlast.core.ids import id_from
 from outlast.core.messages import ReasoningPart, Role, TextPart
-from outlast.store.engine import encode
+from outlast.store.engine import encode, transaction
 from outlast.store.engine import fast_append as engine_fast_append
 from outlast.store.engine.encode import seal
 from outlast.store.engine.fast_append import PlainAppend, plain_append
 from outlast.store.files import FilesStore
 from outlast.store.files import fast_append as files_fast_append
-from outlast.store.files import rows as files_rows
 from outlast.store.group_commit import PendingCommit
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, Delete, Lease, NewEvent, Write
@@ -47,7 +46,7 @@ def same_clock_and_keys() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (engine_fast_append, encode):
             patch.setattr(module, "own_key", key)
-        for module in (engine_fast_append, encode, files_fast_append, files_rows, fast_append, rows):
+        for module in (engine_fast_append, encode, files_fast_append, transaction, fast_append, rows):
             patch.setattr(module, "now_us", lambda: next(moments))
         yield
 

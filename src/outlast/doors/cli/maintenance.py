@@ -148,7 +148,9 @@ def version(store: Store = None, json: Json = False) -> None:
         print_json(found)
         return
     if found.store == "files":
-        print(f"format {found.version}, this Outlast knows {found.known}; a files store has no schema to upgrade")
+        todo = "it is upgraded when it is opened for writing"
+        told = todo if found.outstanding else "a files store has no schema to upgrade"
+        print(f"format {found.version}, this Outlast knows {found.known}; {told}")
         return
     print(f"schema {found.version}, this Outlast knows {found.known}")
     print(f"applied: {', '.join(found.applied) or 'none'}")
@@ -177,6 +179,8 @@ def upgrade(store: Store = None, json: Json = False) -> None:
 def _upgrade_told(done: UpgradeResult) -> str:
     before, after = done.before, done.after
     if after.store == "files":
+        if before.outstanding:
+            return f"format {before.version} -> {after.version}; an older Outlast refuses the store from now on"
         return f"format {after.version}: a files store has no schema to upgrade"
     if not before.outstanding:
         return f"schema {after.version}: nothing to do"

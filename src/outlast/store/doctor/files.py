@@ -9,8 +9,8 @@ from outlast.core.errors import OutlastError
 from outlast.store.doctor.check import Check, CheckStatus, fail, ok, unusable, warn
 from outlast.store.doctor.machine import disk, private, process_is_stopped
 from outlast.store.files import redo_record, setup
+from outlast.store.files.lock import NAME as LOCK
 from outlast.store.files.lock import held_by
-from outlast.store.files.scoped_keys import FOLDER as SCOPES
 from outlast.store.sqlite.setup import NETWORK, file_system
 
 
@@ -40,32 +40,26 @@ def _files(path: Path) -> Iterator[Check]:
 
 def _inside(path: Path) -> Iterator[Check]:
     try:
-        setup.check(path)
+        found = setup.check(path)
     except OutlastError as error:
         yield unusable(error, "see the line above, or restore a backup")
         return
-    yield ok("schema", f"format {setup.FORMAT}")
+    older = ""
+    if found.format < setup.FORMAT:
+        older = f"; it becomes format {setup.FORMAT} when it is opened for writing"
+    yield ok("schema", f"format {found.format}{older}")
     left = redo_record.outstanding(path) if (path / redo_record.FOLDER).is_dir() else []
     if left:
         yield ok(
             "commits", f"{len(left)} were started and not finished; the next process that opens the store finishes them"
         )
-    yield from _locks(path)
+    yield _lock(path / LOCK)
 
 
-def _locks(path: Path) -> Iterator[Check]:
-    """Find stopped processes that hold locks: they block all writers that need the same lock."""
-    writers: set[str] = set()
-    stopped: dict[str, list[str]] = {}
-    for lock in sorted((*path.glob("*.lock"), *(path / SCOPES).glob("*.lock"))):
-        pid = held_by(lock)
-        if pid is not None:
-            writers.add(pid)
-            if pid.isdigit() and process_is_stopped(int(pid)):
-                stopped.setdefault(pid, []).append(lock.name)
-    for pid, names in stopped.items():
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        text = f"process {pid} is stopped in the middle of a write and holds {names[0]}{more}"
-        yield fail("lock", text, f"kill -CONT {pid}, or end it")
-    if not stopped:
-        yield ok("lock", f"writing: process {', '.join(sorted(writers))}" if writers else "no process is writing")
+def _lock(path: Path) -> Check:
+    """Find a stopped process that holds the lock: it blocks all other writers."""
+    pid = held_by(path)
+    if pid is not None and pid.isdigit() and process_is_stopped(int(pid)):
+        text = f"process {pid} is stopped in the middle of a write and holds {path.name}"
+        return fail("lock", text, f"kill -CONT {pid}, or end it")
+    return ok("lock", "no process is writing" if pid is None else f"writing: process {pid}")

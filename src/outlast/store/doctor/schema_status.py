@@ -50,7 +50,8 @@ def _format(path: Path) -> SchemaStatus:
     if not path.is_dir():
         raise StoreUnavailable(f"there is no store at {path}; check --store, or write a first message to create it")
     found = setup.check(path)
-    return SchemaStatus(store="files", version=found.format, known=setup.FORMAT, applied=[], outstanding=[])
+    todo = [f"format {setup.FORMAT}"] if found.format < setup.FORMAT else []
+    return SchemaStatus(store="files", version=found.format, known=setup.FORMAT, applied=[], outstanding=todo)
 
 
 def _applied(url: str, path: Path | None) -> list[AppliedMigration]:

@@ -3,15 +3,15 @@
 outlast-store.json     whose directory this is, and in which format
 <session>.jsonl         the live segment: a first line about the segment, then one line an event (`line`)
 <session>.N.jsonl       sealed segments, numbered from 1; sealed without a live one is a state like any other
-<session>.lock          never renamed, never removed: `flock`, and the mark of the last writer (`lock`)
 <session>.lease         the lease, when it changed without an event; otherwise it stands in the event's line
 <session>.draft.jsonl   the chunks of the open attempt
 <session>.lineage.json  of a lineage's first session: the sessions that continue it
 <session>.gone.json     a tombstone; `.gone.keys.json` beside it, the keys that were used
 <session>.torn.N        what a dying writer left behind the last whole commit, kept aside
 blobs/, snapshots/      by session; keys/ by scope; routes.json
-txn/                    commits over several files that are being carried out (`txn`)
-index/, pulse           only caches and hints: delete them, and nothing is lost
+store.lock              never renamed, never removed: `flock`, and the mark of the last writer (`lock`)
+txn/                    the commit over several files that is being carried out (`redo_record`)
+index/                  only caches: delete it while no process has the store open, and nothing is lost
 """
 
 from __future__ import annotations
@@ -20,23 +20,19 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from outlast.core.errors import ConfigError, DamagedSession, OutlastError, StoreUnavailable
 from outlast.core.header import Header
-from outlast.core.ids import is_id
 from outlast.store import port
 from outlast.store.engine.commit import apply_commit, sessions_of
 from outlast.store.engine.encode import EncodedCommit
 from outlast.store.engine.fast_append import PlainAppend
 from outlast.store.files import disk
 from outlast.store.files.backup import copy_to
-from outlast.store.files.commit_writer import ROTATE_AFTER, CommitWriter, OutcomeLost, unknown
-from outlast.store.files.directory import STORE, StoreDirectory
-from outlast.store.files.fast_append import NotFast, quickly
-from outlast.store.files.lock_set import LockSet, MoreLocksNeeded
+from outlast.store.files.commit_writer import ROTATE_AFTER, STORE, CommitWriter, OutcomeLost, unknown
+from outlast.store.files.directory import StoreDirectory
+from outlast.store.files.fast_append import append_plain
 from outlast.store.files.rows import CommitGroup, FilesRows
-from outlast.store.files.scoped_keys import lock_name
 from outlast.store.files.session_list import SessionCatalog
 from outlast.store.files.view import FilesView
 from outlast.store.group_commit import PendingCommit
@@ -53,6 +49,7 @@ _OPTION = re.compile(r"(.*)\?rotate_after_bytes=(\d+)", re.DOTALL)
 
 class FilesStore(LogStore):
     compress = False
+    knows_plain = True
 
     def __init__(
         self, path: Path, url: str | None = None, *, rotate_after_bytes: int | None = None, read_only: bool = False
@@ -65,6 +62,7 @@ class FilesStore(LogStore):
         self.rotate_after_bytes = rotate_after_bytes
         self._folder = StoreDirectory(path.resolve(), read_only=True) if read_only else StoreDirectory.shared(path)
         self.path = self._folder.path
+        self._most = min(MAX_SESSIONS, self._folder.most_open)
         self.sessions_at_once = max(4, self._folder.most_open // 5)  # a view keeps their files open
         self._catalog = SessionCatalog(self._folder)
         self._seen = (self._folder.look(), self._folder.commits)
@@ -92,89 +90,90 @@ class FilesStore(LogStore):
             _refuse(batch, StoreUnavailable(f"{self.path} is opened for reading only, because you may not write there"))
             return
         with self._folder.writing:
-            if len(batch) == 1 and self._quickly(batch[0]):
+            if len(batch) == 1 and self._append_fast(batch[0]):
                 return
-            together: list[tuple[PendingCommit, FilesCommit]] = []
+            together: dict[str, type[port.Write] | None] = {}
+            entries: list[PendingCommit] = []
             for entry in batch:
-                plan = _plan(entry.commit)
-                if plan.simple and len(together) < min(MAX_SESSIONS, self._folder.most_open):
-                    together.append((entry, plan))
-                    continue
-                self._commit(together)
-                together = []
-                self._commit([(entry, plan)])
-            self._commit(together)
+                session_id, kind = _one_file(entry.commit)
+                fits = kind is not None and together.get(session_id, kind) is kind
+                if entries and (not fits or len(entries) == self._most):
+                    self._commit(entries, is_alone=False)
+                    entries, together = [], {}
+                if kind is None:
+                    self._commit([entry], is_alone=True)
+                else:
+                    entries.append(entry)
+                    together[session_id] = kind
+            if entries:
+                self._commit(entries, is_alone=False)
             self._folder.commits += 1
 
-    def _quickly(self, entry: PendingCommit) -> bool:
-        """Decide a plain append in the short way, if that can be done."""
-        session_id = _appended_to(entry.commit)
-        if session_id is None:
+    def _append_fast(self, entry: PendingCommit) -> bool:
+        """Decide a plain append in the short way, if it can be done so."""
+        commit = entry.commit
+        if type(commit) is not PlainAppend:
             return False
         writer = CommitWriter(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
         try:
-            entry.receipts = quickly(self._folder, session_id, entry.commit, writer)
-        except NotFast:
-            return False
-        except OutlastError as error:
-            entry.error = error
-        except (OSError, OutcomeLost) as error:
-            with self._folder.using(session_id) as session, session.mutex:
-                session.forget()
-            entry.error = self._outcome(error, entry.commit)
+            receipt = append_plain(self._folder, commit, writer)
+        except (OutlastError, OSError, OutcomeLost) as error:
+            entry.error = self._outcome(error, commit)
+        else:
+            if receipt is None:
+                return False
+            entry.receipts = [receipt]
         self._folder.commits += 1
         return True
 
-    def _commit(self, planned: list[tuple[PendingCommit, FilesCommit]]) -> None:
-        """Decide these commits, each by itself. More than one only if each touches one file."""
-        entries = [entry for entry, _ in planned]
-        names = set[str]().union(*(plan.names for _, plan in planned))
-        new = set[str]().union(*(plan.new for _, plan in planned))
-        while entries:
+    def _commit(self, entries: list[PendingCommit], *, is_alone: bool) -> None:
+        """Decide these commits, each by itself: under one hold of the lock, and durable after it."""
+        folder = self._folder
+        group = CommitGroup(folder, is_alone=is_alone)
+        writer = CommitWriter(folder, self.rotate_after_bytes or ROTATE_AFTER)
+        try:
+            folder.enter()
             try:
-                with LockSet(self._folder, names, new) as held:
-                    self._decide(entries, held)
-                return
-            except MoreLocksNeeded as more:
-                names |= more.names
-            except (OutlastError, OSError) as error:
-                _refuse(entries, disk.translation(error, self.path))
-                return
-
-    def _decide(self, entries: list[PendingCommit], held: LockSet) -> None:
-        group = CommitGroup(held)
-        done: list[tuple[PendingCommit, list[Receipt], list[str]]] = []
-        for entry in entries:
-            rows = FilesRows(group)
-            try:
-                receipts = apply_commit(rows, entry.commit)
-            except (OutlastError, OSError) as error:
-                entry.error = disk.translation(error, self.path)
-                continue
-            if any(receipt.replayed for receipt in receipts):
-                held.sync()  # it may be a dead process that wrote it
-            done.append((entry, receipts, group.take(rows)))
-        if not done:
+                done = self._decide(entries, group)
+                folder.changing = frozenset(group.changes)
+                writer.write(group)
+            finally:
+                folder.leave()
+            writer.finish()
+        except (OutlastError, OSError) as error:
+            group.forget()
+            _refuse(entries, disk.translation(error, self.path))
             return
-        self._folder.beat()
-        writer = CommitWriter(self._folder, self.rotate_after_bytes or ROTATE_AFTER)
-        failed = self._alone(writer, group) if len(entries) == 1 else writer.each(group)
+        except BaseException:
+            group.forget()
+            raise
+        finally:
+            writer.close()
+            folder.changing = frozenset()
+            group.close()
         for entry, receipts, sessions in done:
-            errors = [failed[name] for name in (*sessions, STORE) if name in failed]
+            errors = [writer.failed[name] for name in (*sessions, STORE) if name in writer.failed]
             if errors:
                 entry.error = self._outcome(errors[0], entry.commit)
             else:
                 entry.receipts = receipts
 
-    def _alone(self, writer: CommitWriter, group: CommitGroup) -> dict[str, Exception]:
-        try:
-            writer.all(group)
-        except (OSError, OutlastError, OutcomeLost) as error:
-            for session in group.held.sessions.values():
-                with session.mutex:
-                    session.forget()
-            return {STORE: error}
-        return {}
+    def _decide(
+        self, entries: list[PendingCommit], group: CommitGroup
+    ) -> list[tuple[PendingCommit, list[Receipt], list[str]]]:
+        """The commits that are not refused, with their receipts and the sessions they change."""
+        done: list[tuple[PendingCommit, list[Receipt], list[str]]] = []
+        for entry in entries:
+            rows = FilesRows(group)
+            try:
+                receipts = apply_commit(rows, entry.commit)
+                if any(receipt.replayed for receipt in receipts):
+                    group.sync()  # a process that died may have written it
+            except (OutlastError, OSError) as error:
+                entry.error = disk.translation(error, self.path)
+                continue
+            done.append((entry, receipts, group.take(rows)))
+        return done
 
     def _outcome(self, error: Exception, commit: EncodedCommit) -> OutlastError:
         if isinstance(error, OutcomeLost):
@@ -219,44 +218,24 @@ class FilesStore(LogStore):
         self._folder.let_go()
 
 
-class FilesCommit(NamedTuple):
-    """What can be told of a commit before it is looked at: which locks it needs, and whether it touches one file."""
-
-    simple: bool
-    names: set[str]
-    new: set[str]
-
-
-def _appended_to(commit: EncodedCommit) -> str | None:
-    """The session that a commit appends to, if it does nothing else and asks for nothing that lies elsewhere."""
-    if type(commit) is PlainAppend:
-        return commit.session_id
-    write = commit.writes[0].write if len(commit.writes) == 1 else None
-    if not isinstance(write, port.Append) or write.scope is not None or write.to_tip:
-        return None
-    return write.session_id
-
-
-def _plan(commit: EncodedCommit) -> FilesCommit:
+def _one_file(commit: EncodedCommit) -> tuple[str, type[port.Write] | None]:
+    """The session of a commit that changes one file, and in which way: by lines (`Append`) or by chunks (`PutChunk`).
+    None for any other commit: it is written alone."""
     writes = [sealed.write for sealed in commit.writes]
-    only = writes[0] if len(writes) == 1 else None
-    if isinstance(only, port.Append) and only.scope is None and not only.to_tip and is_id(only.session_id):
-        return FilesCommit(True, {only.session_id}, set())  # what almost every commit is
-    names = {name for write in writes for name in sessions_of(write) if is_id(name)}
-    simple = len(names) == 1 and (
-        all(isinstance(write, LINES) for write in writes) or all(isinstance(write, CHUNKS) for write in writes)
-    )
-    new: set[str] = set()
-    for write in writes:
-        if isinstance(write, port.Restore):
-            new.add(write.header.session_id)
-        if isinstance(write, port.Append | port.Create):
-            if isinstance(write, port.Create):
-                new.add(write.header.session_id)
-            simple &= write.scope is None and not getattr(write, "to_tip", False)
-            if write.scope is not None:
-                names.add(lock_name(write.scope))
-    return FilesCommit(simple, names, new & names)
+    if len(writes) == 1 and type(writes[0]) is port.Append and not _reaches_further(writes[0]):
+        return writes[0].session_id, port.Append  # what almost every commit is
+    names = {name for write in writes for name in sessions_of(write)}
+    if len(names) == 1 and not any(isinstance(write, port.Append) and _reaches_further(write) for write in writes):
+        [name] = names
+        if all(isinstance(write, LINES) for write in writes):
+            return name, port.Append
+        if all(isinstance(write, CHUNKS) for write in writes):
+            return name, port.PutChunk
+    return "", None
+
+
+def _reaches_further(write: port.Append) -> bool:
+    return write.scope is not None or write.to_tip
 
 
 def _refuse(batch: list[PendingCommit], error: OutlastError) -> None:

@@ -1,25 +1,25 @@
-"""A copy of the directory that opens as a store, made while others write.
+"""A copy of the directory that opens as a store, made while other threads and processes write.
 
-While it is made, commits over several files wait (the store's lock is held shared); appends go on, each waiting only
-while its own session is copied. The sessions are listed first and copied then, so a fork's base is in the copy up to
-the fork and beyond. Blobs and scoped keys are there before an event names them, so they are copied after the events.
+Everything is copied once while commits go on. Then, with the lock held, so that no commit happens meanwhile, only the
+files that changed since are copied again, and those that are gone are removed from the copy: the copy is the store as
+of that moment.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from outlast.store.files import disk, former_name, scoped_keys, setup
+from outlast.core.ids import is_id
+from outlast.store.files import disk, former_name, setup
 from outlast.store.files.directory import StoreDirectory
-from outlast.store.files.lock import unfinished
-from outlast.store.files.paths import SessionPaths
-from outlast.store.files.route_file import NAME as ROUTES
-from outlast.store.files.segment_set import count_sealed
-from outlast.store.files.session_list import scan
+from outlast.store.files.header_cache import Identity, identity
+from outlast.store.files.keys import SCOPES
+from outlast.store.files.small_files import ROUTES
 
+STORE_FILES = frozenset({setup.NAME, former_name.NAME, ROUTES, ".gitignore"})
 LEFT_OUT = (".lock", ".draft.jsonl")
 """Locks belong to processes, and drafts to a reply that is being written."""
 
@@ -30,12 +30,13 @@ def copy_to(folder: StoreDirectory, target: Path, progress: Callable[[int, int],
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=0o700, parents=True)
-        with folder.standing_still():
-            _copy_sessions(folder, partial, progress)
-            for name in (setup.NAME, former_name.NAME, ROUTES, ".gitignore"):
-                _copy(folder.path / name, partial / name)
-            _copy_folder(folder.path / "blobs", partial / "blobs")
-            _copy_folder(folder.path / scoped_keys.FOLDER, partial / scoped_keys.FOLDER)
+        for name in ("blobs", SCOPES):
+            (partial / name).mkdir(mode=0o700)
+        copied = _copy_all(folder.path, partial, {}, progress)
+        with folder.quiet():
+            _copy_all(folder.path, partial, copied, None)
+        for place in [path for path in partial.rglob("*") if path.is_dir()]:
+            disk.sync_folder(place)
         disk.sync_folder(partial)
         os.rename(partial, target)
         disk.sync_folder(target.parent)
@@ -45,54 +46,48 @@ def copy_to(folder: StoreDirectory, target: Path, progress: Callable[[int, int],
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _copy_sessions(folder: StoreDirectory, partial: Path, progress: Callable[[int, int], None] | None) -> None:
-    files: dict[str, set[str]] = {session_id: set() for session_id in scan(folder)}
-    for name in os.listdir(folder.path):
-        if name[:26] in files:
-            files[name[:26]].add(name)
-    for number, (session_id, names) in enumerate(sorted(files.items()), 1):
-        _copy_session(folder, session_id, names, partial)
-        if progress is not None:
-            progress(number, len(files))
+def _copy_all(
+    source: Path, target: Path, copied: dict[str, Identity], progress: Callable[[int, int], None] | None
+) -> dict[str, Identity]:
+    """Copy every file that is not as it was when it was `copied`; the files that there are, as they are now."""
+    found: dict[str, Identity] = {}
+    names = sorted(_names(source))
+    total, done = len({name[:26] for name in names if is_id(name[:26])}), 0
+    for name, following in zip(names, [*names[1:], ""], strict=True):
+        now = identity(disk.look(source / name))
+        if copied.get(name) != now:
+            _copy(source / name, target / name)
+        found[name] = now
+        if progress is not None and is_id(name[:26]) and following[:26] != name[:26]:
+            done += 1
+            progress(done, total)
+    for name in copied.keys() - found.keys():
+        disk.unlink(target / name)
+    return found
 
 
-def _copy_session(folder: StoreDirectory, session_id: str, names: set[str], partial: Path) -> None:
-    """All files of one session while nobody writes to it: those that were seen, and what was sealed since."""
-    place = SessionPaths(folder.path, session_id)
-    with folder.using(session_id) as session:
-        with session.mutex:
-            session.open_lock(create=False)
-        while True:
-            with session.lock.shared() as found:
-                left = unfinished(found)
-                if left is None:
-                    sealed = {place.sealed(number).name for number in range(1, count_sealed(place) + 1)}
-                    for name in names | sealed | {place.live.name}:
-                        _copy(folder.path / name, partial / name)
-                    return
-            folder.finish(left, session_id)
-
-
-def _copy_folder(source: Path, target: Path) -> None:
-    target.mkdir(mode=0o700)
-    for found in os.scandir(source):
-        if found.name.startswith("."):
+def _names(source: Path) -> Iterator[str]:
+    """What belongs into a copy, as paths below `source`."""
+    for entry in os.scandir(source):
+        session = is_id(entry.name[:26]) and entry.name[26:27] == "."
+        if (session or entry.name in STORE_FILES) and not entry.name.endswith(LEFT_OUT):
+            yield entry.name
+    for name in ("blobs", SCOPES):
+        if not (source / name).is_dir():
             continue
-        if found.is_dir(follow_symlinks=False):
-            _copy_folder(source / found.name, target / found.name)
-        else:
-            _copy(source / found.name, target / found.name)
-    disk.sync_folder(target)
+        for folder, _, files in os.walk(source / name):
+            below = Path(folder).relative_to(source)
+            yield from (str(below / file) for file in files if not file.startswith(".") and not file.endswith(LEFT_OUT))
 
 
 def _copy(source: Path, target: Path) -> None:
-    """One file, synced; nothing when it is gone or not to be copied."""
-    if source.name.endswith(LEFT_OUT):
-        return
+    """One file, synced; nothing when it is gone by now."""
     try:
         read = os.open(source, disk.READ)
     except FileNotFoundError:
         return
+    disk.unlink(target)
+    target.parent.mkdir(mode=0o700, exist_ok=True)
     with open(read, "rb") as old, open(os.open(target, disk.NEW, disk.MODE), "wb") as new:
         shutil.copyfileobj(old, new, 1024 * 1024)
         new.flush()

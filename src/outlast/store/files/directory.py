@@ -1,4 +1,9 @@
-"""One directory in this process, however many stores are open on it: sessions, locks, unfinished commits."""
+"""One directory in this process, however many stores are open on it: its lock, its sessions, its notes.
+
+A commit holds the lock while it is decided and written; its sync comes after that, so the processes that share the
+directory wait for each other's writes and not for each other's disk. Readers need the lock only for a session that
+another process may have changed.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +12,39 @@ import resource
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Generator, Iterable
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from outlast.core.errors import StoreUnavailable
-from outlast.core.ids import is_id
-from outlast.store.files import disk, redo_record, setup
-from outlast.store.files.change_counter import ChangeCounter
+from outlast.store.files import disk, lock, redo_record, setup
 from outlast.store.files.header_cache import CachedHeader, HeaderCache
-from outlast.store.files.lock import LOCK_SECONDS, LockOwner, SessionLock, unfinished
+from outlast.store.files.keys import KeyScope
+from outlast.store.files.lock import LOCK_SECONDS, NO_REDO, DirectoryLock, LockOwner, counts, unfinished
 from outlast.store.files.paths import SessionPaths
-from outlast.store.files.scoped_keys import KeyScope
+from outlast.store.files.rollback_guard import KnownHeads
 from outlast.store.files.session import SessionCapture, SessionFiles
-
-STORE = ""
-"""The name of the lock over everything that is not one session's: taken first, by commits over several files."""
 
 MOST_OPEN = 160
 LEFTOVER_SECONDS = 3600
+STEADY_TRIES = 3
 
+Looked = TypeVar("Looked")
 _folders: dict[Path, StoreDirectory] = {}
 _mutex = threading.Lock()
 
 
 def sessions_open() -> int:
-    """How many sessions may be kept open, at two files each: a part of what this process may have open at all, which
-    is little on some systems (256 on macOS)."""
+    """How many sessions may be kept open: a part of the files that this process may have open at all, which are few on
+    some systems (256 on macOS)."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_OPEN if most == resource.RLIM_INFINITY else max(8, min(MOST_OPEN, most // 8))
 
 
 class StoreDirectory:
-    """Use `shared`; the constructor opens, checks and finishes what a dead process left. `read_only` is for those who
-    may not write: nothing is made, finished or noted."""
+    """Use `shared`; the constructor opens, checks and finishes what a dead process left. `read_only` is for processes
+    that may not write: nothing is created, finished or noted."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
@@ -51,12 +55,19 @@ class StoreDirectory:
         self.commits = 0
         self.writing = threading.RLock()
         self.index = HeaderCache(path)
+        self.heads = KnownHeads()
+        self.changing: frozenset[str] = frozenset()
+        """The sessions whose files a commit of this process is changing."""
         self._mutex = threading.Lock()
         self._sessions: OrderedDict[str, SessionFiles] = OrderedDict()
         self._in_use: dict[str, int] = {}
         self._scopes: OrderedDict[str, KeyScope] = OrderedDict()
-        self.store_lock = SessionLock(path / "store.lock", LOCK_SECONDS)
-        self.change_counter: ChangeCounter | None = None
+        self._lock = DirectoryLock(path / lock.NAME, LOCK_SECONDS)
+        self._mark = b""
+        self._redo = NO_REDO
+        self._commits = self._several = 0
+        self._run = 0
+        """Which unbroken run of this process's own commits this is: another one begins behind a foreign commit."""
         if read_only:
             setup.check(path)
         else:
@@ -64,8 +75,7 @@ class StoreDirectory:
         try:
             self._inode = os.stat(path).st_ino
             if not read_only:
-                self.change_counter = ChangeCounter(path / "pulse")
-                self.store_lock.open(create=True)
+                self._lock.open()
                 self._finish_all()
         except OSError as error:
             raise disk.translation(error, path) from error
@@ -91,41 +101,125 @@ class StoreDirectory:
                 del _folders[self.path]
         with self.writing:
             self.note_all()
-            self.close_files()
+            self._close_files()
 
-    def close_files(self) -> None:
+    def _close_files(self) -> None:
         with self._mutex:
             for session in self._sessions.values():
                 session.close()
-            for scope in self._scopes.values():
-                scope.lock.close()
             self._sessions.clear()
             self._scopes.clear()
-            self.store_lock.close()
-            if self.change_counter is not None:
-                self.change_counter.close()
+            self._lock.close()
 
     def abandon(self) -> None:
-        """After a fork, in the child: let go of the parent's files without waiting for anybody."""
+        """After a fork, in the child: close the parent's files without waiting for any thread."""
         self.forked = True
-        locks = [self.store_lock, *(scope.lock for scope in self._scopes.values())]
         for session in self._sessions.values():
-            locks.append(session.lock)
             if session.fd >= 0:
                 os.close(session.fd)
-        for lock in locks:
-            lock.close()
-        if self.change_counter is not None:
-            self.change_counter.close()
+        self._lock.close()
 
-    def beat(self) -> None:
-        """Announce a commit to the other processes."""
-        if self.change_counter is not None:
-            self.change_counter.beat()
+    # --- the lock
+
+    @contextmanager
+    def exclusive(self) -> Generator[None]:
+        """This process writes, one thread at a time. What a dead process left unfinished is done first."""
+        with self.writing:
+            self.enter()
+            try:
+                yield
+            finally:
+                self.leave()
+
+    def enter(self) -> None:
+        """`exclusive` until `leave`; `writing` is held."""
+        found = self._lock.enter()
+        try:
+            if found == self._mark and self._redo == NO_REDO:
+                self._announce()
+                return
+            self._run += 1
+            self._commits, self._several = counts(found)
+            left = unfinished(found)
+            self._announce(left or NO_REDO)
+            if left is not None:
+                self.check_in_place()
+                self._carry_out(left)
+        except BaseException:
+            self._lock.leave()
+            raise
+
+    def leave(self) -> None:
+        self._lock.leave()
+
+    def _announce(self, redo: str = NO_REDO) -> None:
+        """Sign the lock, before anything is written: whoever polls looks, and looking waits for the lock."""
+        self._commits += 1
+        self._redo = redo
+        self._mark = LockOwner.mark(self._commits, self._several, redo)
+        self._lock.sign(self._mark)
+
+    def begin(self, redo: str) -> None:
+        """Note in the lock that this commit over several files may have to be finished."""
+        self._several += 1
+        self._announce(redo)
+
+    def finished(self) -> None:
+        self._announce()
+
+    def _carry_out(self, redo: str) -> None:
+        """Finish what a dead process wrote down and did not do; the lock is held."""
+        record = redo_record.load(self.path, redo)
+        if record is not None:
+            redo_record.carry_out(self.path, record, self.index)
+        self._run += 1
+        self.finished()
+
+    def _finish_all(self) -> None:
+        if redo_record.outstanding(self.path):
+            with self.exclusive():  # and with the lock no live process has one
+                for left in redo_record.outstanding(self.path):
+                    self._carry_out(left)
+        for name in os.listdir(self.path / redo_record.FOLDER):
+            path = self.path / redo_record.FOLDER / name
+            try:
+                if not name.endswith(".json") and time.time() - path.lstat().st_mtime > LEFTOVER_SECONDS:
+                    disk.unlink(path)
+            except FileNotFoundError:
+                continue
+
+    @contextmanager
+    def quiet(self) -> Generator[bytes]:
+        """No process writes meanwhile, and no commit is unfinished. Yields the last writer's mark."""
+        if self.read_only:
+            with self._lock.shared_if_there():
+                yield b""
+            return
+        while True:
+            with self._lock.shared() as mark:
+                if unfinished(mark) is None:
+                    yield mark
+                    return
+            with self.exclusive():
+                pass  # entering finishes it
+
+    def steadily(self, look: Callable[[], Looked]) -> Looked:
+        """What `look` returns, if no commit over several files happened meanwhile; it is called again otherwise."""
+        if not self.read_only:
+            for _ in range(STEADY_TRIES):
+                before = self._lock.peek()
+                if unfinished(before) is not None:
+                    with self.quiet() as before:
+                        pass
+                found = look()
+                if counts(self._lock.peek())[1] == counts(before)[1]:
+                    return found
+        with self.quiet():
+            return look()
 
     def look(self) -> bytes:
-        """Something that is another thing whenever somebody has committed; of no use to those who may not write."""
-        return b"" if self.change_counter is None else self.change_counter.look()
+        """A token that changes with every commit of any process; without meaning if this process may not write."""
+        return b"" if self.read_only else self._lock.peek()
 
     def check_in_place(self) -> None:
         """Refuse to write into a directory that is not under its name any more."""
@@ -141,15 +235,9 @@ class StoreDirectory:
 
     # --- sessions
 
-    def exists(self, session_id: str) -> bool:
-        return is_id(session_id) and (session_id in self._sessions or self._session(session_id).exists())
-
-    def _session(self, session_id: str) -> SessionFiles:
-        return SessionFiles(SessionPaths(self.path, session_id), self.index, read_only=self.read_only)
-
     @contextmanager
     def using(self, session_id: str) -> Generator[SessionFiles]:
-        """The one object for a session; its files stay open while it is used, and some time longer."""
+        """The one object for a session; its file stays open while it is used, and some time longer."""
         session = self.take(session_id)
         try:
             yield session
@@ -160,20 +248,12 @@ class StoreDirectory:
         with self._mutex:
             session = self._sessions.get(session_id)
             if session is None:
-                session = self._sessions[session_id] = self._session(session_id)
+                place = SessionPaths(self.path, session_id)
+                session = SessionFiles(place, self.index, self.heads, read_only=self.read_only)
+                self._sessions[session_id] = session
                 self._make_room()
             else:
                 self._sessions.move_to_end(session_id)
-            self._in_use[session_id] = self._in_use.get(session_id, 0) + 1
-            return session
-
-    def take_open(self, session_id: str) -> SessionFiles | None:
-        """The same, if its files are open and known."""
-        with self._mutex:
-            session = self._sessions.get(session_id)
-            if session is None or not session.loaded:
-                return None
-            self._sessions.move_to_end(session_id)
             self._in_use[session_id] = self._in_use.get(session_id, 0) + 1
             return session
 
@@ -192,51 +272,43 @@ class StoreDirectory:
                 self.note([session])
                 session.close()
 
+    def current(self, session: SessionFiles) -> None:
+        """Bring what is known of a session up to date; the lock is held for writing."""
+        with session.mutex:
+            if session.seen != self._run or not session.untouched():
+                self.check_in_place()
+                session.refresh(exclusive=True)
+                session.seen = self._run
+
     def scope(self, name: str) -> KeyScope:
+        """The keys of a scope, up to date; the lock is held for writing."""
         scope = self._scopes.get(name)
         if scope is None:
             if len(self._scopes) >= self.most_open:
-                self._scopes.popitem(last=False)[1].lock.close()
+                self._scopes.popitem(last=False)
             scope = self._scopes[name] = KeyScope(self.path, name)
+        scope.refresh()
         return scope
 
-    # --- reading
-
     def capture(self, session_id: str, *, sync: bool = True) -> SessionCapture:
-        """A session as of now; waits for a commit that is being written."""
+        """A session as of now; waits for a commit that is being written. With `sync`, what it holds is durable."""
         with self.using(session_id) as session:
-            if self.read_only:
-                with session.mutex, session.lock.shared_if_there():
-                    session.refresh(exclusive=False, sync=False)
-                    return session.captured()
-            with session.mutex:
-                if not session.open_lock(create=False):
-                    return SessionCapture(None)
-                capture = session.capture()
-            while capture is None:
-                with session.lock.shared() as found:
-                    left = unfinished(found)
-                    if left is None:
-                        with session.mutex:
-                            session.refresh(exclusive=False, sync=sync)
-                            return session.captured()
-                self.finish(left, session_id)
+            if not self.read_only:
+                seen = self._token(self._lock.peek())
+                with session.mutex:
+                    if session.seen == seen and session.in_place() and (session.synced or not sync):
+                        return session.captured()
+            with self.quiet() as mark, session.mutex:
+                session.refresh(exclusive=False)
+                session.seen = None if self.read_only else self._token(mark)
+                capture = session.captured()
+            if sync and not self.read_only:
+                session.make_durable(capture)
             return capture
 
-    @contextmanager
-    def standing_still(self) -> Generator[None]:
-        """No commit over several sessions happens meanwhile."""
-        if self.read_only:
-            with self.store_lock.shared_if_there():
-                yield
-            return
-        while True:
-            with self.store_lock.shared() as found:
-                left = unfinished(found)
-                if left is None:
-                    yield
-                    return
-            self.finish(left, STORE)
+    def _token(self, mark: bytes) -> bytes | int:
+        """What `SessionFiles.seen` must be for a session to be known as of this mark."""
+        return self._run if mark == self._mark else mark
 
     # --- notes
 
@@ -250,59 +322,16 @@ class StoreDirectory:
         """A disk that cannot take them loses nothing."""
         if self.read_only:
             return
-        notes: list[CachedHeader | None] = []
-        for session in sessions:
-            with session.mutex, suppress(OSError):
-                # What others have written since is not ours to note.
-                if session.loaded and session.lock.peek() == LockOwner.mark():
-                    notes.append(session.note())
-        if any(notes):
-            self.index.put([note for note in notes if note is not None])
+        notes = [note for session in sessions if (note := self._note(session)) is not None]
+        if notes:
+            self.index.put(notes)
 
-    # --- unfinished commits
-
-    def finish(self, left: str, name: str) -> None:
-        """Carry out what a dead process wrote down and did not do. `name` is the lock that told of it."""
-        with self.writing, ExitStack() as stack:
-            record = redo_record.load(self.path, left)
-            names = {name, STORE, *record.locks} if record else {name}
-            entered = [self._enter(stack, one) for one in sorted(names)]
-            record = redo_record.load(self.path, left)
-            if record is not None:
-                self.beat()
-                redo_record.carry_out(self.path, record, self.index)
-            for lock, session in entered:
-                if unfinished(lock.peek()) == left:
-                    lock.sign(LockOwner.mark())
-                if session is not None:
-                    with session.mutex:
-                        session.forget()
-
-    def _enter(self, stack: ExitStack, name: str) -> tuple[SessionLock, SessionFiles | None]:
-        session = stack.enter_context(self.using(name)) if is_id(name) else None
-        if session is not None:
-            with session.mutex:
-                session.lock.open(create=True)
-            lock = session.lock
-        elif name == STORE:
-            lock = self.store_lock
-        else:
-            lock = self.scope(name).lock
-            lock.open(create=True)
-        lock.enter()
-        stack.callback(lock.leave)
-        return lock, session
-
-    def _finish_all(self) -> None:
-        for left in redo_record.outstanding(self.path):
-            self.finish(left, STORE)
-        for name in os.listdir(self.path / redo_record.FOLDER):
-            path = self.path / redo_record.FOLDER / name
-            try:
-                if not name.endswith(".json") and time.time() - path.lstat().st_mtime > LEFTOVER_SECONDS:
-                    disk.unlink(path)
-            except FileNotFoundError:
-                continue
+    def _note(self, session: SessionFiles) -> CachedHeader | None:
+        with session.mutex, suppress(OSError):
+            # What others have taken away since must not come back by a note.
+            if session.seen is not None and session.untouched():
+                return session.note(settled=session.seen == self._token(self._lock.peek()))
+        return None
 
 
 def _after_fork_in_child() -> None:

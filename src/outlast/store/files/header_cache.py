@@ -25,6 +25,8 @@ Identity = tuple[int, int, int]
 """Inode, size and time of change of a file: when none of them changed, nobody touched it."""
 
 NO_FILE: Identity = (0, 0, 0)
+UNKNOWN: Identity = (-1, -1, -1)
+"""Equals that of no file."""
 PREFIX = len('{"session":"')
 SLACK = 512
 

@@ -13,7 +13,7 @@ from outlast.core.events import Opaque
 from outlast.core.header import NOTHING, REDACTED, Delta, apply, completed, delta_of, imported
 from outlast.store.engine.encode import PLAIN, ZSTD, plain_body
 from outlast.store.engine.transaction import HeaderRow
-from outlast.store.files.key_index import key_id
+from outlast.store.files.keys import key_id
 from outlast.store.files.line import BEGINS, EventLine, decode
 from outlast.store.files.segment import SegmentPart, pieces
 

@@ -15,16 +15,14 @@ from outlast.core.errors import OutlastError
 from outlast.core.ids import is_id
 from outlast.store.files import disk, former_name, redo_record, setup
 from outlast.store.files.directory import StoreDirectory
+from outlast.store.files.keys import SCOPES, KeyScope
 from outlast.store.files.line import intact, seq_in
-from outlast.store.files.lock import unfinished
+from outlast.store.files.lock import NAME as LOCK
 from outlast.store.files.paths import FILES, SessionPaths
-from outlast.store.files.route_file import NAME as ROUTES
-from outlast.store.files.route_file import RouteTable
-from outlast.store.files.scoped_keys import FOLDER as SCOPES
-from outlast.store.files.scoped_keys import KeyScope
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.session import SessionCapture, read_lineage
+from outlast.store.files.session import SessionCapture
 from outlast.store.files.session_list import scan
+from outlast.store.files.small_files import ROUTES, RouteTable, read_lineage
 from outlast.store.read.inspection import StoreFlaw
 
 
@@ -120,27 +118,21 @@ def flaws_between(folder: StoreDirectory) -> Iterator[StoreFlaw]:
     for session_id in sorted(sessions):
         place = SessionPaths(folder.path, session_id)
         yield from _trouble(lambda place=place: read_lineage(place))
-        yield from _told(_lock(place))
     for session_id in noted:
         if session_id not in sessions and folder.index.get(session_id) is not None:
             yield StoreFlaw(f"the index knows session {session_id}, and its files are gone")
 
 
 def _strangers(folder: StoreDirectory) -> Iterator[StoreFlaw]:
-    known = {setup.NAME, former_name.NAME, ROUTES, "pulse", "store.lock", *setup.FOLDERS, *setup.HARMLESS}
+    known = {setup.NAME, former_name.NAME, ROUTES, LOCK, setup.FORMER_COUNTER, *setup.FOLDERS, *setup.HARMLESS}
     sessions = scan(folder)
     for name in _names(folder.path):
         session_id = name[:26]
-        if name == f"{session_id}.lock" and is_id(session_id) and session_id not in sessions:
-            yield StoreFlaw(f"{name} is a lock, and nothing else is here of that session", damage=False)
-        elif name not in known and not (is_id(session_id) and name[26:27] == "."):
+        if is_id(session_id) and name[26:27] == ".":
+            if session_id not in sessions:
+                yield StoreFlaw(f"{name} is here, and no event of that session", damage=False)
+        elif name not in known:
             yield StoreFlaw(f"{name} is not a file of this store", damage=False)
-
-
-def _lock(place: SessionPaths) -> Iterator[StoreFlaw]:
-    data = disk.read(place.lock)
-    if data is not None and (left := unfinished(data)) is not None:
-        yield StoreFlaw(f"session {place.session_id} waits for the unfinished commit {left}")
 
 
 def _names(folder: Path) -> list[str]:

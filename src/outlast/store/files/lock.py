@@ -1,8 +1,11 @@
-"""A lock that outlives nobody: `flock` on a file that is never renamed and never removed.
+"""The store's lock: `flock` on `store.lock`, a file that is never renamed and never removed.
 
-Its first bytes are the mark of whoever held it exclusively last: pid, a random name of that process, and the commit it
-had begun but not finished. A process that finds its own mark knows that nobody else has written since, and need not
-look again; one that finds an unfinished commit finishes it first. The lock goes with its process, also a killed one.
+One process at a time writes to the directory; readers hold the lock shared while they look at a session that another
+process may have changed. The kernel releases the lock when its process ends, also when that is killed.
+
+The first line of the file is the mark of the last writer: its pid, a random name of that process, the commit over
+several files that it has begun (`redo_record`), how many commits were made here, and how many of those over several
+files. A process that finds its own mark knows that no other process has written since. Followers poll the mark.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import fcntl
 import os
 import secrets
 import threading
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,94 +22,105 @@ from pathlib import Path
 from outlast.core.errors import StoreUnavailable
 from outlast.store.files import disk
 
-NO_TXN = "-" * 32
-MARK_SIZE = 61
+NAME = "store.lock"
+NO_REDO = "-" * 32
+MARK_SIZE = 95
 LOCK_SECONDS = 30.0
+YIELDS = 20
+PATIENCE = (0.0002, 0.001)
+"""A process gives way to others so often, and then sleeps so many seconds between attempts, before it joins the queue:
+most holders are done by then."""
 OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _HEX = frozenset("0123456789abcdef")
 
 
 class LockOwner:
-    """This process, as it signs locks. Another one after a fork."""
+    """This process as it signs the lock. After a fork the child is another owner."""
 
-    _name = secrets.token_hex(8)
-    _mark = b""
-
-    @classmethod
-    def mark(cls) -> bytes:
-        return cls._mark or cls.marked(NO_TXN)
+    _signature = b""
 
     @classmethod
-    def marked(cls, redo: str) -> bytes:
-        """The mark of one who has begun this commit."""
-        mark = b"%-10d %s %s\n" % (os.getpid(), cls._name.encode(), redo.encode())
-        if redo == NO_TXN:
-            cls._mark = mark
-        return mark
+    def mark(cls, commits: int, several: int, redo: str = NO_REDO) -> bytes:
+        if not cls._signature:
+            cls._signature = b"%-10d %s" % (os.getpid(), secrets.token_hex(8).encode())
+        return b"%b %b %016x %016x\n" % (cls._signature, redo.encode(), commits, several)
 
     @classmethod
     def forked(cls) -> None:
-        cls._name, cls._mark = secrets.token_hex(8), b""
+        cls._signature = b""
 
 
 os.register_at_fork(after_in_child=LockOwner.forked)
 
 
 def unfinished(mark: bytes) -> str | None:
-    """The commit that the last holder had begun, if it did not finish it."""
+    """The commit over several files that the last writer had begun, if it did not finish it."""
     redo = mark[28:60].decode("ascii", "replace")
     return redo if len(redo) == 32 and set(redo) <= _HEX else None
 
 
+def counts(mark: bytes) -> tuple[int, int]:
+    """How many commits were made here, and how many of them over several files; 0 where the mark does not tell."""
+    try:
+        return int(mark[61:77], 16), int(mark[78:94], 16)
+    except ValueError:
+        return 0, 0
+
+
 def held_by(path: Path) -> str | None:
-    """The pid of the process that holds a lock for writing; None when nobody does."""
+    """The pid of the process that holds the lock for writing; None if it is free."""
     try:
         fd = os.open(path, disk.READ)
     except OSError:
-        return None  # gone, or not ours to open
+        return None  # missing, or this process may not open it
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
-        return os.pread(fd, 10, 0).decode("ascii", "replace").strip() or "?"
+        return _pid_in(os.pread(fd, 10, 0))
     finally:
         os.close(fd)
 
 
-class SessionLock:
+def _pid_in(mark: bytes) -> str:
+    return mark[:10].decode("ascii", "replace").strip() or "?"
+
+
+class DirectoryLock:
     """Exclusive use by one thread at a time (the one that commits); `shared` by any."""
 
     def __init__(self, path: Path, timeout: float) -> None:
         self.path = path
         self.timeout = timeout
         self._fd = -1
-        self._queued = -1  # the descriptor that holds the lock, if we had to wait for it
+        self._queued = -1  # the descriptor that holds the lock, if this process had to queue for it
 
-    def open(self, *, create: bool) -> bool:
-        """False when there is no such file and none is to be made."""
-        if self._fd >= 0:
-            return True
-        try:
-            self._fd = os.open(self.path, OPEN | (os.O_CREAT if create else 0), disk.MODE)
-        except FileNotFoundError:
-            return False
-        return True
+    def open(self) -> None:
+        self._fd = os.open(self.path, OPEN | os.O_CREAT, disk.MODE)
 
     def enter(self) -> bytes:
-        """Wait for our turn; the mark that was found. `StoreUnavailable` names who did not let us in."""
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        """Take the lock and return the last writer's mark. `StoreUnavailable` names the holder after the timeout."""
+        if not self._try_enter() and not self._try_again():
             self._queued = self._wait(fcntl.LOCK_EX)
         return self.peek()
 
-    def try_enter(self) -> bool:
-        """Our turn, if nobody else is there."""
+    def _try_enter(self) -> bool:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
+
+    def _try_again(self) -> bool:
+        for _ in range(YIELDS):
+            os.sched_yield()
+            if self._try_enter():
+                return True
+        for pause in PATIENCE:
+            time.sleep(pause)
+            if self._try_enter():
+                return True
+        return False
 
     def leave(self) -> None:
         if self._queued >= 0:
@@ -115,6 +130,7 @@ class SessionLock:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def peek(self) -> bytes:
+        """The last writer's mark. It changes with every commit of any process."""
         return os.pread(self._fd, MARK_SIZE, 0)
 
     def sign(self, mark: bytes) -> None:
@@ -122,7 +138,7 @@ class SessionLock:
 
     @contextmanager
     def shared(self) -> Generator[bytes]:
-        """Nobody writes meanwhile. Yields the last writer's mark."""
+        """No process writes meanwhile. Yields the last writer's mark."""
         fd = os.open(self.path, disk.READ)
         try:
             try:
@@ -138,7 +154,7 @@ class SessionLock:
 
     @contextmanager
     def shared_if_there(self) -> Generator[None]:
-        """The same for those who may not even make the lock; where there is none, nobody has written here."""
+        """`shared` for a process that may not create the lock; where there is none, no process has written."""
         with ExitStack() as stack:
             with suppress(FileNotFoundError):
                 stack.enter_context(self.shared())
@@ -151,23 +167,25 @@ class SessionLock:
         self._fd = self._queued = -1
 
     def _wait(self, kind: int) -> int:
-        """A blocking `flock` cannot be given a time limit, so a thread waits in the line for us."""
+        """Queue for the lock in a thread, because a blocking `flock` has no timeout."""
         turn = _LockTurn(self.path, kind)
         threading.Thread(target=turn.wait, name="outlast-lock", daemon=True).start()
-        if not turn.came.wait(self.timeout) and turn.abandon():
+        try:
+            came = turn.came.wait(self.timeout)
+        except BaseException:  # interrupted: the lock must not stay with a caller that has left
+            if not turn.abandon():
+                os.close(turn.fd)
+            raise
+        if not came and turn.abandon():
             raise StoreUnavailable(
-                f"{self.path.name} is held by process {self._holder()} and it has not finished in {self.timeout:g} s; "
-                "if that process is stopped, continue or end it"
+                f"{self.path} is held by process {_pid_in(disk.read(self.path) or b'')} and it has not finished in "
+                f"{self.timeout:g} s; if that process is stopped, continue or end it"
             )
         return turn.fd
 
-    def _holder(self) -> str:
-        data = disk.read(self.path) or b""
-        return data[:10].decode("ascii", "replace").strip() or "?"
-
 
 class _LockTurn:
-    """One wait in the line. Its own descriptor, because the lock belongs to the open file."""
+    """One place in the queue. It has its own descriptor, because the lock belongs to the open file."""
 
     def __init__(self, path: Path, kind: int) -> None:
         self.fd = os.open(path, disk.READ if kind == fcntl.LOCK_SH else OPEN)
@@ -185,7 +203,7 @@ class _LockTurn:
                 self.came.set()
 
     def abandon(self) -> bool:
-        """Give up, unless the turn has just come."""
+        """Give up, unless the lock has just been taken."""
         with self._mutex:
             self._abandoned = not self.came.is_set()
             return self._abandoned

@@ -17,7 +17,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class SessionPaths:
     """Where one session lies."""
 
-    __slots__ = ("draft", "folder", "gone", "gone_keys", "lease", "lineage", "live", "live_name", "lock", "session_id")
+    __slots__ = ("draft", "folder", "gone", "gone_keys", "lease", "lineage", "live", "live_name", "session_id")
 
     def __init__(self, folder: Path, session_id: str) -> None:
         if not is_id(session_id):
@@ -26,7 +26,6 @@ class SessionPaths:
         self.session_id = session_id
         self.live = folder / f"{session_id}.jsonl"
         self.live_name = str(self.live)  # looked at in every commit, and a Path is slow to turn into text
-        self.lock = folder / f"{session_id}.lock"
         self.lease = folder / f"{session_id}.lease"
         self.draft = folder / f"{session_id}.draft.jsonl"
         self.gone = folder / f"{session_id}.gone.json"

@@ -1,8 +1,9 @@
-"""A commit over several files: written down first, then carried out, by us or by whoever comes next.
+"""A commit over several files: written down first, then carried out, by its process or by the next one.
 
 `txn/<id>.json` lists every operation. New contents of whole files stand ready beside it. Once the record is synced the
 commit is made; each operation can be carried out again without harm, so a process that dies leaves work, not damage.
-The locks of all sessions concerned carry the record's id until it is done, and whoever takes one of them does it first.
+The lock carries the record's id until it is done, and the next process that takes the lock does it first; so at most
+one record is open at a time.
 """
 
 from __future__ import annotations
@@ -52,7 +53,6 @@ Op = PutFile | AddLines | RemoveFile | ForgetKeys
 
 class RedoRecord(Struct):
     redo: str
-    locks: list[str]
     ops: list[Op]
 
 
@@ -84,9 +84,9 @@ class RedoLog:
     def forget(self, session_id: str) -> None:
         self.ops.append(ForgetKeys([session_id]))
 
-    def record(self, locks: list[str]) -> RedoRecord:
+    def record(self) -> RedoRecord:
         """Make the commit: on return it is decided, and durable."""
-        record = RedoRecord(self.redo, locks, self.ops)
+        record = RedoRecord(self.redo, self.ops)
         partial = self._folder / FOLDER / f"{self.redo}.partial"
         self._ready.append(partial)
         disk.create(partial, encode(record))

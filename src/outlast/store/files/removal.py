@@ -16,13 +16,12 @@ from outlast.core.events import Opaque
 from outlast.core.header import REDACTED, Delta, delta_of
 from outlast.store.engine.encode import event_of
 from outlast.store.engine.transaction import HeaderRow
-from outlast.store.files import scoped_keys
+from outlast.store.files.keys import keys_file
 from outlast.store.files.line import EventLine, SegmentHead, decode, encode, line_of
 from outlast.store.files.redo_record import RedoLog
-from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.segment_set import SegmentSet
-from outlast.store.files.session import gone_file
+from outlast.store.files.segment import Segment, SegmentSet, pieces
 from outlast.store.files.session_change import SessionChange
+from outlast.store.files.small_files import gone_file
 
 
 def add_removal(work: RedoLog, change: SessionChange, appended: bytes) -> None:
@@ -128,7 +127,7 @@ def _bury(work: RedoLog, change: SessionChange) -> None:
     session, place = change.session, change.session.place
     work.put(place.gone, gone_file(change.row))
     if session.row is not None and session.row.deleted_at is None:
-        work.put(place.gone_keys, scoped_keys.keys_file(place.session_id, list(session.keyed_lines())))
+        work.put(place.gone_keys, keys_file(place.session_id, list(session.keyed_lines())))
     for path in (place.draft, place.lease, place.keys()):
         work.remove(path)
     number = 1

@@ -10,34 +10,68 @@ from outlast.core.errors import ConflictError, DamagedSession, InvalidInput
 from outlast.core.event_row import StoredEvent
 from outlast.core.header import Delta
 from outlast.core.ids import is_id
-from outlast.store.engine.transaction import HeaderRow, KeyRow
-from outlast.store.files import disk, scoped_keys
-from outlast.store.files.directory import STORE
+from outlast.store.engine.transaction import KEY_LOOK_BACK, HeaderRow, KeyRow, Transaction
+from outlast.store.files import disk, keys
+from outlast.store.files.directory import StoreDirectory
+from outlast.store.files.keys import ScopedKey, scope_name
 from outlast.store.files.line import EventLine
-from outlast.store.files.lock_set import LockSet, MoreLocksNeeded
 from outlast.store.files.paths import blobs_in
-from outlast.store.files.route_file import RouteTable
-from outlast.store.files.scoped_keys import ScopedKey, lock_name
+from outlast.store.files.rollback_guard import rolled_back
 from outlast.store.files.session import SessionFiles
 from outlast.store.files.session_change import SessionChange
 from outlast.store.files.session_list import based_on
+from outlast.store.files.small_files import RouteTable
 from outlast.store.port import Chunk, Snapshot
-from outlast.store.process_identity import boot_id, boot_ms, now_us
-
-KEY_LOOK_BACK = 4096
 
 
 class CommitGroup:
-    """What the commits of a batch have decided so far."""
+    """What the commits of a batch have decided so far, and the sessions they have looked at. `close` lets go of them.
+    Used with the lock held for writing."""
 
-    def __init__(self, held: LockSet) -> None:
-        self.held = held
+    def __init__(self, folder: StoreDirectory, *, is_alone: bool) -> None:
+        self.folder = folder
+        self.is_alone = is_alone
+        """Whether the group is one commit, which may touch anything; several touch one file of a session each."""
+        self.sessions: dict[str, SessionFiles] = {}
         self.changes: dict[str, SessionChange] = {}
         self.keys: dict[tuple[str, str], KeyRow] = {}
         self.scoped: dict[str, list[ScopedKey]] = {}
         self.routes: RouteTable | None = None
         self.lineages: dict[str, list[str]] = {}
         self.note: str | None = None
+
+    def session(self, session_id: str) -> SessionFiles | None:
+        """A session as it is now; with no row if there is none of that id. None for what is no id."""
+        session = self.sessions.get(session_id)
+        if session is None and is_id(session_id):
+            session = self.folder.take(session_id)
+            try:
+                self.folder.current(session)
+            except BaseException:
+                self.folder.give_back(session_id)
+                raise
+            self.sessions[session_id] = session
+        if session is not None and session.lost is not None:
+            raise rolled_back(session_id, session.lost)
+        return session
+
+    def sync(self) -> None:
+        """Make durable what other processes have written to these sessions."""
+        for session in self.sessions.values():
+            if session.fd >= 0 and not session.synced:
+                disk.sync(session.fd)
+                session.synced = True
+
+    def forget(self) -> None:
+        """Believe nothing of these sessions any more; the disk is asked again."""
+        for session in self.sessions.values():
+            with session.mutex:
+                session.forget()
+
+    def close(self) -> None:
+        for session_id in self.sessions:
+            self.folder.give_back(session_id)
+        self.sessions.clear()
 
     def take(self, rows: FilesRows) -> list[str]:
         """Add a commit that was not refused; the sessions it changes."""
@@ -55,12 +89,11 @@ class CommitGroup:
         return list(rows.changes)
 
 
-class FilesRows:
-    """`Tx` over the sessions whose locks are held."""
+class FilesRows(Transaction):
+    """`Transaction` over the directory; the lock is held for writing."""
 
     def __init__(self, group: CommitGroup) -> None:
         self._group = group
-        self._held = group.held
         self.changes: dict[str, SessionChange] = {}
         self.keys: dict[tuple[str, str], KeyRow] = {}
         self.scoped: dict[str, list[ScopedKey]] = {}
@@ -69,12 +102,6 @@ class FilesRows:
 
     # --- headers
 
-    def clock(self) -> int:
-        return now_us()
-
-    def lease_clock(self) -> tuple[int, str]:
-        return boot_ms(), boot_id()
-
     def header(self, session_id: str) -> HeaderRow | None:
         change = self._change(session_id)
         return None if change is None else change.row
@@ -82,7 +109,7 @@ class FilesRows:
     def _change(self, session_id: str) -> SessionChange | None:
         change = self.changes.get(session_id)
         if change is None:
-            session = self._session(session_id)
+            session = self._group.session(session_id)
             if session is None:
                 return None
             before = self._group.changes.get(session_id)
@@ -92,16 +119,6 @@ class FilesRows:
             change = self.changes[session_id] = SessionChange(session, copy(row))
         return change
 
-    def _session(self, session_id: str) -> SessionFiles | None:
-        """A session of ours; one that exists and is not locked yet has to be."""
-        held = self._held
-        if session_id in held.failed:
-            raise held.failed[session_id]
-        session = held.sessions.get(session_id)
-        if session is None and session_id not in held.names and held.folder.exists(session_id):
-            raise MoreLocksNeeded(session_id)
-        return session
-
     def _known(self, session_id: str) -> SessionChange:
         change = self._change(session_id)
         if change is None:
@@ -109,9 +126,9 @@ class FilesRows:
         return change
 
     def create(self, row: HeaderRow) -> None:
-        session = self._session(row.session_id)
+        session = self._group.session(row.session_id)
         if session is None:
-            raise MoreLocksNeeded(row.session_id)
+            raise InvalidInput(f"'{row.session_id}' is not a session id")
         change = self.changes[row.session_id] = SessionChange(session, row)
         change.create()
 
@@ -158,10 +175,6 @@ class FilesRows:
         changes = (self._group.changes.get(session_id), self.changes.get(session_id))
         return [line.event() for change in changes if change for lines in change.commits for line in lines]
 
-    def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        found = self.rows(session_id, seq - 1, seq)
-        return found[0].hash if found else None
-
     def drop_events(self, session_id: str, after: int) -> None:
         self._known(session_id).drop_after = after
 
@@ -169,11 +182,7 @@ class FilesRows:
         self._known(session_id).blanks[seq] = digest
 
     def forks(self, session_id: str) -> list[HeaderRow]:
-        names = based_on(self._held.folder, session_id)
-        missing = [name for name in names if name not in self._held.names]
-        if missing:
-            raise MoreLocksNeeded(*missing)
-        rows = [self.header(name) for name in names]
+        rows = [self.header(name) for name in based_on(self._group.folder, session_id)]
         return [row for row in rows if row is not None and row.base_id == session_id]
 
     # --- keys
@@ -182,9 +191,9 @@ class FilesRows:
         known = self.keys.get((scope, key)) or self._group.keys.get((scope, key))
         if known is not None:
             return known
-        root = self._session(scope) if is_id(scope) else None
+        root = self._group.session(scope)
         for member in root.members() if root is not None else ():
-            session = self._session(member)
+            session = self._group.session(member)
             found = self._in_session(session, key, None) if session is not None else None
             if found is not None:
                 return found
@@ -193,19 +202,14 @@ class FilesRows:
     def _in_session(self, session: SessionFiles, key: str, scope: str | None) -> KeyRow | None:
         row = session.row
         if row is not None and row.deleted_at is not None:
-            return scoped_keys.find_key(session.place, row.deleted_at, key, scope)
+            return keys.find_key(session.place, row.deleted_at, key, scope)
         with session.mutex:
             line = session.keyed(key, scope)
         return None if line is None else _key_row(line)
 
     def _in_scope(self, scope: str, key: str) -> KeyRow | None:
-        name = lock_name(scope)
-        if name not in self._held.names:
-            raise MoreLocksNeeded(name)
-        if name in self._held.failed:
-            raise self._held.failed[name]
-        for entry in self._held.scopes[name].find(key):
-            session = self._session(entry.session)
+        for entry in self._group.folder.scope(scope_name(scope)).find(key):
+            session = self._group.session(entry.session)
             if session is None or entry.scope != scope:
                 continue
             found = self._in_session(session, key, scope)
@@ -224,8 +228,6 @@ class FilesRows:
             first.scope = scope
             entry = ScopedKey(key, row.session_id, row.seq, row.events, row.digest.hex(), scope)
             self.scoped.setdefault(scope, []).append(entry)
-            if lock_name(scope) not in self._held.names:
-                raise MoreLocksNeeded(lock_name(scope))
 
     def forget_keys(self, session_id: str, keys: Sequence[tuple[str, str]]) -> None:
         """All of them: they lie in one file, and each is as old as the tombstone beside it."""
@@ -253,7 +255,7 @@ class FilesRows:
         """The sessions of a lineage that was continued; none if it was not."""
         found = self.lineages.get(root_id) or self._group.lineages.get(root_id)
         if found is None:
-            root = self._session(root_id)
+            root = self._group.session(root_id)
             found = root.members() if root is not None else []
         return found if len(found) > 1 else []
 
@@ -262,7 +264,7 @@ class FilesRows:
 
     # --- drafts
 
-    def _chunks(self, session_id: str) -> list[Chunk]:
+    def chunks(self, session_id: str, after: int) -> list[Chunk]:
         change = self._known(session_id)
         before = self._group.changes.get(session_id)
         if change.chunks_dropped:
@@ -272,15 +274,7 @@ class FilesRows:
             chunks += [chunk for chunk, _ in before.chunks] if before else []
         chunks += [chunk for chunk, _ in change.chunks]
         begins = max((at for at, chunk in enumerate(chunks) if chunk.n == 1), default=0)
-        return chunks[begins:]
-
-    def last_chunk(self, session_id: str, attempt_seq: int) -> int:
-        chunks = self._chunks(session_id)
-        return chunks[-1].n if chunks and chunks[-1].attempt_seq == attempt_seq else 0
-
-    def chunk(self, session_id: str, attempt_seq: int, n: int) -> Chunk | None:
-        found = [chunk for chunk in self._chunks(session_id) if (chunk.n, chunk.attempt_seq) == (n, attempt_seq)]
-        return found[0] if found else None
+        return [chunk for chunk in chunks[begins:] if chunk.n > after]
 
     def put_chunk(self, session_id: str, chunk: Chunk) -> None:
         change = self._known(session_id)
@@ -294,12 +288,8 @@ class FilesRows:
     # --- routes, blobs, snapshots
 
     def _routes(self) -> RouteTable:
-        if STORE not in self._held.names:
-            raise MoreLocksNeeded(STORE)
-        if STORE in self._held.failed:
-            raise self._held.failed[STORE]
         if self.routes is None:
-            self.routes = self._group.routes or RouteTable.load(self._held.folder.path)
+            self.routes = self._group.routes or RouteTable.load(self._group.folder.path)
         return self.routes
 
     def locked_route(self, route: str) -> str | None:

@@ -1,7 +1,9 @@
 """One session's files as this process knows them: its header, its end, its lease, its keys.
 
-What is known is right as long as the lock carries our own mark and the live file is the one we know; otherwise
-`refresh`, under the lock, looks at what others have added. Everything here is reached with `mutex` held.
+What is known is right as long as no other process has written to the directory (`seen`) and the live file is the one
+that is known; otherwise `refresh`, under the lock, looks at what was added. Files that lack an event which this process
+has acknowledged were put back to an older state: then `lost` names it, and nothing is written. Everything here is
+reached with `mutex` held.
 """
 
 from __future__ import annotations
@@ -13,47 +15,21 @@ from contextlib import closing
 from copy import copy
 from typing import NamedTuple
 
-import msgspec
-from msgspec import Struct
-
 from outlast.core.errors import DamagedSession
 from outlast.core.header import HEADER_VERSION
 from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files import disk
-from outlast.store.files.draft_file import DraftFile
-from outlast.store.files.header_cache import CachedHeader, HeaderCache, identity
+from outlast.store.files.header_cache import NO_FILE, UNKNOWN, CachedHeader, HeaderCache, Identity, identity
 from outlast.store.files.header_fold import HeaderFold, UnfoldedTail
-from outlast.store.files.key_index import KeyIndex, key_id
-from outlast.store.files.line import EventLine, LeaseState, decode, encode, whole
-from outlast.store.files.lock import LOCK_SECONDS, LockOwner, SessionLock
+from outlast.store.files.keys import KeyIndex, key_id, scope_name
+from outlast.store.files.line import EventLine, decode
 from outlast.store.files.paths import SessionPaths
-from outlast.store.files.scoped_keys import lock_name
-from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.segment_set import SegmentSet, count_sealed
+from outlast.store.files.rollback_guard import KnownHeads, file_gone
+from outlast.store.files.segment import Segment, SegmentSet, count_sealed, pieces
+from outlast.store.files.small_files import DraftFile, read_gone, read_lease, read_lineage
 from outlast.store.port import Chunk
 
 NOTE_EVERY = 512
-
-
-class LeaseFile(Struct):
-    """`generation` counts how often lines that stood already were rewritten (redaction); what others remember of an
-    earlier one is void."""
-
-    lease: LeaseState
-    generation: int
-
-
-class TombstoneFile(Struct):
-    row: HeaderRow
-
-
-class LineageFile(Struct):
-    members: list[str]
-
-
-_lease_file = msgspec.json.Decoder(LeaseFile)
-_gone = msgspec.json.Decoder(TombstoneFile)
-_lineage = msgspec.json.Decoder(LineageFile)
 
 
 class SessionCapture(NamedTuple):
@@ -68,13 +44,14 @@ class SessionCapture(NamedTuple):
 
 
 class SessionFiles:
-    def __init__(self, place: SessionPaths, index: HeaderCache, *, read_only: bool = False) -> None:
+    def __init__(self, place: SessionPaths, index: HeaderCache, heads: KnownHeads, *, read_only: bool = False) -> None:
         self.place = place
         self.read_only = read_only
         self.mutex = threading.RLock()
-        self.lock = SessionLock(place.lock, LOCK_SECONDS)
+        self.seen: bytes | int | None = None
+        """As of which mark of the lock this is known (`StoreDirectory._token`); None if it must be looked at."""
         self._index = index
-        self.loaded = False
+        self._heads = heads
         self._nothing()
 
     def _nothing(self) -> None:
@@ -90,64 +67,51 @@ class SessionFiles:
         self.closed = 0
         self.lease_n = 0
         self.hole: int | None = None
+        self.lost: int | None = None
         self.synced = True
         self.since_note = 0
         self.keys = KeyIndex(self.place.keys(), 0)
         self._draft: DraftFile | None = None
+        self._draft_file: Identity = NO_FILE
+        self._lease_file: Identity = UNKNOWN
+        self._draft_is_checked = False
         self._members: list[str] | None = None
         self._is_scope: bool | None = None
 
     # --- what is known
 
-    def exists(self) -> bool:
-        """Whether there is anything of it on the disk."""
-        place = self.place
-        return any(os.path.lexists(path) for path in (place.live, place.sealed(1), place.gone))
-
-    def open_lock(self, *, create: bool) -> bool:
-        """False if there is no such session and none is to be made."""
-        return self.lock.open(create=False) or ((create or self.exists()) and self.lock.open(create=True))
-
     def in_place(self) -> bool:
-        """Whether the live file is still the one that we know, and at least as long."""
-        if self.row is None or self.fd < 0:
+        """Whether the live file is still the one that is known, and at least as long; a deleted session has none."""
+        if self.row is None:
             return False
-        try:
-            found = os.lstat(self.place.live_name)
-        except OSError:
-            return False
-        return found.st_ino == self.inode and found.st_size >= self.size
+        if self.row.deleted_at is not None:
+            return True
+        size = self._size_in_place()
+        return size is not None and size >= self.size
 
     def untouched(self) -> bool:
-        """The same, and not longer either: nothing was left behind by a write that failed."""
-        if self.row is None or self.fd < 0:
-            return False
+        """The same, and not longer either: a write that failed has left nothing behind."""
+        return self.row is not None and self._size_in_place() == self.size and not self.unended
+
+    def _size_in_place(self) -> int | None:
+        if self.fd < 0:
+            return None
         try:
             found = os.lstat(self.place.live_name)
         except OSError:
-            return False
-        return found.st_ino == self.inode and found.st_size == self.size and not self.unended
+            return None
+        return found.st_size if found.st_ino == self.inode else None
 
     def forget(self) -> None:
-        """Believe nothing any more and hold no file open, but the lock."""
+        """Believe nothing any more and keep no file open."""
         if self.fd >= 0:
             os.close(self.fd)
-        self.loaded = False
+        self.seen = None
         self._nothing()
 
     def close(self) -> None:
         with self.mutex:
             self.forget()
-            self.lock.close()
-
-    def capture(self) -> SessionCapture | None:
-        """What a reader may see without any lock: only while nobody but us has written. None if it must lock."""
-        with self.mutex:
-            if not self.loaded or self.lock.peek() != LockOwner.mark():
-                return None
-            if self.row is not None and self.row.deleted_at is None and not self.in_place():
-                return None
-            return self.captured()
 
     def captured(self) -> SessionCapture:
         if self.row is None:
@@ -162,41 +126,79 @@ class SessionFiles:
             live = Segment(self.place.live, os.dup(self.fd), self.size, last)
         return SegmentSet(self.place, self.sealed, live)
 
+    def make_durable(self, capture: SessionCapture) -> None:
+        """Sync what a reader is about to show; another process may have written it and not have synced it yet."""
+        row = capture.row
+        if row is None or row.deleted_at is not None or capture.segments is None:
+            return
+        if not self.synced:
+            try:
+                capture.segments.sync()
+            except OSError:
+                capture.segments.close()
+                raise
+        with self.mutex:
+            if self.row is row:
+                self.synced = True
+                self.remember()
+
+    def remember(self) -> None:
+        """Keep the last event, which is durable, in mind."""
+        row = self.row
+        if row is not None and row.deleted_at is None and not self.hole and self.lost is None:
+            self._heads.keep(self.place.session_id, row.last_seq, row.head_hash)
+
     # --- looking again
 
-    def refresh(self, *, exclusive: bool, sync: bool = True) -> None:
-        """Learn what others have done; with the lock held, at least shared. Only with it held exclusively is the rest
-        that a dead writer left cut off. `sync` makes sure that what is seen is durable."""
+    def refresh(self, *, exclusive: bool) -> None:
+        """Learn what others have done; with the lock held, at least shared. Only with it held for writing is the rest
+        that a dead writer left cut off."""
         try:
-            self._draft = self._members = self._is_scope = None
+            self._draft_is_checked = False
+            self._members = self._is_scope = None
             if not self._gone():
                 self._look(exclusive)
-            if sync and not self.synced and self.fd >= 0:
-                disk.sync(self.fd)
-                self.synced = True
-            self.loaded = True
         except BaseException:
             self.forget()
             raise
 
     def _look(self, exclusive: bool) -> None:
-        lease = self._lease()
+        lease_is = identity(disk.look(self.place.lease))
+        if lease_is == self._lease_file and self.untouched():
+            return  # as almost always: another process has written to other sessions
         found = disk.look(self.place.live)
+        lease = read_lease(self.place) if lease_is != NO_FILE else None
         same = found is not None and self.fd >= 0 and found.st_ino == self.inode and found.st_size >= self.size
         if self.row is None or not same or self.unended or (lease and lease.generation != self.generation):
             self._reload(found, lease.generation if lease else 0, exclusive)
         elif found is not None and found.st_size > self.size:
-            self._go_on(found.st_size, exclusive)
+            if self.lost is None and self._ends_as_known():
+                self._go_on(found.st_size, exclusive)
+            else:
+                self._reload(found, self.generation, exclusive)
         if self.row is not None and lease is not None and lease.lease.n > self.lease_n:
             self.row = copy(self.row)
             self.lease_n = lease.lease.n
             lease.lease.give(self.row)
+        self._lease_file = lease_is
+
+    def set_lease(self, row: HeaderRow, n: int) -> None:
+        """The lease that this process has just written to its file."""
+        self.row, self.lease_n, self._lease_file = row, n, identity(disk.look(self.place.lease))
+
+    def _ends_as_known(self) -> bool:
+        """Whether the last line that is known stands where it stood: the file may have been put back in place."""
+        if self.hole or self.row is None:
+            return False
+        line = decode(disk.pread(self.fd, self.size - self.line_start, self.line_start).rstrip(b"\n"))
+        return line is not None and line.hash == self.row.head_hash.hex()
 
     def _gone(self) -> bool:
         row = read_gone(self.place)
         if row is None:
             return False
         self.forget()
+        self._heads.drop(self.place.session_id)
         self.row = row
         self.sealed = count_sealed(self.place)
         found = disk.look(self.place.live)
@@ -208,14 +210,6 @@ class SessionFiles:
     @property
     def _mode(self) -> int:
         return disk.READ if self.read_only else disk.CHANGE
-
-    def _lease(self) -> LeaseFile | None:
-        data = disk.read(self.place.lease)
-        if data is None:
-            return None
-        if not whole(data):
-            raise DamagedSession(self.place.session_id, None, f"{self.place.lease.name} does not match its checksum")
-        return _lease_file.decode(data)
 
     def _go_on(self, end: int, exclusive: bool) -> None:
         assert self.row is not None
@@ -229,6 +223,8 @@ class SessionFiles:
         self.generation = generation
         sealed = count_sealed(self.place)
         if found is None and not sealed:
+            if self._heads.knows(self.place.session_id) or self._index.get(self.place.session_id) is not None:
+                raise file_gone(self.place.session_id)
             return
         fold, first, at = self._beginning(sealed, found is not None)
         size, tail, end = 0, None, 0
@@ -250,7 +246,7 @@ class SessionFiles:
                 os.close(fd)
             at = 0
         self.sealed = sealed
-        self._take(fold, size if found else 0, tail if found else None, end if found else 0, exclusive)
+        self._take(fold, size if found else 0, tail if found else None, end if found else 0, exclusive, anew=True)
 
     def _beginning(self, sealed: int, live: bool) -> tuple[HeaderFold, int, int]:
         """Where to begin to add up: behind the index's note if it fits, else at the first segment (offset 0).
@@ -303,10 +299,14 @@ class SessionFiles:
             row.last_seq = head.base_seq
         return segment.body_at
 
-    def _take(self, fold: HeaderFold, size: int, tail: UnfoldedTail | None, end: int, exclusive: bool) -> None:
+    def _take(
+        self, fold: HeaderFold, size: int, tail: UnfoldedTail | None, end: int, exclusive: bool, *, anew: bool = False
+    ) -> None:
         if fold.row.last_seq == fold.row.base_seq:
             # A session appears together with its first event, so this is not what a dying writer leaves.
             raise DamagedSession(self.place.session_id, fold.row.base_seq + 1, "its first event is missing")
+        if fold.closed != self.closed:
+            self._draft = None
         self.row, self.closed, self.lease_n, self.hole = fold.row, fold.closed, fold.lease_n, fold.hole
         self.line_start = fold.line_start or self.line_start
         self.size = size
@@ -314,14 +314,34 @@ class SessionFiles:
         self.since_note += fold.lines
         self.synced = self.synced and not fold.lines
         self.torn, self.unended = 0, fold.unended
+        if anew:
+            self._look_for_known()
+        writable = exclusive and self.lost is None
         if tail is not None and not tail.torn:
             self.size = end
-        elif tail is not None and exclusive:
+        elif tail is not None and writable:
             self._cut(tail, end)
         elif tail is not None:
-            self.torn = end - size  # whoever writes next finds a longer file, looks again, and cuts it off
-        if exclusive and self.unended and tail is None:
+            self.torn = end - size  # the next writer finds a longer file, looks again, and cuts it off
+        if writable and self.unended and tail is None:
             self._end_line()
+
+    def _look_for_known(self) -> None:
+        """Set `lost` if an event is missing that this process has acknowledged or shown. Damage is told elsewhere."""
+        row = self.row
+        if row is None or self.hole:
+            return
+
+        def hash_at(seq: int) -> bytes | None:
+            if seq == row.last_seq:
+                return row.head_hash
+            with closing(self.segments()) as segments:
+                return segments.hash_at(seq)
+
+        try:
+            self.lost = self._heads.missing(self.place.session_id, row.last_seq, hash_at)
+        except DamagedSession:
+            self.lost = None
 
     def _end_line(self) -> None:
         """The last line is whole, but for its newline: whatever took that away, the event was written."""
@@ -390,24 +410,30 @@ class SessionFiles:
     def is_scope(self) -> bool:
         """Whether keys of other sessions were given this session's id as their scope."""
         if self._is_scope is None:
-            self._is_scope = os.path.lexists(self.place.folder / f"{lock_name(self.place.session_id)}.jsonl")
+            self._is_scope = os.path.lexists(self.place.folder / f"{scope_name(self.place.session_id)}.jsonl")
         return self._is_scope
 
     def becomes_scope(self) -> None:
         self._is_scope = True
 
     def draft(self) -> DraftFile:
-        if self._draft is None:
-            self._draft = DraftFile.load(self.place, self.closed)
+        if not self._draft_is_checked:
+            found = identity(disk.look(self.place.draft))
+            if self._draft is None or found != self._draft_file:
+                self._draft = DraftFile.load(self.place, self.closed)
+            self._draft_file, self._draft_is_checked = found, True
+        assert self._draft is not None
         return self._draft
 
-    def set_draft(self, draft: DraftFile | None) -> None:
-        self._draft = draft
+    def set_draft(self, draft: DraftFile, file: os.stat_result | None) -> None:
+        """What this process has just written to the draft's file, or removed with it."""
+        self._draft, self._draft_file, self._draft_is_checked = draft, identity(file), True
 
-    def note(self) -> CachedHeader | None:
-        """What the index should remember, if it is worth it, still right, and durable: it must never be ahead."""
+    def note(self, *, settled: bool) -> CachedHeader | None:
+        """What the index should remember, if it is worth it, still right, and durable: it must never be ahead.
+        Unless `settled`, another process may have changed the lease meanwhile."""
         row = self.row
-        if row is None or row.deleted_at is not None or self.hole or self.fd < 0 or not self.since_note:
+        if row is None or row.deleted_at is not None or self.hole or self.lost or self.fd < 0 or not self.since_note:
             return None
         if self.unended or self.read_only:
             return None
@@ -416,7 +442,8 @@ class SessionFiles:
             self.synced = True
         self.since_note = 0
         self.keys.save(row.last_seq, row.head_hash)
-        live, lease = identity(os.fstat(self.fd)), identity(disk.look(self.place.lease))
+        live = identity(os.fstat(self.fd))
+        lease = identity(disk.look(self.place.lease)) if settled else UNKNOWN
         return CachedHeader(
             self.place.session_id,
             self.sealed + 1,
@@ -430,34 +457,3 @@ class SessionFiles:
             row,
             HEADER_VERSION,
         )
-
-
-def lease_file(row: HeaderRow, n: int, generation: int) -> bytes:
-    return encode(LeaseFile(LeaseState.of(row, n), generation))
-
-
-def gone_file(row: HeaderRow) -> bytes:
-    return encode(TombstoneFile(row))
-
-
-def lineage_file(members: list[str]) -> bytes:
-    return encode(LineageFile(members))
-
-
-def read_lineage(place: SessionPaths) -> list[str] | None:
-    data = disk.read(place.lineage)
-    if data is None:
-        return None
-    if not whole(data):
-        raise DamagedSession(place.session_id, None, f"{place.lineage.name} does not match its checksum")
-    return _lineage.decode(data).members
-
-
-def read_gone(place: SessionPaths) -> HeaderRow | None:
-    """The tombstone, if there is one."""
-    data = disk.read(place.gone)
-    if data is None:
-        return None
-    if not whole(data):
-        raise DamagedSession(place.session_id, None, f"{place.gone.name} does not match its checksum")
-    return _gone.decode(data).row

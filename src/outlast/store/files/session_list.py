@@ -16,10 +16,9 @@ from outlast.core.ids import is_id
 from outlast.store.engine.transaction import HeaderRow
 from outlast.store.files.directory import StoreDirectory
 from outlast.store.files.header_cache import NO_FILE, Identity, identity
-from outlast.store.files.lock import held_by
 from outlast.store.files.paths import FILES, SessionPaths
 from outlast.store.files.segment import Segment
-from outlast.store.files.session import read_gone
+from outlast.store.files.small_files import read_gone
 
 LOOK_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
@@ -57,17 +56,29 @@ class SessionCatalog:
         self._announced_at = self._looked_at = 0.0
 
     def listings(self) -> dict[str, SessionListPage]:
-        """Every session that was not deleted."""
-        with self._mutex, self._folder.standing_still():
-            there = {name: files for name, files in scan(self._folder).items() if not files.gone}
-            known: dict[str, SessionListPage] = {}
-            for session_id, files in there.items():
-                before = self._known.get(session_id)
-                if before is None or before.files != files or before.row is None:
-                    before = self._load(session_id, files)
-                known[session_id] = before
-            self._known = known
-            return known
+        """Every session that was not deleted, also those whose files are gone."""
+        with self._mutex:
+            self._known = self._folder.steadily(self._look)
+            return self._known
+
+    def _look(self) -> dict[str, SessionListPage]:
+        there = scan(self._folder)
+        for session_id in {*self._folder.heads.sessions(), *self._folder.index.sessions()} - there.keys():
+            if self._is_missed(session_id):
+                there[session_id] = NOTHING
+        known: dict[str, SessionListPage] = {}
+        for session_id, files in there.items():
+            before = self._known.get(session_id)
+            if files.gone:
+                continue
+            if before is None or before.files != files or before.row is None:
+                before = self._load(session_id, files)
+            known[session_id] = before
+        return known
+
+    def _is_missed(self, session_id: str) -> bool:
+        """Whether this process or the index knows a session of which no file is left."""
+        return self._folder.heads.knows(session_id) or self._folder.index.get(session_id) is not None
 
     def with_work(self) -> dict[str, SessionListPage]:
         """Those with work, and those of which that cannot be told. This is asked again and again, so while no process
@@ -87,9 +98,9 @@ class SessionCatalog:
         note = self._folder.index.get(session_id)
         if note is not None and (note.live, note.lease) == (files.live, files.lease) and note.live[1] == note.end:
             return SessionListPage(files, note.row, note.row.updated_at)
-        # The files of a commit that is on its way may be there before its header. What is known now is then noted as of
-        # no files that will ever be seen again, so that the next list loads it anew.
-        settled = held_by(SessionPaths(self._folder.path, session_id).lock) is None
+        # The bytes of a commit of this process may be there before its header. What is known now is then noted as of no
+        # files that will ever be seen again, so that the next list loads it again.
+        settled = session_id not in self._folder.changing
         try:
             capture = self._folder.capture(session_id, sync=False)
         except (OutlastError, OSError):
@@ -109,7 +120,7 @@ def scan(folder: StoreDirectory) -> dict[str, DirectoryFiles]:
         for entry in entries:
             match = FILES.fullmatch(entry.name)
             if match is None or match[3] == "lock":
-                continue
+                continue  # locks of sessions are of a time before the directory's
             files = found.get(match[1], NOTHING)
             if match[2]:
                 files = files._replace(sealed=True) if match[3] == "jsonl" else files
@@ -131,8 +142,8 @@ def _identity(entry: os.DirEntry[str]) -> Identity:
 
 
 def based_on(folder: StoreDirectory, session_id: str) -> list[str]:
-    """The sessions whose history goes on from this one's, deleted ones included; with this one's lock held, so that
-    none is added. First lines tell, and the tombstones of deleted ones."""
+    """The sessions whose history goes on from this one's, deleted ones included; with the lock held, so that none
+    is added. First lines tell, and the tombstones of deleted ones."""
     found: list[str] = []
     for name, files in scan(folder).items():
         place = SessionPaths(folder.path, name)

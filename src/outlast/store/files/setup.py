@@ -1,7 +1,14 @@
-"""Opening a directory as a store, or refusing to."""
+"""Opening a directory as a store, or refusing to.
+
+Format 1 had a lock for each session, format 2 has one for the directory. Their files are the same otherwise. A store of
+format 1 becomes one of format 2 when it is opened for writing: an older Outlast, which would take the old locks,
+refuses it from then on. One that has it open at that moment keeps it from being upgraded, where the system can tell.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import secrets
 from pathlib import Path
@@ -11,16 +18,21 @@ from msgspec import Struct
 
 from outlast._version import DISTRIBUTION
 from outlast.core.errors import OutlastError, SchemaTooNew, StoreUnavailable
-from outlast.store.files import disk, former_name, redo_record, scoped_keys
+from outlast.store.files import disk, former_name, redo_record
+from outlast.store.files.keys import SCOPES
+from outlast.store.files.lock import LOCK_SECONDS, DirectoryLock
+from outlast.store.files.lock import NAME as LOCK
 from outlast.store.files.paths import FILES
 from outlast.store.process_identity import write_refusal
 
-FORMAT = 1
+FORMAT = 2
 NAME = "outlast-store.json"
 PARTIAL = ".outlast-"
-FOLDERS = ("blobs", "index", scoped_keys.FOLDER, "snapshots", redo_record.FOLDER)
+FOLDERS = ("blobs", "index", SCOPES, "snapshots", redo_record.FOLDER)
 HARMLESS = frozenset({".git", ".gitignore", ".gitattributes", ".hg", ".stfolder", ".stignore", ".DS_Store"})
-IGNORED = b"*.lock\n*.lease\n*.draft.jsonl\n/index/\n/snapshots/\n/txn/\n/pulse\n"
+IGNORED = b"*.lock\n*.lease\n*.draft.jsonl\n/index/\n/snapshots/\n/txn/\n"
+FORMER_COUNTER = "pulse"
+"""A file of format 1 that every process which had the store open for writing kept open."""
 
 
 class StoreFormat(Struct):
@@ -55,7 +67,9 @@ def _prepare(path: Path) -> None:
     if data is None:
         _begin(path)
     else:
-        _adopt(path, name, _check(path / name, data))
+        found = _check(path / name, data)
+        if found.format < FORMAT or name != NAME or (path / former_name.NAME).exists():
+            _upgrade(path)
     for name in FOLDERS:
         disk.make_folder(path / name)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -72,16 +86,48 @@ def _marker(path: Path) -> tuple[str, bytes | None]:
     return NAME, None
 
 
-def _adopt(path: Path, name: str, found: StoreFormat) -> None:
-    """A store of before the project was renamed becomes one of today. A crash in between leaves both files: then the
-    new one counts, and the next opening removes the other."""
-    if name == former_name.NAME:
-        _write(path, found)
+def _upgrade(path: Path) -> None:
+    """Give a store of an older format, or of the project's former name, the marker of today. After a crash in between
+    the next opening does the rest; where both markers are left, the newer one counts."""
+    lock = DirectoryLock(path / LOCK, LOCK_SECONDS)
+    lock.open()
+    try:
+        lock.enter()
+        name, data = _marker(path)
+        found = _check(path / name, data or b"")
+        if found.format < FORMAT:
+            _refuse_while_open(path)
+            _write(path, StoreFormat("files", FORMAT, FORMAT))
+            disk.sync_folder(path)
+            for old in (*path.glob("*.lock"), *(path / SCOPES).glob("*.lock"), path / FORMER_COUNTER):
+                if old.name != LOCK:
+                    disk.unlink(old)
+        disk.unlink(path / former_name.NAME)
         disk.sync_folder(path)
-    elif not (path / former_name.NAME).exists():
+    finally:
+        lock.close()  # releases it, too
+
+
+def _refuse_while_open(path: Path) -> None:
+    """Refuse to upgrade under a process of an older Outlast: it takes other locks. Linux tells of a file that others
+    have open by refusing a lease on it; elsewhere such a process must be ended first."""
+    lease = getattr(fcntl, "F_SETLEASE", None)
+    try:
+        fd = os.open(path / FORMER_COUNTER, disk.CHANGE)
+    except FileNotFoundError:
         return
-    disk.unlink(path / former_name.NAME)
-    disk.sync_folder(path)
+    try:
+        if lease is not None:
+            fcntl.fcntl(fd, lease, fcntl.F_WRLCK)
+            fcntl.fcntl(fd, lease, fcntl.F_UNLCK)
+    except OSError as error:
+        if error.errno == errno.EAGAIN:
+            raise StoreUnavailable(
+                f"{path} is open in a process of an older {DISTRIBUTION}, which locks it in another way; "
+                "end that process, then open the store again"
+            ) from error
+    finally:
+        os.close(fd)
 
 
 def _write(path: Path, content: StoreFormat) -> None:

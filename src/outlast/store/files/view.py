@@ -10,25 +10,33 @@ from outlast.core.errors import OutlastError
 from outlast.core.event_row import StoredEvent
 from outlast.core.ids import is_id
 from outlast.store.engine.transaction import HeaderRow, KeyRow
-from outlast.store.files import disk, scoped_keys
+from outlast.store.files import disk, keys
 from outlast.store.files.directory import StoreDirectory
 from outlast.store.files.inspection import flaws_between, flaws_of, segment_files
 from outlast.store.files.line import EventLine, events_in
 from outlast.store.files.paths import NOTE, SessionPaths, blobs_in
-from outlast.store.files.route_file import RouteTable
 from outlast.store.files.segment import Segment, pieces
-from outlast.store.files.session import SessionCapture, read_gone, read_lineage
+from outlast.store.files.session import SessionCapture
 from outlast.store.files.session_list import SessionCatalog, SessionListPage, scan
-from outlast.store.files.snapshots import find_snapshot
+from outlast.store.files.small_files import RouteTable, find_snapshot, read_gone, read_lineage
 from outlast.store.log_store import ListedSession
 from outlast.store.port import Chunk, Query, Snapshot
-from outlast.store.process_identity import boot_id, boot_ms
 from outlast.store.read.inspection import StoredKey, StoreFlaw
-from outlast.store.read.read_view import BLOB_PART, EventSlice, ReadMark, fits, in_order, last_in, mark_of, place_of
+from outlast.store.read.read_view import (
+    BLOB_PART,
+    EventSlice,
+    ReadMark,
+    ReadView,
+    fits,
+    in_order,
+    last_in,
+    mark_of,
+    place_of,
+)
 
 
-class FilesView:
-    """`View`. Close it to let go of the files it opened."""
+class FilesView(ReadView):
+    """Close it to let go of the files it opened."""
 
     def __init__(self, folder: StoreDirectory, catalog: SessionCatalog) -> None:
         self._folder = folder
@@ -59,9 +67,6 @@ class FilesView:
 
     # --- sessions
 
-    def lease_clock(self) -> tuple[int, str]:
-        return boot_ms(), boot_id()
-
     def header(self, session_id: str) -> HeaderRow | None:
         return self._capture(session_id).row
 
@@ -74,10 +79,6 @@ class FilesView:
         with self._told():
             return [] if segments is None else segments.rows(after, upto)
 
-    def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        found = self.rows(session_id, seq - 1, seq)
-        return found[0].hash if found else None
-
     def chunks(self, session_id: str, after: int) -> list[Chunk]:
         return [chunk for chunk in self._capture(session_id).chunks if chunk.n > after]
 
@@ -86,8 +87,11 @@ class FilesView:
             return (read_lineage(SessionPaths(self._folder.path, root_id)) or [None])[-1]
 
     def route(self, route: str) -> str | None:
-        with self._told(), self._folder.standing_still():
-            return RouteTable.load(self._folder.path).leads.get(route)
+        with self._told():
+            return self._folder.steadily(self._leads).get(route)
+
+    def _leads(self) -> dict[str, str]:
+        return RouteTable.load(self._folder.path).leads
 
     def blob(self, session_id: str, sha256: str) -> bytes | None:
         path = SessionPaths(self._folder.path, session_id).blob(sha256) if is_id(session_id) else None
@@ -175,7 +179,7 @@ class FilesView:
             place = SessionPaths(self._folder.path, session_id)
             row = read_gone(place)
             if row is not None and row.deleted_at is not None and row.deleted_at < deleted_before:
-                found[session_id] = [(key.scope or row.root_id, key.key) for key in scoped_keys.read_keys(place)]
+                found[session_id] = [(key.scope or row.root_id, key.key) for key in keys.read_keys(place)]
         return EventSlice(found, names[-1] if len(names) == limit else "")
 
     def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
@@ -233,7 +237,7 @@ class FilesView:
                     key.key,
                     KeyRow(session_id, key.seq, key.count, bytes.fromhex(key.digest)),
                 )
-                for key in scoped_keys.read_keys(session.place)
+                for key in keys.read_keys(session.place)
             ]
 
     def blobs_of(self, session_id: str) -> list[str]:
@@ -241,9 +245,9 @@ class FilesView:
             return sorted(blobs_in(SessionPaths(self._folder.path, session_id)))
 
     def routes(self, prefix: str = "") -> list[tuple[str, str]]:
-        with self._told(), self._folder.standing_still():
-            leads = RouteTable.load(self._folder.path).leads
-            return sorted((route, name) for route, name in leads.items() if route.startswith(prefix))
+        with self._told():
+            leads = self._folder.steadily(self._leads)
+        return sorted((route, name) for route, name in leads.items() if route.startswith(prefix))
 
     def lineages(self) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +18,7 @@ from outlast.core.event_row import StoredEvent
 from outlast.core.header import Header
 from outlast.store.engine.transaction import HeaderRow
 from outlast.store.port import Chunk, Page, Query, Snapshot
+from outlast.store.process_identity import boot_id, boot_ms
 from outlast.store.read.inspection import Inspection
 
 T = TypeVar("T")
@@ -119,27 +121,43 @@ def public(row: Header) -> Header:
     return Header(**{name: getattr(row, name) for name in Header.__struct_fields__})
 
 
-class ReadView(Inspection, Protocol):
-    """Rows as of one moment. Raises `DamagedSession` if a stored row cannot be read."""
+class SessionView(Protocol):
+    """One session after the other, as of one moment."""
 
-    def lease_clock(self) -> tuple[int, str]: ...
+    def lease_clock(self) -> tuple[int, str]:
+        """The clock of leases in milliseconds, and the boot it belongs to."""
+        return boot_ms(), boot_id()
 
-    def header(self, session_id: str) -> HeaderRow | None: ...
+    @abstractmethod
+    def header(self, session_id: str) -> HeaderRow | None:
+        """The session's row, tombstones too; None if there is none."""
+        ...
 
+    @abstractmethod
     def rows(self, session_id: str, after: int, upto: int) -> list[StoredEvent]:
         """Rows with `after < seq <= upto` that this session itself owns, ascending, unchecked."""
         ...
 
-    def hash_at(self, session_id: str, seq: int) -> bytes | None: ...
+    def hash_at(self, session_id: str, seq: int) -> bytes | None:
+        """The hash of a row that this session itself owns."""
+        return next((row.hash for row in self.rows(session_id, seq - 1, seq)), None)
 
+    @abstractmethod
     def chunks(self, session_id: str, after: int) -> list[Chunk]:
         """Draft chunks with `n > after`, ascending."""
         ...
 
-    def tip(self, root_id: str) -> str | None: ...
+    @abstractmethod
+    def tip(self, root_id: str) -> str | None:
+        """The newest session of a lineage; None if it was never continued."""
+        ...
 
-    def route(self, route: str) -> str | None: ...
+    @abstractmethod
+    def route(self, route: str) -> str | None:
+        """The session that the route leads to, if any."""
+        ...
 
+    @abstractmethod
     def blob(self, session_id: str, sha256: str) -> bytes | None:
         """The stored bytes, unchecked."""
         ...
@@ -147,34 +165,54 @@ class ReadView(Inspection, Protocol):
     def blob_part(self, session_id: str, sha256: str, number: int) -> bytes | None:
         """The bytes of a blob from `number` times `BLOB_PART` on, at most `BLOB_PART` of them, unchecked; None behind
         its end."""
-        ...
+        data = self.blob(session_id, sha256)
+        part = data[number * BLOB_PART : (number + 1) * BLOB_PART] if data is not None else b""
+        return part or None
 
-    def snapshot(self, session_id: str, at_most: int) -> Snapshot | None: ...
+    def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
+        """The newest snapshot that is not past `at_most`, if the store keeps any."""
+        return None
 
+
+class ListView(Protocol):
+    """Many sessions at once, as of one moment."""
+
+    @abstractmethod
     def listed(self, query: Query, position: tuple[int, str], limit: int) -> list[ListedSession]:
         """Sessions that match the query's owner, state, project and base, after the position, in the query's order. For
         a query for sessions with work it must not read the others. The caller checks the other conditions
         (`wanted`)."""
         ...
 
-    def note(self) -> str | None:
-        """The last note of `Transaction.put_note`, if it still exists."""
+    @abstractmethod
+    def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]:
+        """The ids of this owner's sessions that begin so, sorted; also of those whose header cannot be read."""
         ...
 
+    @abstractmethod
+    def marks(self) -> list[ReadMark]:
+        """The positions of all sessions, of all owners, including tombstones; without damaged headers."""
+        ...
+
+    @abstractmethod
     def old_keys(self, cursor: str, deleted_before: int, limit: int) -> EventSlice:
         """The keys (scope, key) of sessions deleted before `deleted_before`."""
         ...
 
+    @abstractmethod
     def old_blobs(self, cursor: str, after: int, before: int, limit: int) -> EventSlice:
         """The blobs of sessions that are not deleted, put at `after` or later and before `before`, as pairs of the name
         and an empty string."""
         ...
 
-    def with_prefix(self, prefix: str, owner_id: str, limit: int) -> list[str]: ...
+    def note(self) -> str | None:
+        """The last note of `Transaction.put_note`, if it still exists."""
+        return None
 
-    def marks(self) -> list[ReadMark]:
-        """The positions of all sessions, of all owners, including tombstones; without damaged headers."""
-        ...
+
+class ReadView(SessionView, ListView, Inspection, Protocol):
+    """Rows as of one moment. Raises `DamagedSession` if a stored row cannot be read. Inherit it, implement what is
+    abstract, and replace the other methods where the adapter can do better."""
 
 
 def page_of(rows: list[ListedSession], limit: int, damaged: list[str]) -> Page:
