@@ -9,6 +9,11 @@ from outlast.app.settings_file import change_setting, shown_settings
 from outlast.core.errors import ConfigError
 
 
+@pytest.fixture(autouse=True)
+def _no_sandbox_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTLAST_SANDBOX")
+
+
 def test_a_setting_is_added_changed_and_removed_and_comments_stay(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('# mine\nmodel = "a:b" # for now\npersona = "p"\n')

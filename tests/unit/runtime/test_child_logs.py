@@ -15,8 +15,8 @@ from outlast.runtime.history.file_restore import steps
 from outlast.store.log_store import LogStore
 from tests.agents import agent_with, call, only
 from tests.histories import Log
+from tests.unit.runtime.test_file_restore import started
 from tests.unit.runtime.test_parallel_calls import Scripts, tasks
-from tests.unit.runtime.test_restoring import started
 
 
 @pytest.fixture

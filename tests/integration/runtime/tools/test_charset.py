@@ -12,8 +12,8 @@ from outlast.runtime.tools.builtin.web_fetch import told
 from outlast.runtime.tools.port import ToolFault
 from outlast.runtime.tools.web.charset import TEXT_CODECS, codec_of, decoded
 from outlast.runtime.tools.web.http_get import HttpReply
+from tests.integration.runtime.tools.test_web_fetch import page, serving
 from tests.unit.runtime.tools.setting import Setting
-from tests.unit.runtime.tools.test_web_fetch import page, serving
 
 HOSTILE = [
     "punycode", "undefined", "idna", "zlib", "rot13", "unicode_escape", "raw_unicode_escape", "utf-7", "x\0y", "\u20ac",

@@ -52,7 +52,7 @@ def test_the_same_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_others_records_tell_where_they_come_from_and_not_what_they_say() -> None:
     found = line(record(f"failed: {CANARY}", name="uvicorn.error"))
-    assert (CANARY in str(found), found["event"]) == (False, "uvicorn.error:test_logs:7")
+    assert (CANARY in str(found), found["event"]) == (False, "uvicorn.error:test_logging_setup:7")
     assert CANARY not in str(line(record("it said %s", CANARY)))
 
 
@@ -64,7 +64,7 @@ def test_of_an_exception_its_kind_and_place_are_told_and_not_its_words() -> None
         found = line(record("turn.broke", error=error))
     assert CANARY not in str(found)
     assert found["error"] == "ValueError"
-    assert "test_logs.py:" in found["raised_at"]
+    assert "test_logging_setup.py:" in found["raised_at"]
 
 
 def test_only_errors_whose_words_are_our_own_are_quoted() -> None:

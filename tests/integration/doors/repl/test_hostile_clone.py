@@ -9,7 +9,7 @@ import pytest
 
 from outlast.runtime.sandbox import landlock
 from tests.conftest import everything_is_required
-from tests.unit.doors.repl.test_one_shot import Place, call, reply
+from tests.unit.doors.repl.test_print_mode import Place, call, reply
 
 MODES = ["workspace-write", "read-only"]
 
