@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.terminal import Place, call, reply
+from tests.support.terminal import Place, call, reply
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from outlast.core.errors import ConfigError, OutlastError, StoreUnavailable
 from outlast.store import open_store
 from outlast.store.postgres.dsn import PostgresAddress
 from tests.integration.postgres.builders import message, opened, started, writing_link
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 SECRET = "hunter2"
 

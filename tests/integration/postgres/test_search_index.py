@@ -17,7 +17,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.postgres.search_index import FIND, pattern
 from outlast.store.verify import verify
 from tests.contract import test_search as exam
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 INDEXES = "SELECT indexdef FROM pg_indexes WHERE indexname = 'docs_trigrams'"
 MORE = (

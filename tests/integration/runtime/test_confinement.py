@@ -14,8 +14,8 @@ from outlast.runtime.sandbox import landlock
 from outlast.runtime.tools.builtin import bash
 from outlast.runtime.tools.process.environment import sealed
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
 from tests.conftest import everything_is_required
+from tests.support.agents import agent_with, call, only
 
 DONE = ["Done."] * 4
 MAKES = 'python3 -c \'open("made", "w")\''

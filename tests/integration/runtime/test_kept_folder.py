@@ -19,7 +19,7 @@ from outlast.runtime.turn.approvals import Question
 from outlast.store.log_store import LogStore
 from outlast.store.read.decode import decode_events
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 from tests.unit.runtime.test_parallel_calls import Scripts
 
 

@@ -10,7 +10,7 @@ from outlast import open_store
 from outlast.runtime.tool_audit import audit
 from outlast.runtime.turn.approvals import Question
 from outlast.store.read.decode import decode_events
-from tests.agents import agent_with, call
+from tests.support.agents import agent_with, call
 
 
 @pytest.mark.usefixtures("asks_first")

@@ -15,7 +15,7 @@ from outlast.runtime.turn import whole_output as storage
 from outlast.runtime.turn.whole_output import find_output, stored_facts, whole_output
 from outlast.store.port import Append, NewEvent
 from outlast.store.read.decode import load_state
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 
 
 def test_a_file_is_kept_compressed_and_then_gone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from outlast.store import lineage, open_store
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, Delete, Lease, NewEvent, PutChunk
 from outlast.testing.contract.exam import OPAQUE_HOLDER, admitted, new_id, said
-from tests.sse import StreamClient
+from tests.support.sse import StreamClient
 
 SOON = 5.0
 

@@ -21,7 +21,7 @@ from outlast.doors.repl.resume_prompt import interruption
 from outlast.models.scripted import Line
 from outlast.runtime.permissions.mode import PermissionMode
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call
+from tests.support.agents import agent_with, call
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from outlast.app.logging_setup import JSON, TEXT, LogLineFormatter, error_fields, log_event, log_to
 from outlast.core.errors import ConfigError, ModelRefused
-from tests.kept_logging import kept_logging
+from tests.support.logging_fixture import kept_logging
 
 __all__ = ["kept_logging"]  # a fixture
 

@@ -13,8 +13,8 @@ from outlast.runtime.changes.file_change import digest_of
 from outlast.runtime.history.child_logs import ChildLog
 from outlast.runtime.history.file_restore import steps
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
-from tests.histories import Log
+from tests.support.agents import agent_with, call, only
+from tests.support.histories import Log
 from tests.unit.runtime.test_file_restore import started
 from tests.unit.runtime.test_parallel_calls import Scripts, tasks
 

@@ -7,7 +7,7 @@ from outlast.runtime.changes.file_change import ABSENT, FileChange, carried_out,
 from outlast.runtime.history.file_restore import changes_in, recorded, steps, undone
 from outlast.runtime.tools.files.write_targets import joint_target, target_facts
 from outlast.runtime.tools.port import Target
-from tests.histories import Log
+from tests.support.histories import Log
 
 
 class Disk(dict[str, bytes]):

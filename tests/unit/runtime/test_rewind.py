@@ -20,9 +20,9 @@ from outlast.runtime.prompt.skills import NO_SKILLS
 from outlast.runtime.turn.context import TurnContext
 from outlast.session import ConversationSession
 from outlast.store import open_store
-from tests.agents import agent_with, only
-from tests.agents import call as call_of
-from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
+from tests.support.agents import agent_with, only
+from tests.support.agents import call as call_of
+from tests.support.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
 
 
 def seen(log: Log) -> list[str]:

@@ -33,7 +33,7 @@ from outlast.runtime.turn.phases import Phase, Phases
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, call, kinds_of, log_of, only
+from tests.support.agents import agent_with, call, kinds_of, log_of, only
 
 
 @pytest.fixture

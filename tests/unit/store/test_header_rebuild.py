@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from outlast.core import events as e
 from outlast.core.header import Header, apply, counted, delta_of
 from outlast.store.maintenance.header_rebuild import Recount
-from tests.histories import SESSION, Log, admitted, whole_turn
-from tests.strategies import events
+from tests.support.histories import SESSION, Log, admitted, whole_turn
+from tests.support.strategies import events
 from tests.unit.core.test_projections import kept
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

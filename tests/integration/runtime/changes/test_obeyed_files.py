@@ -18,7 +18,7 @@ from outlast.runtime.permissions.session_policy import SessionPolicy
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 from tests.unit.runtime.changes.projects import git, repository
 
 

@@ -13,7 +13,7 @@ from outlast import Agent, open_store
 from outlast.core import events as e
 from outlast.runtime.changes.change_set import groups_in
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 from tests.unit.runtime.changes.projects import git, repository
 
 

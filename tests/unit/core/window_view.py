@@ -1,7 +1,7 @@
 """Windows of made-up logs, as tests read them."""
 
 from outlast.core.window import Window, window
-from tests.histories import Log
+from tests.support.histories import Log
 
 LIMIT = 1000
 

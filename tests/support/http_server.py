@@ -33,7 +33,7 @@ import httpx
 
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
-from tests.acceptance.terminal import Place, call, reply
+from tests.support.terminal import Place, call, reply
 
 __all__ = ["Server", "call", "reply"]
 

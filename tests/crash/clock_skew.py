@@ -1,4 +1,4 @@
-"""Runs `outlast` with a wall clock that jumps: `python jumping.py FILE WORDS...`; FILE holds how far it is off.
+"""Runs `outlast` with a wall clock that jumps: `python clock_skew.py FILE WORDS...`; FILE holds how far it is off.
 
 The file is eight bytes, a number of seconds that whoever holds it may change at any moment. Only the wall clock is off,
 as when somebody sets it: clocks that count stay what they are.

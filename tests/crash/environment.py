@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tests.crash.evidence import Settled, Stored, read_postgres, read_sqlite, settled_postgres, settled_sqlite
 from tests.crash.proxy import Dial, Proxy, to_socket
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 CONNECTIONS = 200
 

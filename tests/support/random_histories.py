@@ -6,7 +6,7 @@ from outlast.core import events as e
 from outlast.core.fold import folded
 from outlast.core.messages import FilePart, ImagePart, Part, ReasoningPart, Role, TextPart, ToolCall, ToolResult
 from outlast.core.repair import OUTCOME_UNKNOWN
-from tests.histories import Log, Player, ended, replied, text
+from tests.support.histories import Log, Player, ended, replied, text
 
 PROVIDERS = ("anthropic", "openai")
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (16).to_bytes(4, "big") * 2

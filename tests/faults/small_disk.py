@@ -1,6 +1,6 @@
 """A store on a real file system of 3 MiB, in a mount namespace of its own: filled up, freed, made read-only and back.
 
-    unshare --mount python -m tests.faults.tiny STORE FOLDER
+    unshare --mount python -m tests.faults.small_disk STORE FOLDER
 
 Prints a JSON list of what went wrong.
 """

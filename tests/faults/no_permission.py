@@ -1,6 +1,6 @@
 """Opens and writes to a store without permission, as somebody who is not root; prints what it was told.
 
-    python -m tests.faults.denied STORE FOLDER folder|everything
+    python -m tests.faults.no_permission STORE FOLDER folder|everything
 
 `folder`: nothing can be created beside the files that are there. `everything`: those cannot be written either.
 """

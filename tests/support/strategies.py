@@ -152,7 +152,7 @@ def _by_type(hint: Any) -> st.SearchStrategy[Any]:
     if hint in _BY_TYPE:
         return _BY_TYPE[hint]
     options = [option for option in get_args(hint) if option is not type(None)]
-    assert get_origin(hint) is not None, f"tests/strategies.py has no strategy for {hint}"
+    assert get_origin(hint) is not None, f"tests/support/strategies.py has no strategy for {hint}"
     return st.one_of(st.none(), *(_by_type(option) for option in options))
 
 
