@@ -2,7 +2,7 @@
 # Another interpreter: make PYTHON=/path/to/python3.12 test
 
 PYTHON  ?=
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS    ?=
 
 VENV := .venv
@@ -31,7 +31,8 @@ demo: $(VENV)/.ready-run ## a turn with tools, a real kill -9, the resume: see t
 CORE_TESTS = -m pytest -q -n 0 -m "not soak and not hypothesis" tests/unit/core
 CORE_COVERAGE = $(if $(ARGS),true,{ $(BIN)/python -m coverage run $(CORE_TESTS) && $(BIN)/python -m coverage report; })
 
-# Types and the coverage of core are checked while the tests run, which leave a core idle half of the time.
+# Three workers for two cores: tests wait for other processes a good part of the time. Types and the coverage of core are
+# checked meanwhile.
 test: $(VENV)/.ready-dev ## every check and every test (but soak and test-toolchains)
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.pg import pg_server, pg_url
+from tests.support.pg import pg_server, pg_url
 
 __all__ = ["pg_server", "pg_url"]  # fixtures for every test
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outlast.store.port import Query
-from tests.acceptance.terminal import Place, reply
+from tests.support.terminal import Place, reply
 
 PATIENCE = 30.0
 

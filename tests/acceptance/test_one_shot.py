@@ -16,7 +16,7 @@ import pytest
 from outlast.core.events import InputAdmitted
 from outlast.core.messages import TextPart
 from outlast.store.port import Append, NewEvent, Query
-from tests.acceptance.terminal import Place, call, reply
+from tests.support.terminal import Place, call, reply
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.terminal import Place, reply
+from tests.support.terminal import Place, reply
 
 
 @pytest.fixture

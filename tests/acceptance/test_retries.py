@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.chat_server import ChatServer, HttpError
-from tests.acceptance.terminal import Place, Terminal
+from tests.support.terminal import Place, Terminal
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -11,8 +11,8 @@ from outlast import ConversationSession, Message, Role
 from outlast.doors.repl.render.style import HERE
 from outlast.models import local
 from outlast.runtime.service import SessionService
-from tests.acceptance.terminal import Place, Terminal, call, reply, until
 from tests.conftest import everything_is_required
+from tests.support.terminal import Place, Terminal, call, reply, until
 
 WALL = ["network:example.org"]
 """What a command needs so that it is asked about: inside the sandbox it runs unasked."""

@@ -13,7 +13,7 @@ from outlast.core import events as e
 from outlast.session import ConversationSession
 from outlast.store.read.decode import decode_events
 from tests.acceptance.chat_server import ChatServer, HttpError
-from tests.acceptance.terminal import Place
+from tests.support.terminal import Place
 
 CALLS = 50
 KILLED_AT = 25

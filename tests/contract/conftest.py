@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outlast.store.memory import discard
-from tests.pg import PgServer, pg_server, shared_server
+from tests.support.pg import PgServer, pg_server, shared_server
 
 __all__ = ["pg_server", "store_url", "store_urls"]
 

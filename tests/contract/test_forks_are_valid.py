@@ -18,8 +18,8 @@ from outlast.store.log_store import LogStore
 from outlast.store.port import Create, NewEvent
 from outlast.store.read.decode import decode_events, load_state
 from outlast.testing.validity import rejections
-from tests.histories import Log, admitted, asked, call, finished, replied, whole_turn
-from tests.wild import TURNS, WILD, WildPlayer
+from tests.support.histories import Log, admitted, asked, call, finished, replied, whole_turn
+from tests.support.random_histories import TURNS, WILD, WildPlayer
 
 MOVES = (*(move for move in WILD if move not in {"fork", "redact"}), *TURNS * 3)
 

@@ -19,7 +19,7 @@ from outlast.core.messages import Role, TextPart
 from outlast.store import open_store
 from outlast.store.engine.encode import event_of, plain_body
 from outlast.store.port import Create, NewEvent, Store
-from tests import strategies
+from tests.support import strategies
 
 CASES = 600
 SOAK_CASES = 100_000

@@ -13,9 +13,9 @@ from outlast.core.messages import Message, Role, TextPart
 from outlast.core.state import SessionState
 from outlast.core.window import window
 from outlast.testing.validity import rejections
-from tests.histories import Log
-from tests.strategies import events, examples
-from tests.wild import PROVIDERS, TURNS, WILD, WildPlayer, genuine, wild
+from tests.support.histories import Log
+from tests.support.random_histories import PROVIDERS, TURNS, WILD, WildPlayer, genuine, wild
+from tests.support.strategies import events, examples
 
 HISTORIES = 20_000
 SHARES = 4

@@ -17,12 +17,12 @@ import tempfile
 from pathlib import Path
 
 from tests.crash.checker import violations
+from tests.crash.durability import keep, kept
+from tests.crash.environment import can_mount
 from tests.crash.history import history
-from tests.crash.keeping import keep, kept
 from tests.crash.laboratory import Laboratory, Outcome, Setup, has_workers, new_folder
 from tests.crash.plan import LEASE_SECONDS, PER_PROCESS
 from tests.crash.report import write_report
-from tests.crash.stage import can_mount
 from tests.crash.violation import Violation
 
 OWN_MOUNTS = "--own-mounts"

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tests.crash.diary import Diary
+from tests.crash.client_log import Diary
 from tests.crash.proxy import Proxy
 
-JUMPING = Path(__file__).with_name("jumping.py")
+JUMPING = Path(__file__).with_name("clock_skew.py")
 LEAVE_SECONDS = 60.0
 """Turns have 5 s to end, then each part of a process has its 10: with the store away, all of them may need theirs."""
 AGAIN_SECONDS = 0.3

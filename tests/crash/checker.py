@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from tests.crash.chain import broken_chains
 from tests.crash.evidence import ClientLog, Evidence, Heard, Row, Unreadable
 from tests.crash.oracle import Call, Job, job_in, told_to
-from tests.crash.tale import Tale, Told, Turn
+from tests.crash.scenario import Tale, Told, Turn
 from tests.crash.violation import Violation
 
 ENDINGS = frozenset({"completed", "failed", "failed_recovery"})

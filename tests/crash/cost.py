@@ -33,7 +33,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent
 from outlast.testing.contract.exam import new_id
 from tests.crash.oracle import Job, saying
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 TICKS = os.sysconf("SC_CLK_TCK")
 AT_ONCE = 50

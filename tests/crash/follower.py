@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash.diary import Diary
+from tests.crash.client_log import Diary
 from tests.crash.evidence import Ack, ClientLog, Heard
 from tests.crash.oracle import Job
-from tests.sse import StreamClient
+from tests.support.sse import StreamClient
 
 Asked = Callable[[str, int, str], None]
 """Told of a question: the session, the event that asks, and the call that does."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.crash.diary import Entry
+from tests.crash.client_log import Entry
 from tests.crash.evidence import Evidence, Row, Unreadable
 from tests.crash.violation import Violation
 

@@ -24,7 +24,8 @@ import psycopg
 
 from outlast.doors.cli.command_table import COMMANDS
 from tests.crash.actor import Actor, free_port
-from tests.crash.diary import Diary
+from tests.crash.client_log import Diary
+from tests.crash.environment import PostgresStage, SqliteStage, Stage
 from tests.crash.evidence import Evidence, Settled
 from tests.crash.follower import Notebook, Ways
 from tests.crash.model import ModelServer
@@ -33,7 +34,6 @@ from tests.crash.oracle import WITNESS
 from tests.crash.plan import LEASE_SECONDS, PER_PROCESS, Fault, schedule
 from tests.crash.poster import Poster
 from tests.crash.proxy import Proxy, to_port
-from tests.crash.stage import PostgresStage, SqliteStage, Stage
 
 SETTLE_SECONDS = 60.0
 CATCH_UP_SECONDS = 45.0

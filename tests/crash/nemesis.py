@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.crash.actor import Actor
-from tests.crash.diary import Diary
+from tests.crash.client_log import Diary
+from tests.crash.environment import Stage
 from tests.crash.model import ModelServer
 from tests.crash.plan import ON_EVERYBODY, Fault
-from tests.crash.stage import Stage
 
 BAD_MODEL = 0.7
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.crash.diary import Diary
+from tests.crash.client_log import Diary
 from tests.crash.evidence import Ack, ClientLog
 from tests.crash.follower import Follower, Notebook, Ways
 from tests.crash.oracle import Job, made_job, told_to

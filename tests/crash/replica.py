@@ -22,7 +22,7 @@ from outlast.core.messages import Role, TextPart
 from outlast.store import open_store
 from outlast.store.port import Append, Create, NewEvent
 from outlast.testing.contract.exam import new_id
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 APPENDS = 1_000
 PAUSE = 0.005

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.crash.chart import chart
 from tests.crash.history import history
 from tests.crash.laboratory import Outcome
-from tests.crash.tale import Tale
+from tests.crash.scenario import Tale
 from tests.crash.violation import Violation
 
 LOST = ("lost", "gap", "damaged")

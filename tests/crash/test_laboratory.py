@@ -17,10 +17,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.crash.chain import hash_of
 from tests.crash.checker import violations
+from tests.crash.durability import kept
 from tests.crash.evidence import GENESIS, Evidence
 from tests.crash.history import history
-from tests.crash.keeping import kept
-from tests.crash.tale import Tale
+from tests.crash.scenario import Tale
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300), pytest.mark.xdist_group("crash")]
 
@@ -272,7 +272,7 @@ def test_a_violation_comes_with_the_shortest_history_that_concerns_it(evidence: 
 
 def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     program = (
-        "import sys, tests.crash.checker, tests.crash.history, tests.crash.keeping; "
+        "import sys, tests.crash.checker, tests.crash.history, tests.crash.durability; "
         "print([name for name in sys.modules if name.split('.')[0] == 'outlast'])"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.stores import MODULES, in_memory
-from tests.pg import pg_server, pg_url
+from tests.support.pg import pg_server, pg_url
 
 __all__ = ["pg_server", "pg_url"]
 

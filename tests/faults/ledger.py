@@ -15,7 +15,7 @@ from outlast.store.port import Query
 from outlast.store.read.decode import decode_events
 from outlast.store.verify import verify
 from outlast.testing.validity import rejections
-from tests.faults import tale
+from tests.faults import scenario
 
 RAN = frozenset({"executed", "recovered"})
 
@@ -100,23 +100,23 @@ class TaleCheck:
         found = [f"command {word} ran {count} times" for word, count in lines.items() if count > 1]
         for rows in self._sessions.values():
             for _, event in rows:
-                if isinstance(event, e.ToolCallFinished) and event.call_id in tale.COMMANDS:
-                    word = tale.COMMANDS[event.call_id]
+                if isinstance(event, e.ToolCallFinished) and event.call_id in scenario.COMMANDS:
+                    word = scenario.COMMANDS[event.call_id]
                     if event.status not in {*RAN, "unknown"}:
                         found.append(f"command {word} is told as {event.status}")
                     if event.status in RAN and not lines[word]:
                         found.append(f"command {word} is told as executed and never ran")
-        if (self._project / "made.txt").read_text() != tale.EDITED:
+        if (self._project / "made.txt").read_text() != scenario.EDITED:
             found.append("made.txt is not what was written")
         return found
 
     def _answers(self) -> list[str]:
         found: list[str] = []
         replies = [text_of(event.parts) for _, event in self._parent if isinstance(event, e.AssistantReplied)]
-        if replies[-1:] != [tale.ANSWER]:
+        if replies[-1:] != [scenario.ANSWER]:
             found.append(f"the answer is {replies[-1:]}")
         results = {event.call_id: event for _, event in self._parent if isinstance(event, e.ToolCallFinished)}
-        if (told := text_of(results["s1"].parts)) != tale.COUNTED:
+        if (told := text_of(results["s1"].parts)) != scenario.COUNTED:
             found.append(f"the sub-agent's answer is {told!r}")
         for name in ("r1", "w1", "e1", "t1"):
             if results[name].status not in RAN:
@@ -125,6 +125,6 @@ class TaleCheck:
         if outcomes != ["completed"]:
             found.append(f"the turn ended as {outcomes}")
         partial = [text_of(event.parts) for _, event in self._parent if isinstance(event, e.ReplyInterrupted)]
-        if not all(any(whole.startswith(text) for whole in (tale.ANSWER, tale.FIRST)) for text in partial):
+        if not all(any(whole.startswith(text) for whole in (scenario.ANSWER, scenario.FIRST)) for text in partial):
             found.append(f"what is left of a reply is {partial}")
         return found

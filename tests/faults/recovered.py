@@ -13,9 +13,9 @@ from outlast.store.read.decode import decode_events
 from outlast.store.verify import verify
 from outlast.testing import ScriptedBackend
 from outlast.testing.validity import rejections
-from tests.agents import Reply, only
 from tests.faults.ledger import turn_problems
-from tests.faults.past import Past
+from tests.faults.old_events import Past
+from tests.support.agents import Reply, only
 
 READ = ToolCall(id="r", name="read", arguments={"file_path": "a.txt"})
 WRITE = ToolCall(id="w", name="write", arguments={"file_path": "b.txt", "content": "new\n"})

@@ -18,9 +18,9 @@ from outlast.runtime.tools.port import Target
 from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.tool_context import whereabouts
 from outlast.store.log_store import LogStore
-from tests.agents import only
-from tests.faults.past import ABSENT, Past, digest_of
+from tests.faults.old_events import ABSENT, Past, digest_of
 from tests.faults.recovered import ASKED, BASH, EDIT, QUESTION, READ, TASK, WRITE, Recovered
+from tests.support.agents import only
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ from outlast.runtime.turn.recovery import WAITS
 from outlast.store.log_store import LogStore
 from outlast.store.port import Claim
 from outlast.store.read.decode import load_state
-from tests.agents import agent_with, only
-from tests.faults.past import Past, dead_holder
+from tests.faults.old_events import Past, dead_holder
 from tests.faults.recovered import BASH, Recovered
 from tests.faults.witness import new_id
+from tests.support.agents import agent_with, only
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def own_mounts() -> list[str]:
 @pytest.mark.parametrize("kind", LOCAL)
 @pytest.mark.usefixtures("place")
 def test_a_really_full_and_a_really_read_only_disk_are_loud_and_pass(kind: str, tmp_path: Path) -> None:
-    words = [*own_mounts(), sys.executable, "-m", "tests.faults.tiny", kind, str(tmp_path)]
+    words = [*own_mounts(), sys.executable, "-m", "tests.faults.small_disk", kind, str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout == b"[]"
@@ -143,7 +143,7 @@ def test_a_really_full_and_a_really_read_only_disk_are_loud_and_pass(kind: str, 
 @pytest.mark.parametrize("kind", LOCAL)
 @pytest.mark.usefixtures("place")
 def test_no_permission_is_one_sentence_that_says_so(kind: str, memory: Path, what: str) -> None:
-    words = [sys.executable, "-m", "tests.faults.denied", kind, str(memory), what]
+    words = [sys.executable, "-m", "tests.faults.no_permission", kind, str(memory), what]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)
     for path in (path for path in sorted(memory.rglob("*")) if path.is_dir()):
         path.chmod(0o700)  # so that it can be removed

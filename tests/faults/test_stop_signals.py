@@ -32,9 +32,9 @@ from outlast.runtime.turn.subagents import child_of
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, PutRoute, Query
 from outlast.store.read.decode import decode_events, load_state
-from tests.acceptance.terminal import Place, reply
 from tests.faults.witness import new_id
 from tests.gateway.bot_api import TOKEN, serving
+from tests.support.terminal import Place, reply
 
 STATES = ("waiting", "streaming", "tool", "approval", "child", "queued")
 SERVERS = ("serve", "worker", "gateway")

@@ -42,6 +42,7 @@ def killed_at_each(kind: str, syscall: str, *, old: bool) -> int:
     return traced(plan, f"signal=KILL:when={offset}").rounds - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("files", marks=pytest.mark.soak)])
 def test_killed_at_every_write_of_a_few_commits_loses_nothing(kind: str) -> None:
     calls = {syscall: killed_at_each(kind, syscall, old=True) for syscall in KILLS[kind]}

@@ -41,12 +41,14 @@ def test_a_turn_killed_at_every_step_comes_to_its_end(kind: str, place: str) -> 
     assert found.total() >= 70
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["sqlite", *(pytest.param(kind, marks=pytest.mark.soak) for kind in OTHERS)])
 def test_a_turn_killed_once_at_each_kind_of_step_comes_to_its_end(kind: str, place: str) -> None:
     assert len(killed(kind, place, "first")) >= 15
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_turn_killed_while_calls_run_side_by_side_comes_to_its_end(kind: str, place: str) -> None:

@@ -18,9 +18,9 @@ from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
 from outlast.store.process_identity import holder
 from outlast.store.read.decode import decode_events
-from tests.agents import only
-from tests.faults.past import Past
+from tests.faults.old_events import Past
 from tests.faults.recovered import Recovered
+from tests.support.agents import only
 
 
 @pytest.fixture

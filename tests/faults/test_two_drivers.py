@@ -16,10 +16,10 @@ from outlast.core.errors import SessionBusy
 from outlast.store import open_store
 from outlast.store.port import LEASE_MS
 from outlast.store.read.decode import decode_events
-from tests.agents import kinds_of
 from tests.conftest import ROOT
 from tests.faults.ledger import turn_problems
 from tests.faults.stopping_driver import driver_in
+from tests.support.agents import kinds_of
 
 SHORT_MS = 300
 PATIENCE = 30.0

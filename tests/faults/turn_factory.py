@@ -27,10 +27,10 @@ from outlast.core.errors import OutlastError
 from outlast.runtime import failpoints
 from outlast.runtime.turn import draft
 from outlast.store import open_store
-from tests.faults import parallel_tale, tale
+from tests.faults import parallel_scenario, scenario
 from tests.faults.factory import in_child
 from tests.faults.ledger import TaleCheck
-from tests.faults.parallel_tale import ParallelTaleCheck
+from tests.faults.parallel_scenario import ParallelTaleCheck
 from tests.faults.stores import in_memory, load, url_in
 
 PATIENCE = 30.0
@@ -64,7 +64,7 @@ class Session:
     """One session, killed as often as it is told to be, and then carried on to its end."""
 
     def __init__(self, kind: str, place: str, folder: Path, parallel: bool) -> None:
-        self._tale, self._check_of = (parallel_tale, ParallelTaleCheck) if parallel else (tale, TaleCheck)
+        self._tale, self._check_of = (parallel_scenario, ParallelTaleCheck) if parallel else (scenario, TaleCheck)
         self.folder, self.url = folder, url_in(kind, place, folder)
         self.passed, self._ids, self._acks = folder / "passed", folder / "ids", folder / "acks"
         self._tale.project_in(folder)
@@ -87,7 +87,7 @@ class Session:
                 _note(self._acks, str(receipt.seq))
             await agent.resume()
             told = agent.backend
-            rejected = told.rejected if isinstance(told, tale.Teller | parallel_tale.ParallelTeller) else []
+            rejected = told.rejected if isinstance(told, scenario.Teller | parallel_scenario.ParallelTeller) else []
             _note(self.folder / "rejected", msgspec.json.encode(rejected).decode())
 
     def problems(self) -> list[str]:

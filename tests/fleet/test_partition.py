@@ -8,7 +8,7 @@ from outlast.core import events as e
 from tests.fleet.fleet import LEASE, Fleet
 from tests.fleet.hosts import hosts
 from tests.fleet.test_deaths import assert_told_once, witnessed
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 
 def test_a_worker_cut_off_for_longer_than_its_lease_is_replaced_and_fenced(tmp_path: Path) -> None:

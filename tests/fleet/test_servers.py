@@ -7,9 +7,9 @@ from pathlib import Path
 
 from outlast.core import events as e
 from tests.fleet.fleet import CANARY, Fleet, reply
-from tests.http.server import Server
-from tests.prometheus import samples
-from tests.sse import StreamClient
+from tests.support.http_server import Server
+from tests.support.prometheus import samples
+from tests.support.sse import StreamClient
 
 
 class Follower(threading.Thread):

@@ -6,7 +6,7 @@ from urllib.request import urlopen
 
 from outlast.core import events as e
 from tests.fleet.fleet import Fleet, Worker, bash, reply
-from tests.prometheus import samples
+from tests.support.prometheus import samples
 
 SESSIONS = 30
 WORKERS, AT_ONCE = 3, 2

@@ -25,7 +25,7 @@ from outlast.doors.cli import main
 from outlast.doors.gateway.platforms.webhook import key_of, signed
 from tests.gateway.bot_api import TOKEN, serving
 from tests.gateway.test_webhook import SECRET
-from tests.prometheus import samples
+from tests.support.prometheus import samples
 
 SOON = 60.0
 """A deadline, not a measure: a busy machine takes its time."""

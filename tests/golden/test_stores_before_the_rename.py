@@ -29,7 +29,7 @@ from outlast.store.port import Append, Query
 from outlast.store.postgres.former_name import SCHEMA as FORMER
 from outlast.store.verify import verify
 from tests.conftest import TESTS
-from tests.pg import PgServer, eventually
+from tests.support.pg import PgServer, eventually
 from tests.unit.store.populated import new_id, said
 
 STORES = TESTS / "fixtures" / "stores"

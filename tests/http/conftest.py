@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.inside import Inside, inside
-from tests.http.server import Server, reply
+from tests.support.http_server import Server, reply
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.http.inside import Inside, inside
-from tests.http.server import call, reply
+from tests.support.http_server import call, reply
 
 EDIT = call("write", file_path="notes.txt", content="new line\n")
 READ = call("read", file_path="notes.txt")

@@ -15,7 +15,7 @@ from outlast.doors.http.middleware import limits
 from outlast.doors.http.server import protocol
 from outlast.doors.http.server.protocol import HEAD_BYTES, MOST_HEADERS, BoundedProtocol
 from tests.http.inside import Inside
-from tests.http.server import Server
+from tests.support.http_server import Server
 
 
 def opened(server: Server, sent: bytes) -> socket.socket:

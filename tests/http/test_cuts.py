@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.server import Server, reply
-from tests.sse import StreamClient
+from tests.support.http_server import Server, reply
+from tests.support.sse import StreamClient
 
 SESSIONS = 5
 WORDS = " ".join(f"word{n}" for n in range(150))

@@ -15,7 +15,7 @@ from outlast.doors.http.middleware.auth import COOKIE_SECONDS, Authenticator
 from outlast.http import create_app
 from outlast.store.port import Query
 from tests.http.inside import HOST, TOKEN, Inside, inside, settings_in
-from tests.http.server import reply
+from tests.support.http_server import reply
 
 OPEN = {("GET", "/healthz"), ("GET", "/login")}
 SCOPE: dict[str, Any] = {"type": "http", "scheme": "http", "server": (HOST, None), "headers": []}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.server import Server
+from tests.support.http_server import Server
 
 
 def hostile(port: int) -> list[list[bytes]]:

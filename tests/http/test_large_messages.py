@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.http.server import Server
+from tests.support.http_server import Server
 
 ATTEMPTS = 3
 """The machine may be busy with something else, so the best of several attempts counts."""

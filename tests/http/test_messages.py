@@ -12,7 +12,7 @@ import pytest
 from outlast.app.workers.worker_pool import WorkerPool
 from outlast.core.errors import StoreUnavailable
 from tests.http.inside import Inside, inside
-from tests.http.server import reply
+from tests.support.http_server import reply
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

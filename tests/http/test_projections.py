@@ -14,7 +14,7 @@ from outlast.core.messages import Message, Role
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from tests.http.inside import Inside, inside
-from tests.http.server import call, reply
+from tests.support.http_server import call, reply
 
 
 @pytest.fixture

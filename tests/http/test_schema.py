@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.inside import Inside
-from tests.http.server import Server
+from tests.support.http_server import Server
 
 NAMES = {
     "SessionSummary", "MessageInfo", "SessionDetail", "CreateSessionRequest", "PostMessageRequest", "SessionAck",

@@ -20,9 +20,9 @@ from outlast.app.settings import load_settings
 from outlast.core.errors import ConfigError
 from outlast.doors.http.server.listen import ListenAddress, check, tls_context
 from outlast.doors.http.server.run import serve_here
-from tests.acceptance.terminal import Place
 from tests.http.certificate import certificate
-from tests.http.server import Server, call, reply
+from tests.support.http_server import Server, call, reply
+from tests.support.terminal import Place
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 it is refused, or never bound
 

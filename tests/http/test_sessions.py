@@ -14,7 +14,7 @@ from outlast.core.messages import Message, Role
 from outlast.runtime.prompt.project_identity import project_key
 from outlast.session import ConversationSession
 from tests.http.inside import Inside, inside
-from tests.http.server import reply
+from tests.support.http_server import reply
 
 ROW = {
     "id", "title", "state", "model", "persona", "plan_mode", "project_key", "parent_session_id", "depth",

@@ -15,7 +15,7 @@ from outlast.session import ConversationSession
 from outlast.store.port import ClaimRequest
 from outlast.testing.contract.restores import elsewhere, part
 from tests.http.inside import Inside, inside
-from tests.http.server import call, reply
+from tests.support.http_server import call, reply
 
 
 async def act(door: Inside, sid: str, verb: str, status: int = 200, **body: Any) -> Any:

@@ -9,7 +9,7 @@ import psycopg
 from outlast.store import open_store
 from outlast.store.postgres.claim import CLAIM, HOLDERS_HERE
 from tests.integration.test_work_index import IDLE, filled, scans
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 CLONES = (
     "INSERT INTO outlast.sessions SELECT (jsonb_populate_record(s, jsonb_build_object('session_id', "

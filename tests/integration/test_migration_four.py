@@ -27,7 +27,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.maintenance import migrations
 from outlast.store.port import Append, Create, Delete, NewEvent, Query, Redact, Restore
 from outlast.store.verify import verify
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 from tests.unit.store.populated import new_id, populate
 
 ADDED = ("estimated_tokens", "plan_mode", "requests", "work_since")

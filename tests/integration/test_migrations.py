@@ -23,7 +23,7 @@ from outlast.store.doctor.schema_status import schema_of
 from outlast.store.maintenance import migrations
 from outlast.store.maintenance.migrations import Migration
 from outlast.store.port import Create, NewEvent
-from tests.pg import PgServer, eventually
+from tests.support.pg import PgServer, eventually
 
 SESSION = "a" * 26
 ONLY_POSTGRES = {(6, "outlast", 6)}

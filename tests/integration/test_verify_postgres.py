@@ -16,7 +16,7 @@ from outlast.store.doctor import CheckStatus, examine
 from outlast.store.doctor.schema_status import schema_of
 from outlast.store.port import Append
 from outlast.store.verify import DamageKind, Finding, VerifyReport, salvage, verify
-from tests.pg import pg_server, pg_url
+from tests.support.pg import pg_server, pg_url
 from tests.unit.store.populated import populate, said
 
 __all__ = ["pg_server", "pg_url"]

@@ -20,7 +20,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Create, NewEvent, Query
 from outlast.store.sqlite.list_statement import WITH_OLDEST_WORK, WITH_WORK
 from outlast.store.sqlite.rows import SqliteRows
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 IDLE = 10_000
 IDLE_FILES = 200

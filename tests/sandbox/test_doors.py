@@ -22,15 +22,15 @@ from outlast.runtime.sandbox import landlock
 from outlast.runtime.sandbox.port import SandboxTier
 from outlast.runtime.turn.approvals import Question
 from outlast.testing import ScriptedBackend
-from tests import agents
-from tests.acceptance.terminal import Place, call, reply
-from tests.agents import agent_with, only
 from tests.conftest import everything_is_required
 from tests.fleet.fleet import Fleet, bash
 from tests.fleet.fleet import reply as says
 from tests.gateway.echo import Echo
 from tests.gateway.world import kinds_of, running
 from tests.http.inside import inside
+from tests.support import agents
+from tests.support.agents import agent_with, only
+from tests.support.terminal import Place, call, reply
 
 THROWN_AWAY = "[read-only: the command ran on a throw-away copy; nothing that it wrote was kept]"
 TRIES = "echo kept > made.txt; cat made.txt"

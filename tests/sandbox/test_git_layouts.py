@@ -15,10 +15,10 @@ from outlast.core.messages import text_of
 from outlast.runtime.sandbox.port import SandboxTier
 from outlast.runtime.turn.approvals import Question
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
 from tests.conftest import everything_is_required
 from tests.sandbox.sandboxed import git
 from tests.sandbox.test_git_protection import LAYOUTS, protected_state
+from tests.support.agents import agent_with, call, only
 
 WORK = {
     "commit": "echo two >> file.txt && git add file.txt && git commit -qm two",

@@ -14,8 +14,8 @@ from outlast.core.messages import text_of
 from outlast.runtime.sandbox import landlock
 from outlast.runtime.sandbox.port import SandboxReport, SandboxTier
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
 from tests.conftest import everything_is_required
+from tests.support.agents import agent_with, call, only
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from outlast.core.messages import text_of
 from outlast.runtime.sandbox.port import SandboxTier
 from outlast.runtime.turn.approvals import Question
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
 from tests.conftest import everything_is_required
+from tests.support.agents import agent_with, call, only
 
 DONE = ["Done."]
 SERVER = "python3 -m http.server 3000 --bind 127.0.0.1"
@@ -196,7 +196,7 @@ def test_everything_ends_with_a_killed_agent(home: Path, tmp_path: Path) -> None
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from outlast import open_store\n"
-        "from tests.agents import agent_with, call\n"
+        "from tests.support.agents import agent_with, call\n"
         f"job = call('bash', 'c1', command='exec -a {mark} sleep 600', background=True)\n"
         "async def main():\n"
         f"    agent = agent_with(open_store('sqlite:///{tmp_path}/y.db'), Path('{tmp_path}/proj'), job, 'Done.')\n"

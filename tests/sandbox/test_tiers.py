@@ -20,8 +20,8 @@ from outlast.core import events as e
 from outlast.core.messages import text_of
 from outlast.runtime.sandbox.port import Need, NeedKind, SandboxTier
 from outlast.runtime.turn.approvals import Question
-from tests.agents import agent_with, call, only
 from tests.sandbox.tiers import NOBODY, WALLED, Walled, missing, ordinary_python, report_of, run_as_ordinary
+from tests.support.agents import agent_with, call, only
 
 TESTS = ("test_sandboxed_agent.py", "test_landlock_agent.py", "test_limits_hit.py", "test_tiers.py")
 

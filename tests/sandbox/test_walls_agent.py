@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.terminal import Place, call, reply
 from tests.sandbox.sandboxed import git, repository
 from tests.sandbox.shell_session import ShellSession
+from tests.support.terminal import Place, call, reply
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from outlast.core.messages import text_of
 from outlast.runtime.sandbox.limits import ResourceLimits
 from outlast.runtime.sandbox.port import SandboxTier
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
 from tests.conftest import everything_is_required
+from tests.support.agents import agent_with, call, only
 
 MEGABYTE = 1 << 20
 

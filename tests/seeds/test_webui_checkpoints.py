@@ -24,8 +24,8 @@ from outlast.models.scripted import Item, Line
 from outlast.store.log_store import LogStore
 from outlast.store.port import Batch, Query
 from outlast.testing import ScriptedBackend
-from tests.agents import call
-from tests.http.server import Server, reply
+from tests.support.agents import call
+from tests.support.http_server import Server, reply
 
 SOON = 60.0
 

@@ -48,7 +48,7 @@ def _run(given: argparse.Namespace, folder: Path) -> int:
     # Not above: whatever they import has to be there before the world is set.
     from tests.crash.checker import violations
     from tests.crash.history import history
-    from tests.crash.tale import Tale
+    from tests.crash.scenario import Tale
     from tests.simulation.fleet import Fleet, Scale
     from tests.simulation.world import begin
 

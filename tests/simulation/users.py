@@ -21,7 +21,7 @@ from tests.crash.evidence import Ack, ClientLog, Heard
 from tests.crash.oracle import Job, made_job
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.network import SimulatedStore
-from tests.sse import StreamClient
+from tests.support.sse import StreamClient
 
 T = TypeVar("T")
 ANSWER_SECONDS = 30.0

@@ -15,7 +15,7 @@ from outlast.core.errors import ConfigError, ConflictError, InvalidInput, Outlas
 from outlast.core.messages import ImagePart, TextPart
 from outlast.store.log_store import LogStore
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
 """One red dot."""

@@ -10,7 +10,7 @@ from outlast.core.messages import Message, Role
 from outlast.models.port import CompletionResponse
 from outlast.models.scripted import ScriptedBackend
 from outlast.store.log_store import LogStore
-from tests.agents import only
+from tests.support.agents import only
 from tests.workflow.prompts import FILES
 
 ENVIRONMENT = "[Outlast runtime] Your environment:"

@@ -11,7 +11,7 @@ from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.runtime.turn.policy import CONTINUE, PolicyVerdict
 from outlast.store import open_store
 from outlast.store.log_store import LogStore
-from tests.agents import only
+from tests.support.agents import only
 from tests.workflow.prompts import GROUPS, LANGUAGES, PromptGroup
 from tests.workflow.provider import Uncaused, agent_at, check_plain, requests_of
 

@@ -13,7 +13,7 @@ from outlast.models.scripted import ScriptedBackend
 from outlast.runtime.sandbox import landlock
 from outlast.runtime.turn.approvals import Question
 from outlast.store import open_store
-from tests.agents import Reply, agent_with, call, only
+from tests.support.agents import Reply, agent_with, call, only
 from tests.workflow.provider import requests_of
 
 BOTH = pytest.mark.parametrize("workflow", ["plain", "guided"])

@@ -11,7 +11,7 @@ from outlast.core import events as e
 from outlast.models.port import Abilities, ModelRequest
 from outlast.models.scripted import ScriptedBackend
 from outlast.store import open_store
-from tests.agents import only
+from tests.support.agents import only
 from tests.workflow.trajectory import recorded_run, replies
 
 

@@ -27,8 +27,8 @@ from outlast.models.local import LocalModel
 from outlast.models.port import Finished, ModelEvent, ModelRequest, TextDelta
 from outlast.runtime.tools.registry import BuiltinRegistry
 from outlast.runtime.turn.context import TurnContext
-from tests.agents import agent_with, only
 from tests.conftest import everything_is_required
+from tests.support.agents import agent_with, only
 
 pytestmark = [
     pytest.mark.xdist_group("local-model"),

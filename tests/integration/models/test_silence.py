@@ -12,7 +12,7 @@ from outlast import open_store
 from outlast.core.errors import ModelUnavailable
 from outlast.models.providers import ProviderModel
 from outlast.runtime.turn.observer import ModelWait, NoData, NullObserver
-from tests.agents import agent_with
+from tests.support.agents import agent_with
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 

@@ -28,9 +28,9 @@ from outlast.store.group_commit import PendingCommit
 from outlast.store.port import Append, Claim, Delete, Lease, NewEvent, PutChunk, Receipt, Write
 from outlast.store.postgres import PostgresStore
 from outlast.store.postgres.append_function import MOST_EVENTS, is_plain
-from tests import strategies
 from tests.integration.postgres.builders import message, new_id, opened, said, started
-from tests.pg import PgServer
+from tests.support import strategies
+from tests.support.pg import PgServer
 
 NOT_COMPARED = ("updated_at", "head_hash")
 

@@ -18,7 +18,7 @@ from outlast.store.postgres.connection import PostgresConnection
 from outlast.store.postgres.notify import NotifyConnection
 from tests.integration.postgres.builders import message, opened, said, started, writing_link
 from tests.integration.postgres.proxy import TO_CLIENT, TO_SERVER, Proxy
-from tests.pg import PgServer, eventually
+from tests.support.pg import PgServer, eventually
 
 
 def _nobody_is_told(self: NotifyConnection, sessions: object = None, *, work: bool = True) -> None: ...

@@ -10,7 +10,7 @@ from outlast.core.errors import DamagedSession
 from outlast.store.port import Append, Claim, Delete, Redact
 from outlast.store.postgres import PostgresStore
 from tests.integration.postgres.builders import message, opened, said, started
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 BACK = """
     WITH was AS (SELECT hash FROM outlast.events WHERE session_id = %s AND seq = %s)

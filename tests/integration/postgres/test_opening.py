@@ -17,7 +17,7 @@ from outlast.store.postgres.dsn import PostgresAddress
 from outlast.store.postgres.errors import translation
 from outlast.store.postgres.migrate import MIGRATION_LOCK
 from tests.integration.postgres.builders import message, opened, started, writing_link
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 SECRET = "hunter2"
 

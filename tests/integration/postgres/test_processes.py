@@ -11,7 +11,7 @@ from typing import Any
 
 from outlast.store.postgres import PostgresStore
 from tests.integration.postgres.builders import message, opened, started
-from tests.pg import PgServer, eventually
+from tests.support.pg import PgServer, eventually
 
 WRITE = """
 import sys

@@ -15,7 +15,7 @@ from outlast.core.errors import OutcomeUnknown
 from outlast.store.port import Append
 from outlast.store.postgres import PostgresStore
 from tests.integration.postgres.builders import message, opened, said, started
-from tests.pg import PgServer
+from tests.support.pg import PgServer
 
 RESTARTS = 20 if os.environ.get("OUTLAST_SOAK") == "1" else 6
 WRITERS = 8

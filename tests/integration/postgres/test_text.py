@@ -16,9 +16,9 @@ from outlast.store import open_store
 from outlast.store.engine.validate import storable
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, Create, NewEvent, PutChunk, PutRoute, Query
-from tests import strategies
 from tests.integration.postgres.builders import new_id
-from tests.pg import PgServer
+from tests.support import strategies
+from tests.support.pg import PgServer
 
 NAMES = strategies.any_text().filter(storable).map(lambda text: text[:120])
 

@@ -33,13 +33,13 @@ from outlast.runtime.sandbox.network.destination import forbidden_destination
 from outlast.runtime.sandbox.network.proxy import NetworkProxy
 from outlast.runtime.sandbox.port import SandboxTier
 from outlast.runtime.turn.approvals import Question
-from tests.agents import agent_with, only
 from tests.sandbox.arena import WORLD
 from tests.sandbox.friction.corpus import CORPUS
 from tests.sandbox.friction.developer_home import ENVIRONMENT, create_home
 from tests.sandbox.friction.everyday import OURS, PROJECT, PYTHON, Everyday
 from tests.sandbox.friction.hosts import ADDRESS, HOSTS, hosts_served
 from tests.sandbox.friction.tree_state import TreeState
+from tests.support.agents import agent_with, only
 
 SECONDS = 30.0
 ASK = re.compile(r'\[blocked by the sandbox: [^\n]*?ask with needs=(\["[^\]]*"\])')

@@ -25,12 +25,12 @@ from outlast.core.messages import text_of
 from outlast.runtime.sandbox import command_network
 from outlast.runtime.sandbox.network.proxy import NetworkProxy
 from outlast.runtime.turn.approvals import Question
-from tests.agents import agent_with, call, only
 from tests.sandbox.arena import LOWER
 from tests.sandbox.friction.both_runs import MS_BIND, MS_REC, enter_arena, mount, only_hosts_are_public
 from tests.sandbox.friction.developer_home import create_home, git, write_file
 from tests.sandbox.friction.everyday import HOME, OURS
 from tests.sandbox.friction.hosts import HostServer, hosts_served
+from tests.support.agents import agent_with, call, only
 
 BUILD = HOME / "build-project"
 

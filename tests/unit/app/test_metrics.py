@@ -7,7 +7,7 @@ from outlast.core import events as e
 from outlast.core.event_row import StoredEvent
 from outlast.core.messages import TextPart, Usage
 from outlast.store.port import WorkQueueStats
-from tests.prometheus import samples
+from tests.support.prometheus import samples
 
 STORED = StoredEvent("s", 1, "k", 1, 0, "system", None, None, 1, "plain", b"", b"")
 

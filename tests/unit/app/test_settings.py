@@ -15,6 +15,11 @@ from outlast.runtime.permissions.mode import PermissionMode
 TOKEN = "t" * 32
 
 
+@pytest.fixture(autouse=True)
+def _no_sandbox_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTLAST_SANDBOX")
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "home"

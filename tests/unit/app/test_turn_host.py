@@ -25,7 +25,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.service import SessionService
 from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with
+from tests.support.agents import agent_with
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.errors import InvalidInput
 from outlast.core.messages import ImagePart, Role, TextPart, ToolCall
-from tests.strategies import any_text, arguments, events, examples, long_text
+from tests.support.strategies import any_text, arguments, events, examples, long_text
 
 SOAK = 100_000
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

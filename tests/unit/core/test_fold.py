@@ -11,8 +11,20 @@ from outlast.core.fold import ARGUMENTS_LIMIT, HANDLERS, LIVE, PROMPTS, TIMELINE
 from outlast.core.inbox import PendingInput
 from outlast.core.messages import TextPart, ToolCall, Usage
 from outlast.core.state import SessionState, state_from_bytes, state_to_bytes
-from tests.histories import MOVES, Log, admitted, asked, call, ended, finished, histories, played, replied, whole_turn
-from tests.strategies import events, examples
+from tests.support.histories import (
+    MOVES,
+    Log,
+    admitted,
+    asked,
+    call,
+    ended,
+    finished,
+    histories,
+    played,
+    replied,
+    whole_turn,
+)
+from tests.support.strategies import events, examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 

@@ -18,8 +18,8 @@ from outlast.core.header import (
     imported,
 )
 from outlast.core.messages import Role, TextPart, Usage
-from tests.histories import admitted, appended, finished, replied
-from tests.strategies import any_text, events
+from tests.support.histories import admitted, appended, finished, replied
+from tests.support.strategies import any_text, events
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from outlast.core import events as e
 from outlast.core.header import REQUESTS, Header, apply, delta_of
 from outlast.core.messages import TextPart
-from tests.histories import Log, asked, ended, histories, played, replied
-from tests.strategies import examples
+from tests.support.histories import Log, asked, ended, histories, played, replied
+from tests.support.strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 

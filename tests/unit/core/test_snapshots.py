@@ -6,7 +6,7 @@ from outlast.core import events as e
 from outlast.core import state
 from outlast.core.messages import ToolCall
 from outlast.core.state import SessionState, state_from_bytes, state_to_bytes
-from tests.histories import Log, asked, replied
+from tests.support.histories import Log, asked, replied
 
 
 def test_a_state_with_any_text_in_it_comes_back_equal() -> None:

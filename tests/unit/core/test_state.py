@@ -5,7 +5,7 @@ import pytest
 from outlast.core import events as e
 from outlast.core.state import SessionState
 from outlast.core.workflow_mode import plan_mode_values
-from tests.histories import Log, asked, call, finished, replied
+from tests.support.histories import Log, asked, call, finished, replied
 
 
 def ran(folder: object, name: str = "bash") -> e.ToolCallFinished:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from outlast.core import events as e
 from outlast.core.messages import ImagePart, Message, Role, TextPart, ToolResult
 from outlast.core.transcript import OUTPUTS_PRUNED, transcript
-from tests.histories import (
+from tests.support.histories import (
     Log,
     admitted,
     appended,
@@ -21,7 +21,7 @@ from tests.histories import (
     text,
     whole_turn,
 )
-from tests.strategies import events, examples
+from tests.support.strategies import events, examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 

@@ -18,7 +18,7 @@ from outlast.core.messages import (
 from outlast.testing.validity import as_anthropic, as_openai_chat, as_openai_responses, rejections
 from outlast.testing.wire import anthropic, openai_chat, openai_responses
 from outlast.testing.wire.rules import MAX_ENCODED_IMAGE, Wire
-from tests.wild import PNG
+from tests.support.random_histories import PNG
 
 
 def said(role: Role, *parts: Part | str) -> Message:

@@ -20,7 +20,7 @@ from outlast.core.messages import (
 from outlast.core.repair import NOT_EXECUTED, OPENING, OUTCOME_UNKNOWN
 from outlast.core.window import BROKE_OFF, SUMMARY_MARK, Window, unread, whole_from, window
 from outlast.testing.validity import rejections
-from tests.histories import (
+from tests.support.histories import (
     ORDERLY,
     Log,
     admitted,
@@ -35,8 +35,8 @@ from tests.histories import (
     text,
     whole_turn,
 )
-from tests.strategies import events, examples
-from tests.unit.core.seeing import LIMIT, lines, repairs, seen
+from tests.support.strategies import events, examples
+from tests.unit.core.window_view import LIMIT, lines, repairs, seen
 
 HISTORIES = {"seed": st.integers(0, 2**32), "moves": histories()}
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

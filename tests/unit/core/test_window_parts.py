@@ -16,9 +16,9 @@ from outlast.core.messages import (
 )
 from outlast.core.repair import EMPTY, GO_ON, NOT_EXECUTED
 from outlast.core.window import SUMMARY_MARK, said, window
-from tests.histories import Log, appended, asked, call, finished, replied, text, whole_turn
-from tests.unit.core.seeing import LIMIT, lines, seen
-from tests.wild import PNG
+from tests.support.histories import Log, appended, asked, call, finished, replied, text, whole_turn
+from tests.support.random_histories import PNG
+from tests.unit.core.window_view import LIMIT, lines, seen
 
 
 def thought(provider: str | None, redacted: bool = False) -> ReasoningPart:

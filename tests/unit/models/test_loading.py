@@ -8,7 +8,7 @@ from outlast import open_store
 from outlast.models.port import Abilities, LoadedModel
 from outlast.models.providers import ProviderModel
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, kinds_of
+from tests.support.agents import agent_with, kinds_of
 
 
 class SlowToLoad(ScriptedBackend):

@@ -14,7 +14,7 @@ from outlast.models.provider_request import settings_for
 from outlast.runtime.agent_config import Budgets
 from outlast.store.log_store import LogStore
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 
 LAST = "No steps are left: answer now, without tools, with what is done and what is not."
 

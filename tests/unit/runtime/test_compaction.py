@@ -29,9 +29,9 @@ from outlast.runtime.history.window_tokens import (
     tokens_now,
 )
 from outlast.testing.validity import rejections
-from tests.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
-from tests.strategies import examples
-from tests.wild import TURNS, WILD, WildPlayer
+from tests.support.histories import Log, admitted, appended, asked, call, ended, finished, replied, whole_turn
+from tests.support.random_histories import TURNS, WILD, WildPlayer
+from tests.support.strategies import examples
 
 NOW = CompactionSettings(input_tokens_threshold=1)
 WIDE = limits(NOW)

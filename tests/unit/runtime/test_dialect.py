@@ -20,7 +20,7 @@ from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.store.log_store import LogStore
 from outlast.testing import ScriptedBackend
 from outlast.workflow.guided_policy import GuidedPolicy
-from tests.agents import Reply, agent_with, call, log_of, only
+from tests.support.agents import Reply, agent_with, call, log_of, only
 
 POLICIES: dict[str, PolicyFactory] = {"plain": PlainPolicy, "guided": GuidedPolicy}
 READ = 'I look.\nAction: read\nAction Input: {"file_path": "a.txt"}'

@@ -22,7 +22,7 @@ from outlast.store.log_store import LogStore
 from outlast.store.read.decode import decode_events
 from outlast.testing import ScriptedBackend
 from outlast.workflow.guided_policy import GuidedPolicy
-from tests.agents import Reply, agent_with, call, only
+from tests.support.agents import Reply, agent_with, call, only
 
 POLICIES: dict[str, PolicyFactory] = {"plain": PlainPolicy, "guided": GuidedPolicy}
 

@@ -18,7 +18,7 @@ from outlast.runtime.turn.loop_guard import SAME_RESULTS, is_poll
 from outlast.store.log_store import LogStore
 from outlast.store.port import Redact
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 
 N = SAME_RESULTS
 

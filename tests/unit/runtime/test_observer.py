@@ -20,7 +20,7 @@ from outlast.runtime.turn.approvals import Question
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.observer import ModelWait, NullObserver, TurnObserver
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, kinds_of
+from tests.support.agents import agent_with, call, kinds_of
 
 
 class Notes:

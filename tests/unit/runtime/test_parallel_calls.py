@@ -25,7 +25,7 @@ from outlast.runtime.turn.subagents import child_of
 from outlast.store.log_store import LogStore
 from outlast.store.read.decode import decode_events
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, call, log_of, only
+from tests.support.agents import agent_with, call, log_of, only
 
 
 class Scripts:

@@ -18,7 +18,7 @@ from outlast.runtime.turn.policy import VERIFY, PolicyVerdict
 from outlast.runtime.turn.turn_stats import TurnRecord
 from outlast.store.log_store import LogStore
 from outlast.testing import ScriptedBackend
-from tests.agents import Reply, agent_with, call, kinds_of, only
+from tests.support.agents import Reply, agent_with, call, kinds_of, only
 
 PLAIN: PolicyFactory = PlainPolicy
 

@@ -12,7 +12,7 @@ from outlast.runtime.turn.approvals import Answerer, Question
 from outlast.runtime.turn.context import TurnContext
 from outlast.runtime.turn.plain_policy import PlainPolicy
 from outlast.store.log_store import LogStore
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 
 PLAN = "# Steps\n- write a.txt"
 WRITE = {"file_path": "a.txt", "content": "x"}

@@ -18,8 +18,8 @@ from outlast.runtime.prompt.nested_memory import touched_paths
 from outlast.runtime.turn import project_facts as facts_module
 from outlast.store.log_store import LogStore
 from outlast.testing import ScriptedBackend
-from tests.agents import Reply, agent_with, call, only
 from tests.conftest import needs
+from tests.support.agents import Reply, agent_with, call, only
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from outlast.runtime.turn.provider_retry import (
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
 from outlast.testing import ScriptedBackend
-from tests.agents import Reply, agent_with, only
+from tests.support.agents import Reply, agent_with, only
 
 RENEWAL = LEASE_MS / 1000 * RENEW_AFTER
 

@@ -23,9 +23,9 @@ from outlast.store.log_store import LogStore
 from outlast.store.read.decode import decode_events
 from outlast.testing import ScriptedBackend
 from outlast.testing.validity import rejections
-from tests.agents import agent_with, call, only
-from tests.histories import Log, asked, ended, finished, replied, whole_turn
-from tests.histories import call as wanted_call
+from tests.support.agents import agent_with, call, only
+from tests.support.histories import Log, asked, ended, finished, replied, whole_turn
+from tests.support.histories import call as wanted_call
 
 SETTINGS = CompactionSettings(recall=True)
 WINDOW = 8_000

@@ -16,7 +16,7 @@ from outlast.core.state import SessionState
 from outlast.runtime import service
 from outlast.store.log_store import LogStore
 from outlast.store.port import Append, Claim, NewEvent
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 
 
 @pytest.fixture

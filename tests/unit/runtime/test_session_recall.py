@@ -14,7 +14,7 @@ from outlast.runtime.tools.port import ToolFault, ToolOutcome
 from outlast.store.log_store import LogStore
 from outlast.store.port import Redact
 from outlast.store.read.decode import load_state
-from tests.agents import agent_with, call, only
+from tests.support.agents import agent_with, call, only
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from outlast.runtime.turn.phases import Phase, Phases
 from outlast.store.log_store import LogStore
 from outlast.store.port import LEASE_MS
 from outlast.testing import ScriptedBackend
-from tests.agents import agent_with, call, kinds_of, log_of, only
+from tests.support.agents import agent_with, call, kinds_of, log_of, only
 
 
 @pytest.fixture
@@ -97,15 +97,9 @@ async def test_every_record_of_a_turn_stands_in_the_log_in_order(store: LogStore
 async def test_a_turn_without_tools_adds_at_most_five_commits(store: LogStore, project: Path) -> None:
     agent = agent_with(store, project, "Four.")
     commits: list[int] = []
-    commit = store.commit_async
-
-    async def counted(*writes: object) -> object:
-        commits.append(len(writes))
-        return await commit(*writes)  # pyright: ignore[reportArgumentType]
-
-    store.commit_async = counted  # pyright: ignore[reportAttributeAccessIssue]
+    store.timed = lambda seconds, count: commits.append(count)
     await agent.run("What is two plus two?")
-    assert len(commits) <= 5
+    assert 1 <= sum(commits) <= 5
 
 
 async def test_the_admitted_text_is_the_last_user_message_of_the_first_request(store: LogStore, project: Path) -> None:
@@ -397,6 +391,7 @@ async def test_nobody_to_ask_means_denied_with_the_flag_that_allows_it(store: Lo
     assert finished.facts["remedy"].startswith("--allow 'bash(curl ")
 
 
+@pytest.mark.usefixtures("asks_first")
 async def test_an_answer_through_another_door_is_taken(store: LogStore, project: Path) -> None:
     agent = agent_with(store, project, call("bash", command="python3 -c 'print(6*7)'"), "42.", prompting=True)
     running = asyncio.create_task(agent.run("Compute."))
@@ -407,6 +402,7 @@ async def test_an_answer_through_another_door_is_taken(store: LogStore, project:
             await agent.service.answer(agent.session.session_id, open_ones[0].seq, "once", open_ones[0].call_digest)
             break
     assert await asyncio.wait_for(running, 10) == "42."
+    assert len(only(agent, e.ApprovalAnswered)) == 1
     assert "42" in only(agent, e.ToolCallFinished)[0].parts[0].text
 
 

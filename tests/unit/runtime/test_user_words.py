@@ -12,7 +12,7 @@ from outlast.core.window import window
 from outlast.runtime.history.compaction import compacted_event, planned, structural
 from outlast.runtime.history.user_words import HEADER_TOKENS, head_and_tail, kept_words, words_tokens
 from outlast.runtime.history.window_tokens import CompactionSettings, limits
-from tests.histories import Log, asked, ended, replied, whole_turn
+from tests.support.histories import Log, asked, ended, replied, whole_turn
 
 SETTINGS = CompactionSettings(recall=True)
 

@@ -11,8 +11,8 @@ from outlast.store.engine.encode import seal
 from outlast.store.engine.transaction import HeaderRow
 from outlast.store.maintenance.header_rebuild import DECISIVE, refold
 from outlast.store.port import Append, NewEvent
-from tests.histories import SESSION, Log
-from tests.strategies import events
+from tests.support.histories import SESSION, Log
+from tests.support.strategies import events
 from tests.unit.core.test_projections import kept
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

@@ -12,7 +12,7 @@ from outlast.runtime.turn.context import TurnContext
 from outlast.store.log_store import LogStore
 from outlast.store.read.decode import load_state
 from outlast.testing import ScriptedBackend
-from tests.agents import Reply, agent_with, call, only
+from tests.support.agents import Reply, agent_with, call, only
 
 SENTINEL = "A request too many was made."
 """A reply that no script needs: a turn that returns it has asked the model once too often."""

@@ -14,7 +14,7 @@ from outlast.runtime.driver import Driver
 from outlast.runtime.tools.port import ToolOutcome
 from outlast.store.log_store import LogStore
 from outlast.workflow.guided_policy import GuidedPolicy
-from tests.agents import call
+from tests.support.agents import call
 from tests.unit.workflow.guided_agents import WRITE, codes, guided, requests, turn_context, uninvited
 
 BRIEF = "## Desired outcome\n- faster\n\n## Assumptions\n- one file\n\nWhich file?"

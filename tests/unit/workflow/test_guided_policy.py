@@ -10,7 +10,7 @@ from outlast import CompletionResponse, ToolCall, load_settings
 from outlast.core import events as e
 from outlast.core.errors import ConfigError
 from outlast.store.log_store import LogStore
-from tests.agents import call, only
+from tests.support.agents import call, only
 from tests.unit.workflow.guided_agents import WRITE, bash, codes, ended, guided, requests, todo, uninvited
 
 # --- an answer ends the turn ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlast.doors.cli import main
-from tests.kept_logging import kept_logging
+from tests.support.logging_fixture import kept_logging
 
 __all__ = ["kept_logging"]  # a fixture
 pytestmark = pytest.mark.usefixtures("kept_logging")

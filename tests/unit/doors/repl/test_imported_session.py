@@ -17,7 +17,7 @@ from outlast.core.errors import ConflictError
 from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.imported_trust import trusted_state
 from outlast.runtime.service import SessionService
-from tests.unit.doors.repl.test_one_shot import Place, call, reply
+from tests.unit.doors.repl.test_print_mode import Place, call, reply
 
 
 @pytest.fixture

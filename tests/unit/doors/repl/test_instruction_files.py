@@ -9,7 +9,7 @@ import pytest
 from outlast.app.settings import load_settings
 from outlast.app.turn_setup import instruction_files
 from outlast.runtime.agent_config import AgentConfig
-from tests.unit.doors.repl.test_one_shot import Place, reply
+from tests.unit.doors.repl.test_print_mode import Place, reply
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from outlast.runtime.agent_config import AgentConfig
 from outlast.runtime.permissions.consent import Consents, content_digest
 from outlast.runtime.prompt.personas import load_personas
 from outlast.testing import ScriptedBackend
-from tests.unit.doors.repl.test_one_shot import Place, call, reply
+from tests.unit.doors.repl.test_print_mode import Place, call, reply
 
 HOSTILE = [
     call("bash", command="printf '12345%n' PATH; ls"),
