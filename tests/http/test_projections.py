@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from outlast.app.maintenance import exported
 from outlast.app.transfer.import_session import import_file
 from outlast.core.messages import Message, Role
+from outlast.doors.http import server_state
 from outlast.session import ConversationSession
 from outlast.store import open_store
 from tests.http.inside import Inside, inside
@@ -188,3 +190,17 @@ async def test_a_damaged_session_is_a_503_that_says_so_and_its_neighbours_are_se
         assert broken in [row["id"] for row in await door.api("GET", "/api/sessions")]
         exported_lines = await door.client.get(f"/api/sessions/{broken}/export")
         assert (exported_lines.status_code, exported_lines.headers["x-damaged"]) == (200, "1")
+
+
+async def test_statistics_of_a_large_store_come_at_once_and_are_completed_in_the_background(
+    spoken: tuple[Inside, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, _ = spoken
+    monkeypatch.setattr(server_state, "STATS_SECONDS", -1.0)
+    found = await door.api("GET", "/api/stats")
+    assert (found["uncounted"], found["total"]["replies"]) == (1, 0)
+    async with asyncio.timeout(20):
+        while found["uncounted"]:
+            await asyncio.sleep(0.02)
+            found = await door.api("GET", "/api/stats")
+    assert found["total"]["replies"] == 1

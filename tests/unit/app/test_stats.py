@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.app.sessions.statistics import cache_file, forget, stats
+from outlast.app.sessions.statistics import cache_file, forget, stats, stats_of
 from outlast.core.events import AssistantReplied, Event, TurnEnded, TurnStarted
 from outlast.core.messages import TextPart, Usage
 from outlast.session import ConversationSession
@@ -80,3 +80,20 @@ def test_the_cache_is_used_brought_forward_and_may_be_lost(store: LogStore, url:
 
 def test_no_store_has_no_statistics() -> None:
     assert stats(None).total.sessions == 0
+
+
+def test_sessions_that_there_is_no_time_for_are_counted_by_the_next_call(
+    store: LogStore, url: str, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        turn(ConversationSession(store=store), "a:b", 10, 1)
+    place = tmp_path / "cache"
+    hasty = stats_of(store, place, seconds=-1.0)
+    assert (hasty.uncounted, hasty.total.sessions) == (3, 0)
+    whole = stats_of(store, place, seconds=60.0)
+    assert (whole.uncounted, whole.total.input_tokens) == (0, 30)
+    again = stats_of(store, place, seconds=-1.0)  # what the cache holds takes no time
+    assert (again.uncounted, again.total.input_tokens) == (0, 30)
+    turn(ConversationSession(store=store), "a:b", 5, 1)
+    later = stats_of(store, place, seconds=-1.0)
+    assert (later.uncounted, later.total.input_tokens) == (1, 30)

@@ -8,6 +8,7 @@ do not cover.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -69,6 +70,8 @@ class UsageStatistics(msgspec.Struct, kw_only=True):
     projects: dict[str, UsageSum]
     days: dict[str, UsageSum]
     damaged: list[str] = []
+    uncounted: int = 0
+    """Sessions that are not in the sums yet, because the caller's time was up; the next call goes on with them."""
 
 
 def stats(
@@ -87,8 +90,11 @@ def stats_of(
     project: Path | None = None,
     owner_id: str = "local",
     progress: Progress | None = None,
+    seconds: float | None = None,
 ) -> UsageStatistics:
-    """Like `stats`, for an open store, with the cache at `place`."""
+    """Like `stats`, for an open store, with the cache at `place`. With `seconds`, sessions whose events are not read by
+    then are left out and counted in `uncounted`: the first call on a large store would take long."""
+    until = None if seconds is None else time.monotonic() + seconds
     found = UsageStatistics(total=UsageSum(), messages=0, models={}, projects={}, days={})
     cache = _read(place)
     kept: dict[str, UsageTally] = {}
@@ -96,8 +102,14 @@ def stats_of(
     for done, header in enumerate(headers):
         if progress is not None:
             progress(done, len(headers))
+        known = cache.get(header.session_id)
+        if until is not None and not _is_current(known, header) and time.monotonic() > until:
+            found.uncounted += 1
+            if known is not None:
+                kept[header.session_id] = known
+            continue
         try:
-            tally = _tally(store, header, cache.get(header.session_id))
+            tally = _tally(store, header, known)
         except SessionNotFound:
             continue
         except DamagedSession:
@@ -130,7 +142,7 @@ def _headers(store: LogStore, owner_id: str, project: Path | None) -> list[Heade
 
 
 def _tally(store: LogStore, header: Header, known: UsageTally | None) -> UsageTally:
-    if known is not None and (known.last_seq, known.hash) == (header.last_seq, header.head_hash):
+    if known is not None and _is_current(known, header):
         return known
     if known is None or known.last_seq >= header.last_seq or not _still_there(store, header, known):
         known = UsageTally(last_seq=header.base_seq)
@@ -143,6 +155,10 @@ def _tally(store: LogStore, header: Header, known: UsageTally | None) -> UsageTa
                 _count(known, stored.at, event_of(stored, lambda name, at=stored: store.blob(at.session_id, name)))
         known.last_seq, known.hash = page[-1].seq, page[-1].hash
     return known
+
+
+def _is_current(known: UsageTally | None, header: Header) -> bool:
+    return known is not None and (known.last_seq, known.hash) == (header.last_seq, header.head_hash)
 
 
 def _still_there(store: LogStore, header: Header, known: UsageTally) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from outlast.app.placement import place_for
 from outlast.app.sessions.messages_page import message_id_of
+from outlast.app.sessions.statistics import UsageStatistics, cache_of, stats_of
 from outlast.app.settings import Settings
 from outlast.app.stores import store_of
 from outlast.app.streams.broadcast import StreamHub
@@ -27,6 +28,9 @@ from outlast.store.log_store import LogStore
 T = TypeVar("T")
 OWNER = "local"
 DOOR = "http"
+STATS_SECONDS = 0.4
+"""How long one request for statistics reads sessions that were not counted before."""
+SLICE_SECONDS = 2.0
 
 
 class ServerState:
@@ -45,6 +49,7 @@ class ServerState:
         self.service = SessionService(store, DOOR)
         self.pool = (working or WorkerOptions()).pool(store, settings, Metrics(), config)
         self.live = StreamHub(store)
+        self._counting: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -65,8 +70,28 @@ class ServerState:
     async def close(self) -> None:
         """End the streams, leave running turns to the next process, and close the store."""
         self.live.close()
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.gather(self._counting, return_exceptions=True)
         await self.pool.close()
         await asyncio.to_thread(self.store.close)
+
+    async def statistics(self, project: Path | None) -> UsageStatistics:
+        """What was used, within a second. On the first call to a large store the sums leave sessions out; the rest is
+        then counted in the background, for the next call."""
+        found = await self._counted(project, STATS_SECONDS)
+        if found.uncounted and (self._counting is None or self._counting.done()):
+            self._counting = asyncio.create_task(self._count_all())
+        return found
+
+    async def _count_all(self) -> None:
+        """Count in slices, so that a closing server waits for one slice at most."""
+        while (await self._counted(None, SLICE_SECONDS)).uncounted:
+            await asyncio.sleep(0)
+
+    async def _counted(self, project: Path | None, seconds: float) -> UsageStatistics:
+        place = cache_of(self.settings)
+        return await self.read(stats_of, self.store, place, project=project, owner_id=OWNER, seconds=seconds)
 
     async def named(self, session: str) -> Header:
         """Return the header of the session with this id or id prefix. Raises SessionNotFound for text that is not an

@@ -14,7 +14,7 @@ from outlast._version import __version__
 from outlast.app.permissions import modes_under
 from outlast.app.sessions.search import search
 from outlast.app.sessions.session_list import folder_named
-from outlast.app.sessions.statistics import UsageStatistics, cache_of, stats_of
+from outlast.app.sessions.statistics import UsageStatistics
 from outlast.app.turn_setup import personas_here
 from outlast.app.workers.metrics import CONTENT_TYPE
 from outlast.doors.http.parameters import OpenServer, refused
@@ -53,10 +53,9 @@ async def search_sessions(
     responses=refused(),
 )
 async def stats(server: OpenServer, project: Folder = None) -> UsageStatistics:
-    """By model, project and day. Unknown costs are not estimated: `unpriced` counts the replies without a cost."""
-    return await server.read(
-        stats_of, server.store, cache_of(server.settings), project=_folder(project), owner_id=OWNER
-    )
+    """By model, project and day. Unknown costs are not estimated: `unpriced` counts the replies without a cost. The
+    first calls on a large store leave sessions out, as many as `uncounted`, until all are counted in the background."""
+    return await server.statistics(_folder(project))
 
 
 def _folder(path: str | None) -> Path | None:
