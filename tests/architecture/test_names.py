@@ -12,7 +12,7 @@ FEW_LINES = 40
 ANY_LENGTH = {"__init__", "__main__", "_version", "port"}
 
 MOST_FILES = 560
-MOST_LINES = 80_500
+MOST_LINES = 81_000
 """Of the package, Python only: what it had when this was last lowered, rounded up. Raise them knowingly."""
 
 VERBAL_NAMES: set[str] = set()
