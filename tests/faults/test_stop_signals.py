@@ -177,7 +177,7 @@ class Stopped:
             text_of(stored_draft(store, name, state.last_seq).parts),
         ]
         return {
-            "turn": state.turn is not None and state.turn.inputs,
+            "turn": state.turn is not None and len(state.turn.inputs),
             "calls": [(call.name, bool(call.started_seq)) for call in state.open_calls],
             "questions": [one.name for one in state.open_approvals],
             "unanswered": len(state.unanswered),
@@ -224,7 +224,7 @@ def _made(store: LogStore, name: str) -> Tale:
         "said": [text_of(event.parts) for event in events if isinstance(event, e.AssistantReplied)],
         "calls": [(event.name, event.status) for event in events if isinstance(event, e.ToolCallFinished)],
         "asked": [event.name for event in events if isinstance(event, e.ApprovalRequested)],
-        "ended": [(event.outcome, event.answered) for event in events if isinstance(event, e.TurnEnded)],
+        "ended": [(event.outcome, len(event.answered)) for event in events if isinstance(event, e.TurnEnded)],
     }
 
 
