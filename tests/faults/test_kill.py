@@ -31,7 +31,7 @@ def killed(kind: str, place: str, rounds: int) -> Report:
 def test_sigkill_at_any_moment_loses_and_doubles_nothing(kind: str, place: str) -> None:
     report = killed(kind, place, ROUNDS)
     assert report.rounds == ROUNDS
-    assert report.acknowledged >= 300, "too few acknowledged writes to prove anything"
+    assert report.acknowledged >= 3 * ROUNDS, "too few acknowledged writes to prove anything"
     assert report.unanswered >= 20, "too few kills hit a write"
 
 

@@ -81,10 +81,18 @@ class Homeserver:
                 case "join":
                     return 200, {"room_id": ROOM}
                 case "send":
-                    self.sent[words[-1]] = body.get("body", "")
+                    self._take(words[-1], body)
                     return 200, {"event_id": f"$sent-{words[-1]}"}
                 case _:
                     return 200, {}
+
+    def _take(self, transaction: str, body: dict[str, Any]) -> None:
+        """Store a message once for each transaction; an edit changes the message that it names."""
+        related = body.get("m.relates_to", {})
+        if related.get("rel_type") == "m.replace":
+            self.sent[related["event_id"].removeprefix("$sent-")] = body["m.new_content"]["body"]
+        else:
+            self.sent.setdefault(transaction, body.get("body", ""))
 
     def _sync(self, since: int, wait: float) -> dict[str, Any]:
         if since:

@@ -128,13 +128,8 @@ class UnixServers:
         self.servers: dict[str, socket.socket] = {}
         for path in self.PATHS:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-        for name in (*self.PATHS, *(f"\0{name}" for name in self.ABSTRACT)):
-            server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            server.bind(name)
-            server.listen(64)
-            self.servers[name] = server
         self.connected: list[str] = []
-        answer_all(list(self.servers.values()), lambda server: self.connected.append(repr(server.getsockname())))
+        self._bind([*self.PATHS, *(f"\0{name}" for name in self.ABSTRACT)])
         datagram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         datagram.bind("\0log")
         datagram.setblocking(False)
@@ -148,6 +143,20 @@ class UnixServers:
 
     def restore(self) -> None:
         self._connections()
+
+    def bind_again(self) -> None:
+        """Bind the sockets that an attack has removed."""
+        self._bind([path for path in self.PATHS if not os.path.lexists(path) and os.path.isdir(os.path.dirname(path))])
+
+    def _bind(self, names: list[str]) -> None:
+        for name in names:
+            server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            server.bind(name)
+            server.listen(64)
+            self.servers[name] = server
+        if names:
+            servers = [self.servers[name] for name in names]
+            answer_all(servers, lambda server: self.connected.append(repr(server.getsockname())))
 
     def _connections(self) -> list[str]:
         time.sleep(0.003)  # for the thread that accepts

@@ -101,7 +101,7 @@ async def test_connections_and_repositories_of_a_job_are_told_with_its_end(
 async def test_job_that_hits_its_time_limit_says_so(session: ShellSession) -> None:
     outcome = await session.call("bash", command="sleep 60", background=True, timeout=1)
     ended = await session.ended(str(outcome.facts["job_id"]))
-    assert "it took longer than its time limit of 1 s" in ended.text
+    assert "it took longer than its limit of 1 s" in ended.text
 
 
 async def test_forwarded_port_is_free_again_after_its_command(session: ShellSession) -> None:

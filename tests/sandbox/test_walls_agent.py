@@ -106,8 +106,8 @@ def test_print_says_at_the_start_that_there_is_no_sandbox_in_full_access_mode(pl
     [
         ("config.toml", 'sandbox_hidden = ["keys"]\n', "'keys' in sandbox_hidden is no absolute path"),
         ("hidden-paths.txt", "keys\n", "hidden-paths.txt is no absolute path: begin it with / or ~/"),
-        ("config.toml", "[sandbox_limits]\nfile_bytes = -1\n", "sandbox_limits does not fit"),
-        ("config.toml", "[sandbox_limits]\nmemory_share = 80\n", "sandbox_limits does not fit"),
+        ("config.toml", "[sandbox_limits]\nfile_bytes = -1\n", "sandbox_limits is invalid"),
+        ("config.toml", "[sandbox_limits]\nmemory_share = 80\n", "sandbox_limits is invalid"),
     ],
 )
 def test_malformed_setting_of_the_sandbox_is_told_at_the_start(place: Place, name: str, text: str, told: str) -> None:

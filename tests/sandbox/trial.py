@@ -61,7 +61,8 @@ class Trial:
         self.environment = environment
         self.victim = Victim(self.world.secret("victim"))
         self.terminal = Terminal()
-        self.canaries: list[Canary] = [Network(), UnixServers(), self.victim, Kernel(), self.terminal]
+        self.sockets = UnixServers()
+        self.canaries: list[Canary] = [Network(), self.sockets, self.victim, Kernel(), self.terminal]
         self.bare = BareRunner(environment)
         self.world.settle()
 
@@ -155,7 +156,7 @@ class Trial:
     def restore(self) -> None:
         for canary in self.canaries:
             canary.restore()
-        self.world.restore()
+        self.world.restore(self.sockets.bind_again)
 
 
 def own_proc() -> None:

@@ -166,8 +166,8 @@ class World:
         sizes = [sum(_size(path) for path in walk(root)) for root in roots if root.exists()]
         return max(sizes)
 
-    def restore(self) -> None:
-        """Put everything back as the template has it. Costs little when nothing changed."""
+    def restore(self, bind_sockets: Callable[[], None]) -> None:
+        """Put everything back as the template has it. Servers bind their removed sockets with `bind_sockets`."""
         self.look()
         if self._after == self._settled:
             return
@@ -175,7 +175,8 @@ class World:
             word, _, name = change.partition(": ")
             path = Path(name)
             if name in self._settled and stat.S_ISSOCK(self._settled[name][0]):
-                os.chmod(path, self._settled[name][0])
+                if path.is_socket():
+                    os.chmod(path, self._settled[name][0])
             elif path.is_relative_to(WORLD):
                 _put_back(path, TEMPLATE / path.relative_to(WORLD))
             elif any(path.is_relative_to(root) for root in SHARED):
@@ -183,6 +184,7 @@ class World:
                     _remove(path)
             else:
                 _put_back(path, LOWER / path.relative_to("/"))
+        bind_sockets()
         before = self._settled
         self.settle()
         own = tuple(map(str, (WORLD, *SHARED)))

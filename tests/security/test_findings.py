@@ -15,10 +15,10 @@ REPL = "unit/doors/repl"
 
 SHOWN_BY: dict[str, tuple[str, ...]] = {
     "C1": (
-        f"{REPL}/test_hostile_clone.py::test_printf_does_not_choose_the_program_that_runs",
-        f"{REPL}/test_hostile_clone.py::test_injected_model_alone_cannot_build_and_run_a_program",
-        f"{TOOLS}/test_unasked.py::test_unasked_command_cannot_choose_its_programs",
-        f"{TOOLS}/test_unasked.py::test_command_that_sets_a_variable_is_asked_about",
+        "integration/doors/repl/test_hostile_clone.py::test_printf_does_not_choose_the_program_that_runs",
+        "integration/doors/repl/test_hostile_clone.py::test_injected_model_alone_cannot_build_and_run_a_program",
+        "integration/runtime/tools/test_unasked.py::test_unasked_command_cannot_choose_its_programs",
+        "integration/runtime/tools/test_unasked.py::test_command_that_sets_a_variable_is_asked_about",
     ),
     "C2": (
         f"{REPL}/test_project_model.py::test_project_that_names_a_model_of_its_own_is_refused",
@@ -32,11 +32,11 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
     ),
     "H1": (
         "sandbox/test_sandboxed_agent.py::test_home_keys_and_other_processes_are_out_of_reach",
-        f"{TOOLS}/test_landlock.py::test_confined_command_cannot_read_the_home",
-        f"{REPL}/test_hostile_clone.py::test_command_that_was_allowed_cannot_read_the_home_and_writes_as_far_as_its_mode",
+        "integration/runtime/tools/test_landlock.py::test_confined_command_cannot_read_the_home",
+        "integration/doors/repl/test_hostile_clone.py::test_command_that_was_allowed_cannot_read_the_home_and_writes_as_far_as_its_mode",
         "http/test_sessions.py::test_a_file_as_a_model_is_refused_wherever_a_client_names_a_model",
     ),
-    "H2": (f"{REPL}/test_hostile_clone.py::test_pattern_does_not_become_an_output_file",),
+    "H2": ("integration/doors/repl/test_hostile_clone.py::test_pattern_does_not_become_an_output_file",),
     "H3": (
         "security/test_judged_findings.py::test_reported_command_does_not_run_unasked",
         f"{DECIDE}/test_corpus.py::test_no_hostile_command_is_waved_through",
@@ -46,21 +46,21 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         f"{DECIDE}/test_corpus.py::test_no_hostile_command_is_waved_through",
     ),
     "H5": (
-        f"{DECIDE}/test_git.py::test_a_configuration_that_may_run_something_is_asked_about",
-        f"{DECIDE}/test_git.py::test_a_git_folder_that_git_passes_over_does_not_hide_the_repository_above",
-        f"{DECIDE}/test_git.py::test_submodules_that_git_may_look_into_are_asked_about",
+        "integration/runtime/permissions/test_git.py::test_a_configuration_that_may_run_something_is_asked_about",
+        "integration/runtime/permissions/test_git.py::test_a_git_folder_that_git_passes_over_does_not_hide_the_repository_above",
+        "integration/runtime/permissions/test_git.py::test_submodules_that_git_may_look_into_are_asked_about",
         f"{DECIDE}/test_paths.py::test_h5_a_git_directory_of_another_name_is_asked_about",
-        "unit/runtime/test_git_facts.py::test_no_program_of_a_hostile_repository_runs",
+        "integration/runtime/test_git_facts.py::test_no_program_of_a_hostile_repository_runs",
     ),
     "H6": (
-        f"{REPL}/test_imported_session.py::test_imported_session_writes_where_it_is_continued_and_nowhere_else",
-        f"{REPL}/test_imported_session.py::test_file_chooses_no_model",
-        f"{REPL}/test_imported_session.py::test_workers_doors_and_clients_do_not_take_the_folder_or_the_model_of_the_file",
+        "integration/doors/repl/test_imported_session.py::test_imported_session_writes_where_it_is_continued_and_nowhere_else",
+        "integration/doors/repl/test_imported_session.py::test_file_chooses_no_model",
+        "integration/doors/repl/test_imported_session.py::test_workers_doors_and_clients_do_not_take_the_folder_or_the_model_of_the_file",
     ),
     "H7": (
-        f"{REPL}/test_hostile_clone.py::test_what_was_always_allowed_is_denied_in_read_only_mode",
-        f"{DECIDE}/test_gate.py::test_what_was_allowed_in_another_mode_is_asked_about_in_read_only_and_denied_in_plan_mode",
-        f"{TOOLS}/test_landlock.py::test_command_that_may_only_look_writes_nothing_in_the_project",
+        "integration/doors/repl/test_hostile_clone.py::test_what_was_always_allowed_is_denied_in_read_only_mode",
+        "unit/runtime/permissions/test_session_policy.py::test_what_was_allowed_in_another_mode_is_asked_about_in_read_only_and_denied_in_plan_mode",
+        "integration/runtime/tools/test_landlock.py::test_command_that_may_only_look_writes_nothing_in_the_project",
     ),
     "M1": (
         "security/test_judged_findings.py::test_reported_command_does_not_run_unasked",
@@ -69,11 +69,11 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
     "M2": (f"{DECIDE}/test_corpus.py::test_links_of_a_clone_are_not_followed_by_a_way_round",),
     "M3": (
         f"{TOOLS}/test_environment.py::test_empty_elements_of_path_which_mean_the_current_folder_are_left_out",
-        f"{TOOLS}/test_unasked.py::test_command_is_asked_about_where_the_current_folder_is_in_path",
+        "integration/runtime/tools/test_unasked.py::test_command_is_asked_about_where_the_current_folder_is_in_path",
     ),
     "M4": (f"{TOOLS}/test_environment.py::test_a_locale_in_which_a_backslash_may_be_half_a_character_is_replaced",),
     "M5": (
-        f"{TOOLS}/test_landlock.py::test_confined_command_cannot_read_the_environment_of_the_agent_even_as_root",
+        "integration/runtime/tools/test_landlock.py::test_confined_command_cannot_read_the_environment_of_the_agent_even_as_root",
         "sandbox/test_landlock_tier.py::test_environment_of_the_agent_cannot_be_read",
     ),
     "M6": (
@@ -83,8 +83,8 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
     ),
     "M7": ("security/test_sandbox_findings.py::test_m7_mode_owner_and_time_outside_the_roots_stay",),
     "M8": (
-        f"{TOOLS}/test_charset.py::test_m8_hostile_charset_means_utf_8_and_takes_no_time",
-        f"{TOOLS}/test_charset.py::test_m8_a_page_is_decoded_beside_the_loop_and_inside_the_time_limit",
+        "integration/runtime/tools/test_charset.py::test_m8_hostile_charset_means_utf_8_and_takes_no_time",
+        "integration/runtime/tools/test_charset.py::test_m8_a_page_is_decoded_beside_the_loop_and_inside_the_time_limit",
     ),
     "M9": (
         "acceptance/test_output.py::test_m9_an_answer_cannot_steer_the_terminal",
@@ -97,11 +97,11 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         f"{DECIDE}/test_paths.py::test_m12_the_file_tools_ask_about_what_others_obey",
     ),
     "L1": ("unit/runtime/test_private_file.py::test_l1_every_new_folder_above_a_private_one_is_for_the_owner_only",),
-    "L2": (f"{TOOLS}/test_web_fetch.py::test_address_near_us_is_forbidden",),
-    "L5": ("unit/core/test_secrets.py::test_l5_shapes_that_were_missed_do_not_get_through",),
+    "L2": ("integration/runtime/tools/test_web_fetch.py::test_address_near_us_is_forbidden",),
+    "L5": ("unit/core/test_redaction.py::test_l5_shapes_that_were_missed_do_not_get_through",),
     "L6": (f"{DECIDE}/test_paths.py::test_l6_names_of_secrets_are_asked_about_before_they_are_read",),
     "L7": (
-        "unit/runtime/test_whole_output.py::test_l7_a_bomb_in_the_facts_is_unpacked_to_a_limit",
+        "integration/runtime/test_whole_output.py::test_l7_a_bomb_in_the_facts_is_unpacked_to_a_limit",
         "contract/test_transfer.py::test_l7_a_line_longer_than_any_of_ours_is_refused_before_it_is_read_whole",
     ),
     "L9": ("http/test_guard.py::test_a_page_of_another_site_gets_nothing",),

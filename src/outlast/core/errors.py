@@ -133,7 +133,7 @@ class ContextOverflow(ModelRefused):
 
 
 class ToolsUnsupported(ModelRefused):
-    """The server takes no tools for this model."""
+    """The server does not support tools for this model."""
 
     def __init__(self, message: str | None = None, *, status: int | None = None) -> None:
         told = message or "the server does not support tools for this model"

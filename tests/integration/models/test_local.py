@@ -121,7 +121,7 @@ async def test_cancelling_the_task_stops_the_work(model: LocalModel) -> None:
 
 
 async def test_a_window_too_large_is_an_overflow(model: LocalModel) -> None:
-    with pytest.raises(ContextOverflow, match="larger than local takes"):
+    with pytest.raises(ContextOverflow, match="larger than local accepts"):
         await heard(model, user("word " * 9000))
 
 

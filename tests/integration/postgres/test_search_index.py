@@ -21,8 +21,8 @@ from tests.support.pg import PgServer
 
 INDEXES = "SELECT indexdef FROM pg_indexes WHERE indexname = 'docs_trigrams'"
 MORE = (
-    "INSERT INTO outlast_search.docs (session_id, seq, at, role, text, folded) "
-    "SELECT %s, 1000 + n, 0, 'user', 'hay', 'hay ' || md5(n::text) FROM generate_series(1, 20000) n"
+    "INSERT INTO outlast_search.docs (session_id, seq, at, role, part, text, folded) "
+    "SELECT %s, 1000 + n, 0, 'user', 0, 'hay', 'hay ' || md5(n::text) FROM generate_series(1, 20000) n"
 )
 
 

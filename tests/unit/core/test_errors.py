@@ -66,8 +66,8 @@ def test_a_models_errors_carry_the_providers_status() -> None:
     assert ContextOverflow("too long", status=400).status == 400
     refused = ToolsUnsupported(status=400)
     assert (str(refused), refused.told) == (
-        "the server takes no tools for this model; use --dialect text",
-        "the server takes no tools for this model",
+        "the server does not support tools for this model; use --dialect text",
+        "the server does not support tools for this model",
     )
 
 

@@ -71,17 +71,6 @@ def test_a_state_with_an_unknown_event_is_not_drivable_and_the_window_starts_at_
     assert not log.state.drivable
 
 
-def test_a_driver_of_another_epoch_counts_as_a_recovery_until_the_turn_progresses() -> None:
-    log = Log()
-    asked(log)
-    log.epoch = 9
-    log.add(e.TimelineRecorded(entry={}))
-    assert log.state.turn is not None
-    assert log.state.turn.recoveries == 1
-    log.add(replied())
-    assert log.state.turn.recoveries == 0
-
-
 def test_a_planned_handover_to_another_driver_is_no_recovery() -> None:
     log = Log()
     asked(log)

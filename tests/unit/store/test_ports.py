@@ -22,7 +22,7 @@ ROWS = (
     transaction.RouteRows,
     transaction.BlobRows,
 )
-VIEWS = (read_view.SessionView, read_view.ListView, inspection.Inspection)
+VIEWS = (read_view.SessionView, read_view.BlobView, read_view.ListView, inspection.Inspection)
 STORES = Path(__file__).parents[3] / "docs" / "stores.md"
 
 

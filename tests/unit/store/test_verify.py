@@ -238,8 +238,8 @@ def _set(name: str, value: object) -> Callable[[HeaderRow], None]:
 def test_a_header_that_is_not_what_its_log_says_is_named(there: Populated, what: str, name: str, value: object) -> None:
     there.change_header(what, _set(name, value))
     report = report_of(there, what)
-    assert found(report) == [(DamageKind.HEADER, there.names[what], None)]
-    assert report.damage[0].text.startswith(name)
+    assert set(found(report)) == {(DamageKind.HEADER, there.names[what], None)}
+    assert any(damage.text.startswith(name) for damage in report.damage)  # a title is compared with its index, too
 
 
 @pytest.mark.parametrize(("name", "value"), [("epoch", 9), ("updated_at", 5), ("lease_token", "x"), ("owner_id", "me")])

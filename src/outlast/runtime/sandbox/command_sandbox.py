@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from outlast.runtime.sandbox.bubblewrap import REPLACED, SessionPlaces, command_argv, session_argv
+from outlast.runtime.sandbox.bubblewrap import SessionPlaces, command_argv, session_argv
 from outlast.runtime.sandbox.caches import CacheArea, CachePlan, open_cache_area
 from outlast.runtime.sandbox.command_network import CallConnections, CommandNetwork, Lift
 from outlast.runtime.sandbox.denials import named_denials, passed_over, start_folder
@@ -437,7 +437,7 @@ class CommandSandbox:
 def _outer_sockets(hidden: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the sockets on which programs outside listen. Those of the session are in a network of their own, which
     this process does not see."""
-    return tuple(map(Path, reachable_sockets([*map(str, hidden), *REPLACED])))
+    return tuple(map(Path, reachable_sockets([str(path) for path in hidden])))
 
 
 def _layer(layer: Path, number: int) -> tuple[Path, Path]:

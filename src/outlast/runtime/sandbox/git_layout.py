@@ -119,7 +119,15 @@ def _is_unborn(folder: Path) -> bool:
     if os.path.lexists(folder / "index") or os.path.lexists(folder / "packed-refs"):
         return False
     heads = folder / "refs" / "heads"
-    return heads.is_dir() and not os.listdir(heads)
+    return heads.is_dir() and not names_in(heads)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the entries of a folder; none if another command has just removed it or put something in its place."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _index_fits(folder: Path, top: Path, id_size: int) -> bool:

@@ -25,7 +25,14 @@ import msgspec
 from outlast.runtime.git_repository import is_harmless_setting, setting_names
 from outlast.runtime.safe_open import open_folder
 from outlast.runtime.sandbox.bubblewrap import PROTECTED, Mount, SessionPlaces
-from outlast.runtime.sandbox.git_layout import GitDirectory, common_directory, git_directory, is_bare, named_directory
+from outlast.runtime.sandbox.git_layout import (
+    GitDirectory,
+    common_directory,
+    git_directory,
+    is_bare,
+    named_directory,
+    names_in,
+)
 from outlast.runtime.sandbox.placeholders import COMMONDIR, Placeholder, PlaceholderLease
 
 GIT_SETTINGS = {"branch.autoSetupMerge": "false"}
@@ -242,7 +249,8 @@ class _Assembly:
 def _folders(parent: Path) -> list[Path]:
     if parent.is_symlink() or not parent.is_dir():
         return []
-    return sorted(child for child in parent.iterdir() if child.is_dir() and not child.is_symlink())
+    children = [parent / name for name in names_in(parent)]
+    return sorted(child for child in children if child.is_dir() and not child.is_symlink())
 
 
 def _git_directories(parent: Path, depth: int = 4) -> Iterator[Path]:
@@ -308,7 +316,7 @@ def _is_harmless(setting: str) -> bool:
 def _has_hooks(hooks: Path) -> bool:
     if hooks.is_symlink():
         return True
-    return hooks.is_dir() and any(not name.endswith(".sample") for name in os.listdir(hooks))
+    return hooks.is_dir() and any(not name.endswith(".sample") for name in names_in(hooks))
 
 
 def set_aside(git_dir: Path) -> str:

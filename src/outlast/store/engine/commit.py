@@ -258,7 +258,7 @@ def _put_route(write: port.PutRoute, tx: Transaction, sealed: EncodedWrite) -> R
         live(tx, write.session_id)
     if write.expect is not msgspec.UNSET and (leads := tx.locked_route(write.route)) != write.expect:
         told = f"leads to session {leads}" if leads else "leads nowhere"
-        raise ConflictError(f"the route was changed meanwhile: it {told} now, not to the expected session")
+        raise ConflictError(f"the route was moved meanwhile: it {told} now, not to the expected session")
     tx.put_route(write.route, write.session_id)
     return Receipt(session_id=write.session_id or "")
 

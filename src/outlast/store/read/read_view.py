@@ -157,6 +157,14 @@ class SessionView(Protocol):
         """The session that the route leads to, if any."""
         ...
 
+    def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
+        """The newest snapshot that is not past `at_most`, if the store keeps any."""
+        return None
+
+
+class BlobView(Protocol):
+    """Contents that events name by their digest, as of one moment."""
+
     @abstractmethod
     def blob(self, session_id: str, sha256: str) -> bytes | None:
         """The stored bytes, unchecked."""
@@ -168,10 +176,6 @@ class SessionView(Protocol):
         data = self.blob(session_id, sha256)
         part = data[number * BLOB_PART : (number + 1) * BLOB_PART] if data is not None else b""
         return part or None
-
-    def snapshot(self, session_id: str, at_most: int) -> Snapshot | None:
-        """The newest snapshot that is not past `at_most`, if the store keeps any."""
-        return None
 
 
 class ListView(Protocol):
@@ -210,7 +214,7 @@ class ListView(Protocol):
         return None
 
 
-class ReadView(SessionView, ListView, Inspection, Protocol):
+class ReadView(SessionView, BlobView, ListView, Inspection, Protocol):
     """Rows as of one moment. Raises `DamagedSession` if a stored row cannot be read. Inherit it, implement what is
     abstract, and replace the other methods where the adapter can do better."""
 

@@ -136,7 +136,7 @@ async def test_worktree_of_this_repository_is_not_asked_about_but_a_file_changed
     commands = ["git worktree add -q tree other", "git worktree add -q -b new trees/new", "echo evil > tree/AGENTS.md"]
     agent = shell(store, project, *commands, answerer=person)
     await agent.run("go")
-    assert "tree/.git, tree/AGENTS.md" in results(agent)[0]
+    assert "tree/AGENTS.md" in results(agent)[0]
     [reason] = person.asked
     assert "tree/AGENTS.md" in reason
     assert (project / "tree/AGENTS.md").read_text() == "be good\n"
