@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,20 +28,26 @@ class Told(NullObserver):
 
 async def test_comments_that_keep_the_connection_open_are_no_data(tmp_path: Path) -> None:
     requests = 0
+    connections: list[asyncio.Task[None]] = []
 
     async def comments(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal requests
         requests += (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST")
         writer.write(HEAD)
-        try:
+        with suppress(ConnectionError):
             while True:
                 writer.write(b": keep-alive\n\n")
                 await writer.drain()
                 await asyncio.sleep(0.05)
-        except ConnectionError:
-            writer.close()
 
-    server = await asyncio.start_server(comments, "127.0.0.1", 0)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer):
+            await comments(reader, writer)
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(asyncio.ensure_future(serve(reader, writer)))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     model, told = ProviderModel("openai:fake", key="k", url=url, context_window=100_000), Told()
     with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store:
@@ -58,3 +65,6 @@ async def test_comments_that_keep_the_connection_open_are_no_data(tmp_path: Path
     assert any(isinstance(wait, NoData) for wait in told.waits)
     await model.close()
     server.close()
+    for connection in connections:
+        connection.cancel()
+    await asyncio.gather(*connections, return_exceptions=True)
