@@ -60,7 +60,7 @@ async def test_session_full_of_processes_refuses_a_command_and_goes_on(bubble: W
     """Only the bound of the PID namespace counts all commands of a session."""
     if _kernel() < (6, 14):
         pytest.skip("PID namespaces have a bound of their own from Linux 6.14 on, as an ordinary user here")
-    fill = "sh -c 'trap \"\" CHLD; while :; do sleep 60 & done' 2> /dev/null; sleep 60"
+    fill = "bash -c 'while :; do sleep 60 & done' 2> /dev/null; sleep 60"
     job = (await bubble.run(fill, background=True)).facts["job_id"]
     until, refusal = time.monotonic() + 30, ""
     while "limit of processes" not in refusal and time.monotonic() < until:

@@ -26,6 +26,15 @@ class Server:
     url: str = ""
     answers: list[Answer] = field(default_factory=list[Answer])
     requests: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    connections: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(asyncio.ensure_future(self._serve(reader, writer)))
+
+    async def close(self) -> None:
+        for connection in self.connections:
+            connection.cancel()
+        await asyncio.gather(*self.connections, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -62,12 +71,13 @@ class Server:
 @asynccontextmanager
 async def serving(*answers: Answer) -> AsyncGenerator[Server]:
     server = Server(answers=list(answers))
-    listening = await asyncio.start_server(server._serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(server.connected, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
     try:
         yield server
     finally:
         listening.close()
+        await server.close()
 
 
 def stream(*chunks: object) -> bytes:

@@ -88,3 +88,12 @@ def test_a_row_with_a_value_of_the_wrong_type_does_not_verify() -> None:
     assert verifies(GENESIS, row)
     assert not verifies(GENESIS, row._replace(kind=cast("Any", None)))
     assert not verifies(GENESIS, row._replace(seq=cast("Any", "1")))
+
+
+@pytest.mark.parametrize(("name", "value"), [("body", None), ("turn", 7), ("epoch", "x"), ("actor", None)])
+def test_a_value_of_another_type_is_damage_at_its_event(name: str, value: object) -> None:
+    rows = chained(3)
+    rows[1] = rows[1]._replace(**{name: cast("Any", value)})
+    with pytest.raises(DamagedSession, match="do not match their hash") as caught:
+        check_chain(GENESIS, 0, rows)
+    assert caught.value.seq == 2
