@@ -406,9 +406,8 @@ class CommandSandbox:
         }
         before = repositories = None
         if not request.looking:
-            nested = session.repositories.find(request.roots)
-            before = protected_snapshot(request.roots, nested=nested, but=(self._home,))
-            repositories = NewRepositories(request.roots, nested)
+            repositories = NewRepositories(request.roots, session.repositories)
+            before = protected_snapshot(request.roots, nested=repositories.places, but=(self._home,))
 
         def ended() -> tuple[str, ...]:
             folders.remove_unused()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from outlast.runtime.safe_open import read_inside
@@ -92,9 +92,10 @@ class GitGuard:
 class NewRepositories:
     """Finds the repositories that one command creates, where no mount protects the others (Landlock)."""
 
-    def __init__(self, roots: Sequence[Path], places: Iterable[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], known: KnownRepositories) -> None:
         self._roots = roots
-        places = tuple(places)
+        self._known = known
+        self.places = places = known.find(roots)
         self._before = {_identity(place) for place in places}
         tops = [*roots, *(place.parent for place in places if place.name == ".git")]
         found = [git_directory(top, tuple(roots)) for top in tops]
@@ -103,8 +104,7 @@ class NewRepositories:
 
     def end(self) -> tuple[str, ...]:
         """Set aside new repositories that can run a program; return a sentence for each."""
-        places = [place for root in self._roots for place in find_git_directories(root)]
-        new = [place for place in places if _identity(place) not in self._before]
+        new = [place for place in self._known.find(self._roots) if _identity(place) not in self._before]
         return tuple(_set_aside(place) for place in new if can_run_program(place, self._own))
 
 
