@@ -265,7 +265,7 @@ def _outermost(roots: tuple[Path, ...]) -> list[str]:
 
 
 def _stored(path: Path, kind: type[T]) -> T | None:
-    """Read a stored value. One that cannot be read is as good as none: the next look starts anew."""
+    """Read a stored value. One that cannot be read is as good as none: the next look starts from nothing."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, msgspec.MsgspecError):
