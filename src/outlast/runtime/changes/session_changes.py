@@ -36,7 +36,7 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallsState(msgspec.Struct, kw_only=True):
-    """What is stored beside the index: small, and written with every command that may write."""
+    """What is stored next to the index: small, and written with every command that may write."""
 
     pending: PendingCall | None = None
     unrecorded: list[ChangeGroup] = []
